@@ -1,1 +1,1 @@
-"""The task service: admins register templates, users define tasks over them and fill in values, which makes jobs."""
+"""The task service: admins register templates, developers register definitions of tasks, and users create jobs."""

@@ -1,4 +1,4 @@
-"""Complaint: something wrong with a request, with its place as a JSON pointer (RFC 6901)."""
+"""Complaint: a fault in a request, with its place as a JSON pointer (RFC 6901)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Complaint(Value, frozen=True):
-    """One thing that is wrong with a request.
+    """A fault in a request.
 
     Attributes:
-        pointer: Where in the body; empty for the body as a whole.
-        detail: What was expected and what was found.
-        hint: The fix, where it can be known.
-        count: How many complaints it stands for.
+        pointer: The place in the body; empty for the body as a whole.
+        detail: The expected and the found value.
+        hint: The fix, if it is known.
+        count: The number of faults that this complaint represents.
     """
 
     pointer: str
@@ -31,20 +31,20 @@ class Complaint(Value, frozen=True):
 
 
 MOST = 50
-"""How many complaints are listed one by one."""
+"""The maximum number of complaints that a response lists."""
 
 _LONGEST_POINTER = 300
 _LONGEST_TEXT = 600
 
 
 def counted(complaints: Sequence[Complaint]) -> str:
-    """Return how many complaints there are, in words."""
+    """Return the number of complaints as text, such as "2 problems"."""
     count = sum(item.count for item in complaints)
     return f"{count:,} problem{'s' if count != 1 else ''}"
 
 
 def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
-    """Return short complaints for an answer: of many, the first ones, and how many more there are."""
+    """Return complaints for a response: at most MOST, with shortened texts, and one with the number of the others."""
     first = [item for item in complaints if item.count == 1][:MOST]
     more = sum(item.count for item in complaints) - len(first)
     short = tuple(
@@ -59,7 +59,7 @@ def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text, or its beginning if it is longer than `most` characters."""
+    """Return a text, shortened to `most` characters if it is longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -69,11 +69,11 @@ def pointer(location: Location) -> str:
 
 
 def of_fault(fault: Fault, above: Location = ()) -> Complaint:
-    """Return the complaint about a value of the body, or of the value at `above`."""
+    """Return the complaint about a fault in the body, or in the value at `above`."""
     return Complaint(pointer((*above, *fault.location)), fault.message, fault.hint, fault.count)
 
 
 def of_problem(problem: Problem, key: str) -> Complaint:
-    """Return the complaint about a line of the text at `key` of the body."""
+    """Return the complaint about a problem in the text at `key` of the body."""
     place = f"line {problem.line}, column {problem.column}: " if problem.line else ""
     return Complaint(pointer((key,)), place + problem.message, problem.hint)

@@ -1,4 +1,4 @@
-"""Reads server.yaml: how a server listens, what it stores where, and what the site has decided about jobs."""
+"""Reads server.yaml: the addresses, the storage, the limits and the projects of a server."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 REGISTRY_HOST = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$"
-"""A registry: its host, and its port if that is not the usual one."""
+"""The host of a registry, and its port if it is not the default port."""
 
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
-"""The address by which others reach a server: the pages and the API are below its path."""
+"""The public address of a server: its path is the prefix of the pages and of the API."""
 
 OWN_PATHS = frozenset(
     (
@@ -36,10 +36,14 @@ OWN_PATHS = frozenset(
         *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
     )
 )
-"""How the paths of a server begin: a proxy may take away the prefix or leave it, which could not be told apart."""
+"""The first segments of a server's own paths.
+
+The path of `url` must not begin with one: a proxy may remove the prefix of a request or keep it, and the server must be
+able to distinguish these cases.
+"""
 
 SEPARATE_HINT = "give each a namespace of its own, or set unsafe_shared_namespaces: true"
-"""What to do about projects that share a namespace."""
+"""The hint for projects that share a namespace."""
 
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
@@ -55,7 +59,7 @@ NotEmpty = Annotated[str, Meta(min_length=1, max_length=255, title="a text that 
 
 
 class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where callbacks may go, and how they are signed."""
+    """The permitted receivers of callbacks, and the secret that signs callbacks."""
 
     allow: list[str] = []
     ports: Annotated[list[Port], Meta(min_length=1)] | None = None
@@ -63,7 +67,7 @@ class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetentionConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long jobs and logs are kept."""
+    """The retention times of jobs and logs."""
 
     jobs: str | None = None
     logs: str = "30d"
@@ -73,12 +77,12 @@ class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A registry from which packages may be pulled.
 
     Attributes:
-        username: Who the server is there; without it, it needs no password.
-        password_file: Where the password is; or
-        password_variable: the variable of the environment with it.
-        token_host: The host that issues its tokens, if it is another one and may have the password.
-        insecure: Whether it speaks http, which others can read and change.
-        ca_file: The certificates of an authority of its own.
+        username: The user name of the server at the registry; None for pulls without a password.
+        password_file: The file with the password.
+        password_variable: The environment variable with the password, in place of a file.
+        token_host: Another host that issues the registry's tokens and may receive the password.
+        insecure: Whether the registry is used over http, which others can read and change.
+        ca_file: The certificates of the registry's own authority.
     """
 
     username: (
@@ -98,11 +102,11 @@ class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 Registries = dict[
     Annotated[str, Meta(max_length=260, pattern=REGISTRY_HOST, title="a host, or HOST:PORT")], RegistryConfig
 ]
-"""Registries by their hosts."""
+"""The registries, by host."""
 
 
 class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the site has decided about the jobs of a project; without a limit, there is none."""
+    """The settings of the site for the jobs of a project. A limit that is None does not apply."""
 
     namespace: DnsLabel | None = None
     pod_security: Level | None = None
@@ -120,17 +124,17 @@ Role = Literal["viewer", "user", "developer", "admin"]
 
 
 class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An issuer of tokens, and what their claims mean.
+    """An issuer of tokens, and the roles that follow from claims of its tokens.
 
     Attributes:
-        issuer: Its address, as in the claim `iss`.
-        audience: For whom its tokens are, as in the claim `aud`.
+        issuer: The address of the issuer, as in the claim `iss`.
+        audience: The audience of the tokens, as in the claim `aud`.
         roles: The role of each group, in all projects or in some.
-        name_claim: The claim with the caller's name.
-        groups_claim: The claim with their groups.
-        client_id: What the page is called at the issuer; without it, people sign in with tokens only.
-        client_secret_file: Where the page's secret is; without one, it is a public client.
-        scopes: What the page asks the issuer for.
+        name_claim: The claim with the name of the caller.
+        groups_claim: The claim with the groups of the caller.
+        client_id: The client id of the page at the issuer; without it, people sign in only with tokens.
+        client_secret_file: The file with the client secret of the page; without it, the page is a public client.
+        scopes: The scopes that the page requests.
     """
 
     issuer: Annotated[str, Meta(title="the claim `iss` of the tokens")]
@@ -147,25 +151,25 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PackagesConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where packages of definitions may come from, beside those that are bundled."""
+    """The sources of packages for definitions, in addition to bundled packages."""
 
     folder: str | None = None
     registries: Registries = {}
 
 
 class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of each server callers, projects and addresses may have.
+    """The limits of each server for callers, projects and addresses.
 
     Attributes:
-        caller_requests_per_second: Requests of a caller, and
-        project_requests_per_second: of all callers with the same projects; three seconds' worth may come at once.
-        requests_at_once: Requests of a caller that are not answered yet.
-        streams: Streams of events and logs that a caller follows.
-        caller_jobs: Jobs of a caller in a project that have not ended, and
-        project_jobs: of all callers there.
-        project_mib: MiB in the database that jobs of a project and their logs take.
-        connections: Connections in all, and
-        address_connections: from one address, which may be that of a proxy.
+        caller_requests_per_second: Requests per second of a caller; a burst may have those of three seconds.
+        project_requests_per_second: Requests per second of all callers with the same projects, with the same burst.
+        requests_at_once: Simultaneous requests of a caller.
+        streams: Simultaneous streams of events and logs of a caller.
+        caller_jobs: Jobs of a caller in a project that have not ended.
+        project_jobs: Jobs of a project that have not ended.
+        project_mib: MiB in the database that the jobs of a project and their logs use.
+        connections: Connections in total.
+        address_connections: Connections from one address, which may be the address of a proxy.
     """
 
     caller_requests_per_second: AtLeastOne = 100
@@ -205,12 +209,12 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def public_url(self) -> str:
-        """The address by which others reach the server."""
+        """The public address of the server, without a slash at the end."""
         return (self.url or f"http://{self.listen}").rstrip("/")
 
     @property
     def root(self) -> str:
-        """The path below which others reach the server, such as `/mlpack`; empty for a host of its own."""
+        """The path of the public address, such as `/mlpack`; empty if the server is at the root of its host."""
         match = URL.fullmatch(self.url or "")
         return match[1] if match else ""
 
@@ -220,7 +224,7 @@ def read(path: Path | None) -> ServerConfig:
 
     Raises:
         ToolError: The file cannot be read.
-        UsageError: It is not valid; `problems` holds everything that is wrong with it.
+        UsageError: The configuration is not valid; `problems` contains all its problems.
     """
     if path is None:
         return ServerConfig()
@@ -241,12 +245,12 @@ def read(path: Path | None) -> ServerConfig:
 
 
 def _converted(data: Any) -> tuple[ServerConfig | None, Sequence[Fault]]:
-    """Return the configuration, without the values of wrong types if it can be had so, and their faults."""
+    """Return the configuration without values of wrong types, and the faults; None if it cannot be completed."""
     try:
         return convert(data, ServerConfig), ()
     except FieldsError as error:
         first = str(error)
-    # Costs a slow import, which only a wrong file pays for.
+    # This import is slow, and only a faulty file needs it.
     from packager.spec.validation import SchemaFault, completed, validate  # noqa: PLC0415
 
     faults = validate(data, schema(ServerConfig)) or [SchemaFault((), first)]
@@ -257,7 +261,7 @@ def _converted(data: Any) -> tuple[ServerConfig | None, Sequence[Fault]]:
 
 
 def _faults(settings: ServerConfig) -> Iterator[Fault]:
-    """Yield what no type can express."""
+    """Yield the faults that the types cannot express."""
     if settings.url is not None and not URL.fullmatch(settings.url):
         message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
         yield Fault(("url",), message)
@@ -286,7 +290,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
 
 
 def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
-    """Yield the projects that share a namespace; which one the kubeconfig names is known at the start only."""
+    """Yield the projects that share a namespace; the kubeconfig's namespace is known only when the server starts."""
     first: dict[str | None, str] = {}
     for name, project in settings.projects.items():
         namespace = project.namespace or settings.namespace
@@ -340,7 +344,7 @@ def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]
 
 
 def default_database() -> Path:
-    """Return where a server keeps its database if nothing else is asked for (XDG Base Directory Specification)."""
+    """Return the default path of the database (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_DATA_HOME", "")
     folder = Path(home) if home.startswith("/") else Path.home() / ".local/share"
     return folder / "mlpack/server.db"

@@ -1,4 +1,4 @@
-"""Limits the connections to the server, in all and from each address, and ends those that are idle or slow."""
+"""Limits the number of connections, in total and from each address, and ends idle and slow connections."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from packager.service.config import LimitsConfig
 
 HEAD_SECONDS = 10.0
-"""How long a client may take to send the head of a request, from the beginning of a connection or from the last answer.
-Also how long the rest of a body is read that was answered before its end."""
+"""The seconds that a client has to send the head of a request, after the start of the connection or the last response.
+Also the seconds for which the rest of a body is read when the response came before its end."""
 
 READ_SECONDS = 60.0
-"""How long a client may read nothing of an answer that is ready."""
+"""The seconds for which a client may leave a response unread."""
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def limited(limits: LimitsConfig) -> type[H11Protocol]:
-    """Return the protocol of a server with limits."""
+    """Return the class of connections for uvicorn, with its own counters and these limits."""
     return type("Connection", (_Connection,), {"limits": limits, "open": Counter()})
 
 
 class _Connection(H11Protocol):
-    """A connection.
+    """A connection that counts itself and has time limits.
 
     Attributes:
-        limits: How many there may be.
-        open: How many of them each address has.
+        limits: The limits of the server.
+        open: The number of open connections from each address.
     """
 
     limits: ClassVar[LimitsConfig]
@@ -46,7 +46,7 @@ class _Connection(H11Protocol):
     _reading_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or end the connection if there are too many."""
+        """Accept the connection, or refuse it with status 503 if there are too many."""
         super().connection_made(transport)
         address = _network(self.client)
         is_full = len(self.connections) > self.limits.connections
@@ -58,7 +58,7 @@ class _Connection(H11Protocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Cancel the timers and stop counting the connection."""
         super().connection_lost(exc)
         self._stop_waiting()
         self.resume_writing()
@@ -67,7 +67,7 @@ class _Connection(H11Protocol):
             self._address = None
 
     def data_received(self, data: bytes) -> None:
-        """Read a part of a request."""
+        """Read a part of a request; stop the timer for the head when the request has begun."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -75,18 +75,18 @@ class _Connection(H11Protocol):
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start the timer for the head of the next request."""
         super().on_response_complete()
         if not self._is_at_work():
             self._wait_for_head()
 
     def pause_writing(self) -> None:
-        """Give the client some time to read."""
+        """Start the timer for the client to read."""
         super().pause_writing()
         self._reading_timer = self._reading_timer or self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Cancel the timer for the client to read."""
         super().resume_writing()
         if self._reading_timer is not None:
             self._reading_timer.cancel()
@@ -106,7 +106,7 @@ class _Connection(H11Protocol):
             self._timer = None
 
     def _end_slow(self) -> None:
-        """End a connection on which no request has come; say why, if one was begun and none was answered."""
+        """End a connection without a complete request; send status 408 if the first request has begun."""
         self._timer = None
         has_begun = self.cycle is None and bool(self.conn.trailing_data[0])
         self._end(_SLOW if has_begun else b"")
@@ -118,7 +118,7 @@ class _Connection(H11Protocol):
 
 
 def _network(client: tuple[str, int] | None) -> str:
-    """Return what the connections of a client are counted by: its address, or its network of IPv6."""
+    """Return the key by which connections of a client are counted: the IPv4 address or the IPv6 network (/64)."""
     if client is None:
         return ""
     try:

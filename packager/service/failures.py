@@ -1,4 +1,4 @@
-"""Failure: a request that is refused, as a problem of RFC 9457."""
+"""Failure: the error of a refused request, which becomes a problem of RFC 9457."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ TITLES: dict[str, tuple[int, str]] = {
     "issuer-unreachable": (503, "The issuer of tokens does not answer"),
     "database-unreachable": (503, "The database does not answer"),
 }
-"""Each type of problem, with its status and title."""
+"""The status and the title of each type of problem."""
 
 RETRY_SECONDS = {429: 60, 503: 5}
-"""After how many seconds a request that is refused with a status may be made again."""
+"""The seconds after which a refused request may be repeated, by status."""
 
 
 _LONGEST_DETAIL = 2_000
 
 
 class Failure(MlpackError):  # noqa: N818 - it is an answer
-    """A request is refused.
+    """The request is refused.
 
     Args:
         kind: One of TITLES.
-        detail: What is wrong.
-        complaints: Where in the body, and what; of many, the first ones are listed.
-        retry_after: After how many seconds the request may be made again; None for what is usual for its status.
+        detail: The message.
+        complaints: The faults in the body; only the first MOST of them are listed.
+        retry_after: The seconds after which the request may be repeated; None for the default of the status.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Failure(MlpackError):  # noqa: N818 - it is an answer
 
     @property
     def title(self) -> str:
-        """What kind of problem it is, for people."""
+        """The title of the type of problem."""
         return TITLES[self.kind][1]
 
     def as_problem(self, instance: str) -> dict[str, Any]:
-        """Return the body of the answer."""
+        """Return the body of the response, with `instance` as the path of the request."""
         status, title = TITLES[self.kind]
         return {
             "type": f"urn:mlpack:problem:{self.kind}",

@@ -1,4 +1,4 @@
-"""Fair queues: each project has its turn, and in a project each caller, however much the others ask for."""
+"""Fair queues: projects take turns, and callers within a project take turns, whatever the number of their requests."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ALL = "*"
-"""The project of what belongs to no project alone."""
+"""The project of work that does not belong to a single project."""
 
 
 class Owner(Value, frozen=True):
-    """Who something is done for.
+    """The project and the caller for whom work is done.
 
     Attributes:
-        project: The project, several of them as one, or ALL.
-        caller: Who asks for it there.
+        project: The name of the project, the names of several projects, or ALL.
+        caller: The caller in this project.
     """
 
     project: str
@@ -33,10 +33,10 @@ class Owner(Value, frozen=True):
 
 
 class FairQueue(Generic[Item]):
-    """Items that wait: projects take turns, and so do the callers of a project; a caller's items keep their order.
+    """Waiting items: projects and their callers take turns, and the items of a caller keep their order.
 
     Args:
-        most: How many items of one caller may wait.
+        most: The maximum number of waiting items of one caller.
     """
 
     def __init__(self, most: int) -> None:
@@ -47,7 +47,7 @@ class FairQueue(Generic[Item]):
         return sum(len(items) for callers in self._projects.values() for items in callers.values())
 
     def add(self, owner: Owner, item: Item) -> None:
-        """Add an item. Raises Failure if too many of its caller wait."""
+        """Add an item. Raises Failure if too many items of the caller wait."""
         callers = self._projects.setdefault(owner.project, OrderedDict())
         waiting = callers.setdefault(owner.caller, deque())
         if len(waiting) >= self._most:
@@ -56,17 +56,17 @@ class FairQueue(Generic[Item]):
         waiting.append(item)
 
     def put_back(self, owner: Owner, item: Item) -> None:
-        """Add an item again that was taken, before all others."""
+        """Add a taken item again, before all others."""
         callers = self._projects.setdefault(owner.project, OrderedDict())
         self._projects.move_to_end(owner.project, last=False)
         callers.setdefault(owner.caller, deque()).appendleft(item)
         callers.move_to_end(owner.caller, last=False)
 
     def take(self, may_begin: Callable[[Owner], bool] = lambda _owner: True) -> tuple[Owner, Item] | None:
-        """Remove the next item and return it with its owner; None if there is none.
+        """Remove the next item, and return its owner and the item; None if there is no item.
 
         Args:
-            may_begin: Whether it is an owner's turn now: those for whom it is not keep their place.
+            may_begin: Returns whether an item of an owner may be taken now; other owners keep their place.
         """
         for project, callers in self._projects.items():
             for caller, items in callers.items():
@@ -80,7 +80,7 @@ class FairQueue(Generic[Item]):
 
 
 def _end_turn(queues: OrderedDict[str, Any], name: str) -> None:
-    """Let the other queues come first; an empty one is removed."""
+    """Move a queue behind the others, or remove it if it is empty."""
     if queues[name]:
         queues.move_to_end(name)
     else:
@@ -88,20 +88,20 @@ def _end_turn(queues: OrderedDict[str, Any], name: str) -> None:
 
 
 def count_down(counter: Counter[Item], key: Item) -> None:
-    """Count one less of something, and forget what there is none of."""
+    """Decrease the count of a key by one, and remove the key if the count is 0."""
     counter[key] -= 1
     if not counter[key]:
         del counter[key]
 
 
 class Turns:
-    """Places, which owners have for a while; those who find none wait in a fair queue.
+    """Places for simultaneous work; owners without a place wait in a fair queue.
 
     Args:
-        places: How many there are.
-        share: How many a project may have at a time, and
-        own_share: one caller of it.
-        most: How many requests of one caller may wait.
+        places: The number of places.
+        share: The maximum number of places of a project.
+        own_share: The maximum number of places of a caller.
+        most: The maximum number of waiting requests of a caller.
     """
 
     def __init__(self, places: int, share: int, own_share: int, most: int) -> None:
@@ -113,7 +113,7 @@ class Turns:
         self._owners: Counter[Owner] = Counter()
 
     async def begin(self, owner: Owner) -> None:
-        """Wait for a place, and take it until `end`. Raises Failure if too many requests of the caller wait."""
+        """Wait for a place, which is taken until `end`. Raises Failure if too many requests of the caller wait."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(owner, turn)
         self._call()
@@ -125,7 +125,7 @@ class Turns:
             raise
 
     def end(self, owner: Owner) -> None:
-        """Give a place back."""
+        """Free a place."""
         count_down(self._projects, owner.project)
         count_down(self._owners, owner)
         self._call()
@@ -134,7 +134,7 @@ class Turns:
         return self._projects[owner.project] < self._share and self._owners[owner] < self._own_share
 
     def _call(self) -> None:
-        """Give free places to those whose turn it is."""
+        """Give free places to the next owners in the queue."""
         while self._projects.total() < self._places and (following := self._waiting.take(self._may_begin)):
             owner, turn = following
             if not turn.done():  # its request has not been cancelled
@@ -144,13 +144,13 @@ class Turns:
 
 
 class FairPool:
-    """Threads for work that takes time, which projects and their callers have in turn.
+    """Threads for slow work, which projects and their callers use in turns.
 
     Args:
-        name: What the threads are called.
-        threads: How many there are.
-        share: How many of them a project may have at a time; a caller has one.
-        most: How many requests of one caller may wait.
+        name: The prefix of the threads' names.
+        threads: The number of threads.
+        share: The maximum number of threads of a project; a caller has at most one.
+        most: The maximum number of waiting requests of a caller.
     """
 
     def __init__(self, name: str, *, threads: int, share: int, most: int) -> None:
@@ -158,10 +158,10 @@ class FairPool:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def run(self, owner: Owner, work: Callable[[], Result]) -> Result:
-        """Return what `work` returns, which is called in a thread.
+        """Call `work` in a thread, and return its result.
 
         Raises:
-            Failure: As `work`; or too many requests of the caller wait.
+            Failure: Too many requests of the caller wait, or `work` has raised it.
         """
         await self._turns.begin(owner)
         try:
@@ -169,10 +169,10 @@ class FairPool:
         except BaseException:
             self._turns.end(owner)
             raise
-        # A thread cannot be stopped: it has its place until it ends, even if its caller has gone.
+        # A thread cannot be stopped: it keeps its place until it ends, even if its caller was cancelled.
         future.add_done_callback(lambda _: self._turns.end(owner))
         return await asyncio.shield(future)
 
     def close(self) -> None:
-        """Begin nothing any more."""
+        """Start no more work, and cancel waiting work."""
         self._executor.shutdown(wait=False, cancel_futures=True)

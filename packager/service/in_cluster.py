@@ -1,4 +1,4 @@
-"""How a server is to run in a cluster: the options of `mlpack serve manifests`, and their checks."""
+"""The options of `mlpack serve manifests`, which describe a server in a cluster, and their checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packager.service.config import URL, ServerConfig
 from packager.service.store.addresses import is_postgres
 
 IMAGE = f"mlpack-server:{__version__}"
-"""The image that `deploy/server/Dockerfile` makes."""
+"""The image that `deploy/server/Dockerfile` builds."""
 
 NAMESPACE = "mlpack"
 
@@ -25,21 +25,21 @@ _PASSWORD = re.compile(r"[^/?#]*//[^/?#@]*:[^/?#]*@|.*[?&]password=")
 
 
 class InCluster(Value, frozen=True):
-    """How a server is to run in a cluster.
+    """The deployment of a server in a cluster.
 
     Attributes:
-        settings: Its configuration.
-        namespace: Where it runs; its jobs run in others.
-        image: Its image.
-        storage: How much the claim of the database asks for.
-        storage_class: The storage class of that claim; None for the cluster's default.
-        with_namespaces: Whether the namespaces are among the manifests.
-        sees_nodes: Whether it may list nodes and storage classes.
-        database_from: `NAME` or `NAME/KEY`: which Secret has the address of a database of PostgreSQL, and under
-            which key. None if the configuration has that address, or if the database is a file on a claim.
-        database_port: The port of PostgreSQL; None for that of the address in the configuration, or the usual one.
-        replicas: How many pods serve.
-        prometheus: The namespace of the Prometheus that reads figures; None if they are read with a token only.
+        settings: The configuration of the server.
+        namespace: The namespace of the server; jobs run in other namespaces.
+        image: The image of the server.
+        storage: The size of the claim for the database.
+        storage_class: The storage class of the claim; None for the default class of the cluster.
+        with_namespaces: Whether the manifests contain the namespaces.
+        sees_nodes: Whether the server may list nodes and storage classes.
+        database_from: `NAME` or `NAME/KEY`: the Secret with the address of a PostgreSQL database, and the key in it.
+            None if the configuration has the address, or if the database is a file on a claim.
+        database_port: The port of PostgreSQL; None for the port in the configured address, or else the default port.
+        replicas: The number of pods.
+        prometheus: The namespace of the Prometheus that reads metrics without a token; None to require a token.
     """
 
     settings: ServerConfig
@@ -56,18 +56,18 @@ class InCluster(Value, frozen=True):
 
     @property
     def address(self) -> str | None:
-        """The address of PostgreSQL in the configuration, if it has one."""
+        """The address of PostgreSQL in the configuration; None if it has none."""
         database = self.settings.database or ""
         return database if is_postgres(database) else None
 
     @property
     def on_postgres(self) -> bool:
-        """Whether the database is one of PostgreSQL, and not a file on a claim."""
+        """Whether the database is PostgreSQL, and not a file on a claim."""
         return self.database_from is not None or self.address is not None
 
 
 def check(deployment: InCluster) -> None:
-    """Raise UsageError for an option that is not valid, or does not fit the others."""
+    """Raise UsageError for an option that is invalid or contradicts another one."""
     if not re.fullmatch(LABEL, deployment.namespace) or len(deployment.namespace) > _LONGEST_NAMESPACE:
         message = f"expected at most {_LONGEST_NAMESPACE} of a-z, 0-9 and '-'"
         raise UsageError(f"--namespace: {message}, found {show(deployment.namespace)}")

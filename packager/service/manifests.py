@@ -1,4 +1,4 @@
-"""Makes the manifests that bring a server into a cluster, from the files in `deployment/`."""
+"""Renders the manifests that deploy a server in a cluster, from the files in `deployment/`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LISTEN = "0.0.0.0:8080"
 _DATABASE = "/var/lib/mlpack/server.db"
 _SECRET = "mlpack-server"  # noqa: S105 - the name of a Secret
 _URI = "uri"
-"""The key of a Secret with the address of its database: several operators of PostgreSQL call it so."""
+"""The default key of the database address in a Secret: several operators of PostgreSQL use this name."""
 
 _PROMETHEUS_PORT = 8081
 _POSTGRES_PORT = 5432
 _API_SERVER_PORTS = (443, 6443)
 _CALLBACK_PORTS = (443,)
-"""Those that callbacks go to unless the configuration lists others."""
+"""The ports of callbacks, unless the configuration lists others."""
 
 
 def manifests(deployment: InCluster) -> str:
@@ -66,7 +66,7 @@ def manifests(deployment: InCluster) -> str:
 
 
 def _with_claim() -> dict[str, str]:
-    """Return what the pod of a server has whose database is a file on a claim."""
+    """Return the values of the pod template for a server with its database on a claim."""
     return {
         "STRATEGY": "{type: Recreate}",
         "ENVIRONMENT": "",
@@ -77,7 +77,7 @@ def _with_claim() -> dict[str, str]:
 
 
 def _with_postgres(deployment: InCluster) -> dict[str, str]:
-    """Return what the pods of a server have whose database is one of PostgreSQL."""
+    """Return the values of the pod template for a server with a PostgreSQL database."""
     environment = [_variable(variables.SECRET_KEY, _SECRET, variables.SECRET_KEY)]
     if deployment.database_from is not None:
         name, _, key = deployment.database_from.partition("/")
@@ -85,7 +85,7 @@ def _with_postgres(deployment: InCluster) -> dict[str, str]:
     return {
         "STRATEGY": "{type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
         "ENVIRONMENT": _block(environment),
-        # Until every node knows that the pod takes no more requests, it takes them.
+        # The pod accepts requests until every node has removed it from the endpoints of the Service.
         "LIFECYCLE": _block({"lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}}}),
         "MOUNTS": "",
         "VOLUMES": "",
@@ -93,7 +93,7 @@ def _with_postgres(deployment: InCluster) -> dict[str, str]:
 
 
 def _for_prometheus(namespace: str | None) -> dict[str, str]:
-    """Return what shows the figures to Prometheus in a namespace, if there is one, and to no one else."""
+    """Return the values that expose metrics only to Prometheus in `namespace`; empty values for None."""
     if namespace is None:
         return {"ANNOTATIONS": "", "CONTAINER_PORTS": "", "INGRESS": ""}
     annotations = {"scrape": "true", "port": str(_PROMETHEUS_PORT), "path": "/metrics"}
@@ -114,7 +114,7 @@ def _block(value: Any) -> str:
 
 
 def _ports(deployment: InCluster) -> list[int]:
-    """Return the TCP ports that the server reaches, beside that of name servers."""
+    """Return the TCP ports to which the server connects, except the port of name servers."""
     settings = deployment.settings
     ports = [*_API_SERVER_PORTS, *(settings.callbacks.ports or _CALLBACK_PORTS)]
     if settings.oidc is not None:
@@ -136,7 +136,11 @@ def _port(address: str, default: int) -> int:
 
 
 def _namespaces(deployment: InCluster) -> dict[str, Level]:
-    """Return the namespaces in which jobs run, each with its level of Pod Security. Raises UsageError."""
+    """Return the namespaces of jobs, each with its level of Pod Security.
+
+    Raises:
+        UsageError: Projects share a namespace without permission, or jobs would run in the namespace of the server.
+    """
     known = projects.of_settings(deployment.settings, _jobs_namespace(deployment)).values()
     namespaces: dict[str, Level] = {}
     for namespace in dict.fromkeys(project.namespace for project in known):
@@ -150,12 +154,12 @@ def _namespaces(deployment: InCluster) -> dict[str, Level]:
 
 
 def _jobs_namespace(deployment: InCluster) -> str:
-    """Return where jobs run if the configuration names no namespace."""
+    """Return the namespace of jobs for a configuration without a namespace."""
     return f"{deployment.namespace}-jobs"
 
 
 def _configuration(deployment: InCluster) -> dict[str, Any]:
-    """Return server.yaml as it is in the cluster: without what has its default."""
+    """Return the server.yaml of the ConfigMap, without default values."""
     default, settings = as_plain(ServerConfig()), deployment.settings
     chosen = {key: value for key, value in as_plain(settings).items() if value != default[key]}
     for key in ("context", "database", "prometheus_listen"):
@@ -174,7 +178,7 @@ def _configuration(deployment: InCluster) -> dict[str, Any]:
 def _filled(name: str, values: Mapping[str, str]) -> str:
     """Return a file of `deployment/` with values in place of `$NAME`.
 
-    A value is a scalar, or the lines in place of a line that has nothing but its name, indented as that is.
+    A value is a scalar; on a line that contains only its name, it is a block of lines, indented as the name is.
     """
     lines = []
     for line in (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""What jobs may create, and the words of `allow` in server.yaml, which permit more than the table of allowed fields."""
+"""The kinds of objects that jobs may create, and the checks of `allow` in server.yaml, which permits more fields."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 WORKLOADS = tuple(
     (structure.api, kind) for kind, structure in structures().items() if not workload_kinds()[kind].serves
 )
-"""The kinds of which a task has exactly one object: those that end."""
+"""The kinds of workloads, all of which end; a task has exactly one of them."""
 
 COMPANIONS = (("v1", "ConfigMap"), ("v1", "PersistentVolumeClaim"), ("v1", "Secret"), ("v1", "Service"))
 """The other kinds that a task may create."""
 
 RESOURCE = "resource:"
-"""What the name of a resource follows that is no GPU."""
+"""The prefix of an entry that declares a resource not to be a GPU."""
 
 _RIGHTS = (rights.SECRET, rights.ACCOUNT)
 _KINDS = {kind.lower(): (api, kind) for api, kind in (*WORKLOADS, *COMPANIONS)}
@@ -36,19 +36,19 @@ _EXPECTED = (
 
 
 def faults(allowed: Sequence[str]) -> Iterator[Fault]:
-    """Yield what is wrong with the words of a list, each at its index."""
+    """Yield the faults of the entries of `allow`, each with the index of its entry."""
     for index, word in enumerate(allowed):
         if message := _complaint(word):
             yield Fault((index,), *message)
 
 
 def resources(allowed: Sequence[str] | frozenset[str]) -> frozenset[str]:
-    """Return the resources that words declare to be no GPUs."""
+    """Return the resources that entries of `allow` declare not to be GPUs."""
     return frozenset(word.removeprefix(RESOURCE) for word in allowed if word.startswith(RESOURCE))
 
 
 def _complaint(word: str) -> tuple[str, str | None] | None:
-    """Return why a word permits nothing, and the hint; None if it permits something."""
+    """Return the message and the hint for an entry that permits nothing; None for a valid entry."""
     prefix, colon, name = word.partition(":")
     if colon:
         if f"{prefix}:" not in _PREFIXES:

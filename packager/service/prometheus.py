@@ -1,7 +1,7 @@
-"""The figures of a server for Prometheus: the only importer of prometheus-client.
+"""The metrics of a server for Prometheus. Only this module imports prometheus-client.
 
-Labels have few values: routes and not paths, projects and not jobs. Each replica tells what it does itself; what the
-database contains is told by the replica that leads, so that the sum over all replicas is true.
+Labels have few values: routes and not paths, projects and not jobs. Each replica reports its own work; only the leader
+reports the content of the database, so that the sum over all replicas is right.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-"""The format of the figures, which every version of Prometheus reads."""
+"""The format of the metrics, which every version of Prometheus reads."""
 
 PATH = "/metrics"
 
 OUTCOMES = ("delivered", "waiting", "gone", "given-up")
-"""What an attempt to deliver a callback may come to; `waiting` is an attempt that has failed and is made again."""
+"""The outcomes of an attempt to deliver a callback; `waiting` is a failed attempt that is repeated later."""
 
 NO_ROUTE = "none"
-"""The route of a request to a path or with a method that does not exist."""
+"""The route of a request with a path or a method that does not exist."""
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _ANSWERS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -46,19 +46,19 @@ _RENDERINGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5
 _DELAYS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 _FRESH_SECONDS = 1.0
-"""For how long what was read from the database is told again: however many ask, it is read once a second."""
+"""The seconds for which values from the database are reused: they are read at most once a second."""
 
 _READ_SECONDS = 5.0
-"""How long the database may take."""
+"""The time limit of the database."""
 
 
 class Load(Value, frozen=True):
-    """What the database contains.
+    """The jobs and callbacks in the database.
 
     Attributes:
-        jobs: How many jobs that have not ended there are, by project and status.
-        gpus: How many GPUs they take, likewise.
-        callbacks: How many callbacks wait to be delivered.
+        jobs: The number of jobs that have not ended, by project and status.
+        gpus: The number of GPUs of these jobs, by project and status.
+        callbacks: The number of callbacks that wait for delivery.
     """
 
     jobs: Mapping[tuple[str, str], int]
@@ -67,10 +67,10 @@ class Load(Value, frozen=True):
 
 
 class Figures:
-    """The figures of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each of ours
+        disable_created_metrics()  # type: ignore[no-untyped-call] # these would double our series
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         Gauge("mlpack_build_info", "The version of mlpack.", ["version"], registry=registry).labels(__version__).set(1)
@@ -116,11 +116,11 @@ class Figures:
         self._reading: asyncio.Task[Load | None] | None = None
         self._read_at = -_FRESH_SECONDS
 
-    # what happens
+    # recording
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count a request as open for as long as the block runs."""
+        """Count a request as open while the block runs."""
         self._open.inc()
         try:
             yield
@@ -128,33 +128,33 @@ class Figures:
             self._open.dec()
 
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count an answer.
+        """Count a response.
 
         Args:
-            method: The request's method.
-            route: The template of its path; None if it has no route.
-            status: The status of the answer.
-            seconds: How long after the request it begins.
+            method: The method of the request.
+            route: The template of the path; None for a request without a route.
+            status: The status of the response.
+            seconds: The time from the request to the start of the response.
         """
         method, route = method if method in _METHODS else "other", route or NO_ROUTE
         self._requests.labels(method, route, str(status)).inc()
         self._answers.labels(method, route).observe(seconds)
 
     def rendered(self, seconds: float) -> None:
-        """Note how long a template took."""
+        """Record the seconds that a rendering took."""
         self._renderings.observe(seconds)
 
     def stored(self, seconds: float) -> None:
-        """Note how long after a change of a job was known it is stored."""
+        """Record the seconds from the news of a job's change until the change was stored."""
         self._delay.observe(seconds)
 
     def waiting(self, count: Callable[[], int]) -> None:
-        """Set what returns how many jobs wait to be looked at."""
+        """Set the function that returns the number of jobs in the queue of the control loop."""
         self._changed.set_function(count)
 
     @contextmanager
     def watch(self, kind: str) -> Iterator[None]:
-        """Count a watch for as long as the block runs."""
+        """Count a watch while the block runs."""
         gauge = self._watches.labels(kind)
         gauge.inc()
         try:
@@ -163,21 +163,21 @@ class Figures:
             gauge.dec()
 
     def watch_failed(self, kind: str) -> None:
-        """Count a watch that has failed."""
+        """Count a failed watch."""
         self._failures.labels(kind).inc()
 
     def ended(self, project: str, status: str) -> None:
-        """Count a job that has ended."""
+        """Count an ended job."""
         self._ended.labels(project, status).inc()
 
     def attempted(self, outcome: str, seconds: float) -> None:
-        """Count an attempt to deliver a callback: one of OUTCOMES, and how long it took."""
+        """Count an attempt to deliver a callback: its outcome, one of OUTCOMES, and its seconds."""
         self._attempts.labels(outcome).inc()
         self._deliveries.observe(seconds)
 
     @contextmanager
     def leading(self, read: Callable[[], Load]) -> Iterator[None]:
-        """Tell what the database contains for as long as the block runs: this replica leads."""
+        """Report the content of the database while the block runs, because this replica is the leader."""
         self._read = read
         self._leader.set(1)
         try:
@@ -187,19 +187,19 @@ class Figures:
             self._leader.set(0)
             self._stored.load = None
 
-    # what is told
+    # reporting
 
     async def text(self, ping: Callable[[], None]) -> bytes:
-        """Return the figures as Prometheus reads them.
+        """Return the metrics in the format of Prometheus.
 
         Args:
-            ping: Raises MlpackError unless the database answers; called where this replica does not lead.
+            ping: Raises MlpackError if the database does not answer; called if this replica is not the leader.
         """
         await self._refresh(ping)
         return await asyncio.to_thread(generate_latest, self._registry)
 
     async def _refresh(self, ping: Callable[[], None]) -> None:
-        """Read the database, unless that was just done, or is still being done."""
+        """Read the database, unless it was read less than a second ago or is being read now."""
         now = time.monotonic()
         if self._reading is None or (self._reading.done() and now - self._read_at >= _FRESH_SECONDS):
             self._read_at = now
@@ -219,7 +219,7 @@ def _loaded(read: Callable[[], Load] | None, ping: Callable[[], None]) -> Load |
 
 
 class _DatabaseFigures:
-    """Tells what the database contains; what it no longer contains is not told."""
+    """A collector of the values from the database. Series that have left the database are not reported."""
 
     def __init__(self) -> None:
         self.is_up = False
@@ -242,7 +242,7 @@ class _DatabaseFigures:
 
 
 def app(figures: Figures, ping: Callable[[], None]) -> Callable[..., Awaitable[None]]:
-    """Return an application that answers GET /metrics, asks for no token, and has nothing else."""
+    """Return an ASGI application that only answers GET /metrics, without a token."""
 
     async def answer(scope: Mapping[str, Any], _receive: Any, send: Callable[..., Awaitable[None]]) -> None:
         if scope["type"] != "http":

@@ -1,4 +1,4 @@
-"""Finds whether the server can do its work; anyone may ask as often as they like, and learns nothing else."""
+"""Checks whether the server can work. Anyone may ask at any rate, and learns only whether it can."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from packager.service.store.store import Store
 
 _FRESH_SECONDS = 5.0
-"""For how long an answer is given again."""
+"""The seconds for which a result is reused."""
 
 _SECONDS = 4.0
-"""How long the database and the cluster may take: a kubelet waits for five."""
+"""The time limit of the database and the cluster: a kubelet waits for five seconds."""
 
 _ABSENT = "mlpack-readiness"
-"""A ConfigMap that need not exist: to look for one name costs an API server less than to list anything."""
+"""A ConfigMap that need not exist: a request for one name costs an API server less than a list."""
 
 
 class Readiness:
-    """Whether a server is ready.
+    """The check whether a server is ready.
 
     Args:
-        store: The database, which must take what is written to it.
+        store: The database, which must accept writes.
         cluster: The cluster, which must answer.
-        namespace: One in which jobs run.
-        log: Writes a line of the log: what is wrong, whenever that has changed.
-        clock: Tells the seconds since some moment in the past.
+        namespace: A namespace of jobs.
+        log: Writes a line to the log, when the problems have changed.
+        clock: Returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Readiness:
         self._problems: list[str] = []
 
     async def is_ready(self) -> bool:
-        """Return whether the database and the cluster answer: now, or as they did a few seconds ago.
+        """Return whether the database and the cluster answer; the result may be five seconds old.
 
-        Those who ask at the same time wait for one answer.
+        Simultaneous callers share one check.
         """
         if self._look is None or (self._look.done() and self._clock() - self._looked_at >= _FRESH_SECONDS):
             self._looked_at = self._clock()

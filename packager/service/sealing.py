@@ -1,4 +1,4 @@
-"""Encrypts secrets for the database (AES-256-GCM), and numbers that callers must not be able to count (AES-SIV)."""
+"""Encrypts secrets for the database (AES-256-GCM), and numbers that callers must not be able to read (AES-SIV)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SALT = 8
 
 
 def key_from(text: str, source: str = variables.SECRET_KEY) -> bytes:
-    """Return the key in a text. Raises UsageError, which names `source`, if there is none."""
+    """Return the key in a text. Raises UsageError, which names `source`, if the text is not a key."""
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
@@ -39,11 +39,11 @@ def key_from(text: str, source: str = variables.SECRET_KEY) -> bytes:
 
 
 def key_beside(database: Path) -> tuple[bytes, Path | None]:
-    """Return the key in the file `secret.key` beside the database, and the file if it was created now.
+    """Return the key in the file `secret.key` beside the database, and the path if the file was created now.
 
     Raises:
         ToolError: The file cannot be read or created.
-        UsageError: It contains no key.
+        UsageError: The file does not contain a key.
     """
     path, created = database.with_name("secret.key"), None
     if not path.exists():
@@ -60,19 +60,19 @@ def key_beside(database: Path) -> tuple[bytes, Path | None]:
 
 
 class Sealer:
-    """Encrypts and decrypts values; what was encrypted for one job cannot be read as that of another."""
+    """Encrypts and decrypts values. A value that was encrypted for one job cannot be decrypted for another job."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
         self._numbers = AESSIV(HKDF(SHA256(), _KEY, None, b"numbers").derive(key))
 
     def seal(self, value: Any, release: str) -> bytes:
-        """Return a value, encrypted."""
+        """Return a value of JSON, encrypted for a job."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, json.dumps(value).encode(), release.encode())
 
     def open(self, sealed: bytes, release: str) -> Any:
-        """Return what was encrypted. Raises ToolError if the key is another one."""
+        """Return a decrypted value. Raises ToolError if the key or the release is another one."""
         try:
             return json.loads(self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], release.encode()))
         except InvalidTag:
@@ -83,16 +83,16 @@ class Sealer:
 
         Args:
             number: The number.
-            purpose: What it is; it is not read as anything else.
-            is_repeatable: Whether the same number always becomes the same text. If not, no one who gets two texts knows
-                whether the number has changed.
+            purpose: The meaning of the number; `show_number` needs the same one.
+            is_repeatable: Whether the same number always becomes the same text. If not, two texts do not show whether
+                the number has changed.
         """
         salt = bytes(_SALT) if is_repeatable else secrets.token_bytes(_SALT)
         sealed = self._numbers.encrypt(number.to_bytes(8, "big") + salt, [purpose.encode()])
         return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def show_number(self, text: str, purpose: str) -> int | None:
-        """Return a number that was encrypted for a purpose; None if the text is none."""
+        """Return a number that was encrypted for a purpose; None if the text is not such a number."""
         try:
             sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             return int.from_bytes(self._numbers.decrypt(sealed, [purpose.encode()])[:8], "big")

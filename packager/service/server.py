@@ -1,4 +1,4 @@
-"""Server: connects the parts of the task service, starts and stops them."""
+"""Server: connects, starts and stops the parts of the task service."""
 
 from __future__ import annotations
 
@@ -60,34 +60,34 @@ if TYPE_CHECKING:
 _RESTART_SECONDS = 5.0
 
 _THREADS = 16
-"""How many threads wait for the database, at most: as many as it has connections."""
+"""The maximum number of threads for the database, which is its number of connections."""
 
 _RENDERING = 4
 _READING = 3
 _MOST_WAITING = 8
-"""In how many threads templates are filled in and packages read, and how many requests of a caller wait for either."""
+"""The numbers of threads that render templates and that read packages, and of a caller's waiting requests for each."""
 
 
 class Server:
     """One task service.
 
     Attributes:
-        name: By which it knows its objects in the cluster.
-        projects: Those that jobs can belong to, by name.
-        jobs, logs, events, templates, definitions, tokens, project_use: What callers do with them.
-        pulse: Tells that a job has an event.
-        readiness: Whether the server can do its work.
-        figures: What Prometheus is told.
-        trusted: Who every caller is, when no token is asked for; None otherwise.
-        issuer: Whose tokens are accepted beside those of the server; None for no one's.
-        client: The page, as the issuer knows it; None if people sign in with tokens only.
+        name: The name in the labels of its objects in the cluster.
+        projects: The projects of jobs, by name.
+        jobs, logs, events, templates, definitions, tokens, project_use: The operations of callers.
+        pulse: Notifies waiting callers about events of jobs.
+        readiness: The check whether the server can work.
+        figures: The metrics for Prometheus.
+        trusted: The identity of all callers if no token is required; None otherwise.
+        issuer: The issuer whose tokens are accepted in addition to those of the server; None to accept no others.
+        client: The page as a client of the issuer; None if people sign in only with tokens.
         sessions: The sessions of the page.
-        root: The path below which it is reached from outside; empty for none.
-        limits: How much of it callers, projects and addresses may have.
-        origin: What browsers call it, in lower case; empty if it is not configured where it is reached.
+        root: The path prefix of the public address; empty for none.
+        limits: The limits for callers, projects and addresses.
+        origin: The origin of the public address, in lower case; empty if no address is configured.
     """
 
-    def __init__(  # noqa: PLR0913 - what it connects
+    def __init__(  # noqa: PLR0913 - the parts that it connects
         self,
         settings: ServerConfig,
         store: Store,
@@ -155,7 +155,7 @@ class Server:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the jobs for as long as the block runs."""
+        """Run the loops of the server while the block runs; then close all parts."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="database"))
         await asyncio.to_thread(self.catalog.add_bundled)
         loops = [asyncio.create_task(self._kept_up(self._lead))]
@@ -175,7 +175,7 @@ class Server:
             self.close()
 
     def close(self) -> None:
-        """End the child processes that fill in templates, and close the database."""
+        """End the threads and the child processes, and close the database."""
         self._reading.close()
         self._rendering.close()
         self._renderer.close()
@@ -188,7 +188,7 @@ class Server:
         return self.follower.pods(row)
 
     async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something for as long as the server runs."""
+        """Call `work` again whenever it ends or fails, until cancelled."""
         task = asyncio.current_task()
         assert task is not None
         while True:
@@ -196,7 +196,7 @@ class Server:
                 await work()
             except AwayError as error:
                 self.log(str(error))
-            except Exception as error:  # noqa: BLE001 - it begins again
+            except Exception as error:  # noqa: BLE001 - the work begins again
                 self.log_bug(error)
             # A group of tasks that fails while it is cancelled raises the failure and not the cancellation.
             if task.cancelling():
@@ -204,7 +204,7 @@ class Server:
             await asyncio.sleep(_RESTART_SECONDS)
 
     async def _lead(self) -> None:
-        """Look after jobs and callbacks: of several replicas, one does."""
+        """Manage jobs and callbacks, as the only one of several replicas."""
         database = self.store.database
         if isinstance(database, Postgres):
             from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
@@ -214,14 +214,14 @@ class Server:
             await self._look_after()
 
     async def _look_after(self) -> None:
-        """Run each loop; one that fails does not stop the others."""
+        """Run the loops of the leader; a failed loop does not stop the others."""
         with self.figures.leading(self._load):
             async with asyncio.TaskGroup() as tasks:
                 for run in (self.follower.run, self.courier.run, self._sweeper.run, self.recorder.run):
                     tasks.create_task(self._kept_up(run))
 
     async def _listen(self) -> None:
-        """Hear of the events that other replicas have stored."""
+        """Receive notifications about events that other replicas have stored."""
         from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
 
         assert isinstance(self.store.database, Postgres)
@@ -233,7 +233,7 @@ class Server:
         self.pulse.tell()
 
     def _load(self) -> Load:
-        """Return what the database contains. Raises AwayError."""
+        """Return the numbers of jobs and callbacks in the database. Raises AwayError."""
         counts = {(project, status): 0 for project in self.projects for status in ACTIVE}
         jobs, gpus = {**counts}, {**counts}
         for row in self.store.usage_of_all():
@@ -242,11 +242,11 @@ class Server:
         return Load(jobs, gpus, self.store.outbox.waiting())
 
     def log(self, message: str, **fields: str) -> None:
-        """Write a line of JSON to the log: the time, the message, and more fields."""
+        """Write a line of JSON to the log: the time, the message and further fields."""
         self._emit(json.dumps({"time": now(), "message": message, **fields}, ensure_ascii=False))
 
     def log_bug(self, error: BaseException, **fields: str) -> None:
-        """Write an unexpected error to the log, with where it was raised."""
+        """Write an unexpected error to the log, with its traceback."""
         self.log("".join(traceback.format_exception(error)), **fields)
 
 
@@ -261,5 +261,5 @@ def _package_reader(settings: ServerConfig) -> PackageReader:
 
 
 def open_store(settings: ServerConfig, *, is_served: bool = False) -> Store:
-    """Return the database of a configuration; `is_served` as of `Store`. Raises ToolError or UsageError."""
+    """Return the database of a configuration; for `is_served`, see `Store`. Raises ToolError or UsageError."""
     return Store(settings.database or config.default_database(), is_served=is_served)

@@ -1,4 +1,4 @@
-"""Runs a server until the process is asked to stop: uvicorn is configured here."""
+"""Runs a server with uvicorn until the process gets a signal to stop."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 10
 
 _SWITCH_SECONDS = 0.001
-"""How long a thread that computes may keep the others waiting, such as the one that answers requests; Python's own is
-0.005."""
+"""The seconds that a computing thread may block the others, such as the one that answers requests; Python's default
+is 0.005."""
 
 _MOST_SCRAPES = 32
 
 
 class _Beside(uvicorn.Server):
-    """A listener beside the server, with which it starts and ends: signals are the server's."""
+    """A second listener, which starts and ends with the server. Only the server handles signals."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -52,11 +52,11 @@ class _Beside(uvicorn.Server):
 
 
 class _Main(uvicorn.Server):
-    """The server itself.
+    """The main listener of the server.
 
     Args:
-        settings: How it serves.
-        on_started: Called when it answers requests.
+        settings: The configuration of uvicorn.
+        on_started: Called when the server answers requests.
     """
 
     def __init__(self, settings: uvicorn.Config, on_started: Callable[[], None]) -> None:
@@ -70,7 +70,7 @@ class _Main(uvicorn.Server):
 
 @contextmanager
 def _listening(listen: str | None) -> Iterator[list[socket.socket]]:
-    """Listen on each address that a host has; on none for None. Raises ToolError or UsageError."""
+    """Yield listening sockets for all addresses of a host; none for None. Raises ToolError or UsageError."""
     with ExitStack() as stack:
         listeners: list[socket.socket] = []
         host, port = config.address(listen) if listen is not None else ("", 0)
@@ -80,7 +80,7 @@ def _listening(listen: str | None) -> Iterator[list[socket.socket]]:
                 try:
                     listeners.append(stack.enter_context(socket.create_server(place, family=family)))
                 except OSError as error:
-                    # Names such as localhost have addresses of IPv6 also where the machine has none.
+                    # Names such as localhost have IPv6 addresses also on machines without IPv6.
                     if error.errno != errno.EADDRNOTAVAIL or (place == addresses[-1][4] and not listeners):
                         raise OSError(error.errno, os.strerror(error.errno or 0)) from None  # without Python's remarks
         except OSError as error:
@@ -92,7 +92,7 @@ def _listening(listen: str | None) -> Iterator[list[socket.socket]]:
 async def _figures_served(
     server: Server, listeners: list[socket.socket], tell: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Answer Prometheus on listeners of its own for as long as the block runs."""
+    """Answer Prometheus on separate listeners while the block runs."""
     if not listeners:
         yield
         return
@@ -122,7 +122,7 @@ def _shown(host: str) -> str:
 
 
 def signing_secrets(settings: ServerConfig) -> SigningSecrets:
-    """Return what callbacks are signed with. Raises ToolError or UsageError."""
+    """Return the secrets that sign callbacks. Raises ToolError or UsageError."""
     of_projects = {name: project.signing_secret_file for name, project in settings.projects.items()}
     secrets = SigningSecrets(
         _path(settings.callbacks.signing_secret_file),
@@ -137,18 +137,23 @@ def _path(file: str | None) -> Path | None:
 
 
 def issuer(settings: ServerConfig) -> Issuer | None:
-    """Return the issuer of tokens, if one is configured. Raises ToolError."""
+    """Return the configured issuer of tokens; None without one. Raises ToolError."""
     if settings.oidc is None:
         return None
     try:
-        from packager.service.access.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have its library
+        from packager.service.access.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have the library
     except ModuleNotFoundError as error:
         raise missing_extra("oidc", error, "service", "oidc") from None
     return Issuer(settings.oidc)
 
 
 def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
-    """Return the page as its issuer knows it, if people sign in there. Raises ToolError or UsageError."""
+    """Return the page as a client of the issuer; None if people sign in only with tokens.
+
+    Raises:
+        ToolError: The file with the client secret cannot be read.
+        UsageError: The client secret is invalid.
+    """
     oidc = settings.oidc
     if issuer is None or oidc is None or oidc.client_id is None:
         return None
@@ -158,16 +163,21 @@ def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
 
 
 def check_projects(settings: ServerConfig) -> list[str]:
-    """Return warnings about the namespaces of projects. Raises UsageError if two share one without saying so."""
+    """Return warnings about shared namespaces. Raises UsageError if projects share one without permission."""
     try:
         namespace = kube.namespace_of(settings.context)
-    except ClusterError:  # it may be configured where the server will run
+    except ClusterError:  # the cluster may be configured only where the server will run
         namespace = "of the kubeconfig"
     return projects.warnings(projects.of_settings(settings, namespace))
 
 
 def copy(source: str, target: str) -> dict[str, int]:
-    """Copy all rows of a database to another one; return how many there are in each table. Raises as `open_store`."""
+    """Copy all rows of a database to another one, and return the number of rows in each table.
+
+    Raises:
+        ToolError: A database cannot be used, or the target is not empty.
+        UsageError: An address is not valid.
+    """
     if source.startswith("sqlite:") or "://" not in source:
         path = Path(source.removeprefix("sqlite:")).expanduser()
         if not path.is_file():
@@ -177,13 +187,13 @@ def copy(source: str, target: str) -> dict[str, int]:
 
 
 def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
-    """Serve until the process is asked to stop.
+    """Serve until the process gets a signal to stop.
 
     Args:
         settings: The configuration.
-        is_open: Whether no token is asked for.
-        emit: Writes a line of the log.
-        tell: Writes a line for the person who has started it.
+        is_open: Whether requests need no token.
+        emit: Writes a line to the log.
+        tell: Prints a line for the person who has started the server.
 
     Raises:
         UsageError: The address is not valid.
@@ -199,11 +209,11 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
 
 
 def serving_options(limits: LimitsConfig) -> dict[str, Any]:
-    """Return how uvicorn serves the application."""
+    """Return the options of uvicorn for the application."""
     return {
         "http": connections.limited(limits),
         "ws": "none",
-        "log_level": "error",  # each request that is not HTTP would be a warning
+        "log_level": "error",  # a warning would be logged for each request that is not HTTP
         "log_config": None,
         "access_log": False,
         "server_header": False,
@@ -212,7 +222,7 @@ def serving_options(limits: LimitsConfig) -> dict[str, Any]:
     }
 
 
-def _serve(  # noqa: PLR0913 - as `start`
+def _serve(  # noqa: PLR0913 - the arguments of `start`
     settings: ServerConfig,
     listeners: list[socket.socket],
     for_figures: list[socket.socket],
@@ -221,7 +231,7 @@ def _serve(  # noqa: PLR0913 - as `start`
     emit: Callable[[str], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Serve on listeners; see `start`."""
+    """Serve on open listeners; see `start`."""
     secrets, trust = signing_secrets(settings), issuer(settings)
     gaps = confinement_gaps()
     page = client(settings, trust)
@@ -276,5 +286,5 @@ def _serve(  # noqa: PLR0913 - as `start`
 
     try:
         asyncio.run(serve())
-    except SystemExit:  # uvicorn's, which has said why
+    except SystemExit:  # raised by uvicorn, which has printed the cause
         raise ToolError("the server could not start") from None

@@ -1,4 +1,4 @@
-"""Durations and times, as configurations and queries have them."""
+"""Durations and times in configurations, queries and the database."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _LONGEST = timedelta(days=36_500)
 
 
 def as_text(time: datetime) -> str:
-    """Return a time as the database and the answers have it: RFC 3339 in UTC, which sorts as text."""
+    """Return a time in the format of the database and of responses: RFC 3339 in UTC, which sorts as text."""
     return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def now() -> str:
-    """Return the time now, as the database has it."""
+    """Return the current time in the format of the database."""
     return as_text(datetime.now(UTC))
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration. Raises ValueError, with a message, if it is not one, 0, or longer than a hundred years."""
+    """Return the duration in a text. Raises ValueError if the text is invalid, 0, or longer than a hundred years."""
     length = durations.parse(text, _LONGEST)
     if not length:
         raise ValueError(f"{EXPECTED}, found {show(text)}")
@@ -34,15 +34,15 @@ def duration(text: str) -> timedelta:
 
 
 def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """Return a time: one in RFC 3339, or as long ago as a duration says.
+    """Return the time in a text: in RFC 3339, or as a duration before `now`.
 
     Args:
-        text: What was given.
-        now: From when a duration counts.
-        zone: That of a time, or of a date, which names none; without it, those are refused.
+        text: The text.
+        now: The end of a duration.
+        zone: The zone of times and dates without one; if it is None, these are refused.
 
     Raises:
-        ValueError: It is no time; with a message.
+        ValueError: The text is not a time.
     """
     try:
         return now - duration(text)

@@ -1,9 +1,9 @@
-"""Names the environment variables of a server: what is secret, and so not in its configuration."""
+"""Names of a server's environment variables, which have secrets that must not be in its configuration."""
 
 from __future__ import annotations
 
 DATABASE = "MLPACK_DATABASE"
-"""The database, with precedence over the configuration's."""
+"""The database; it has precedence over the one in the configuration."""
 
 SECRET_KEY = "MLPACK_SECRET_KEY"  # noqa: S105 - a name
 """The key to the secrets in the database: 32 bytes in base64."""

@@ -194,4 +194,4 @@ def test_status_refuses_overlay_with_exponential_includes(mlpack: Run, package: 
     (package / KUSTOMIZATION).write_text("resources:\n  - f0\n")
     done = mlpack("status", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (5, "")
-    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: the overlay has more than 1,000 objects and patches\n"
+    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: the overlay has more than 300 objects and patches\n"

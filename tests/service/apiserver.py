@@ -1,6 +1,6 @@
-"""An API server of Kubernetes in memory, over HTTP: for a `mlpack serve` that is a process of its own.
+"""An HTTP server that imitates the Kubernetes API, with objects in memory, for `mlpack serve` in a separate process.
 
-Each Job that is created runs at once, writes a line, and succeeds.
+Each new Job runs at once, writes one line to its log, and succeeds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,19 @@ users: [{{name: fake, user: {{}}}}]
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Attributes: the objects by plural and name, what was created, how many watch, queries and the text of logs."""
+    """An API server. Its attributes are for tests.
+
+    Attributes:
+        objects: All objects, by plural and name.
+        created: `PLURAL/NAME` of each object, in the order in which the objects were created.
+        changes: The plural, the type and the object of each watch event.
+        changed: The lock of all attributes; notified after each change.
+        is_down: Whether watches end.
+        watching: The number of open watches.
+        log: The log of every pod.
+        log_queries: The query of each request for a log.
+        refusal: The message with which requests for logs are refused; None to answer them.
+    """
 
     daemon_threads = True
 
@@ -52,10 +64,10 @@ class ApiServer(ThreadingHTTPServer):
         self.refusal: str | None = None
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of a client that was killed while it was sending."""
+        """Ignore clients that were killed while they sent a request."""
 
     def put(self, kind: str, item: Object) -> Object:
-        """Store an object; the lock is held."""
+        """Store an object, and return it. The caller holds the lock."""
         key = (kind, item["metadata"]["name"])
         word = "MODIFIED" if key in self.objects else "ADDED"
         if word == "ADDED":
@@ -75,7 +87,7 @@ class ApiServer(ThreadingHTTPServer):
         return stored
 
     def run_job(self, job: Object) -> None:
-        """Do what the controller and the kubelet do; the lock is held."""
+        """Add a succeeded pod and complete the Job, as the controller and the kubelet do. The caller holds the lock."""
         template = job["spec"]["template"]
         container = template["spec"]["containers"][0]["name"]
         status = {"name": container, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}, "restartCount": 0}
@@ -230,7 +242,7 @@ Server = TypeVar("Server", bound=ApiServer)
 
 @contextmanager
 def served(kind: type[Server]) -> Iterator[Server]:
-    """Yield an API server of a kind that answers."""
+    """Yield a running API server of the class `kind`."""
     with kind() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

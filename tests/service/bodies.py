@@ -1,4 +1,4 @@
-"""A template, a definition and filled values with every construct that the first users of such templates rely on."""
+"""A template, a definition and values with every construct that the first users of the service use."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def definition(**changes: Any) -> dict[str, Any]:
 
 
 def filled(**changes: Any) -> dict[str, Any]:
-    """Return filled values, without faults."""
+    """Return valid values for the definition."""
     return {
         "taskDef": "digits",
         "description": "Trains on digits",

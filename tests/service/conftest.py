@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite"
 BOTH = pytest.mark.parametrize("database", [SQLITE, "postgresql"], indirect=True)
-"""Runs a test on each sort of database: those of the store, and those of what several requests do to each other."""
+"""Runs a test on SQLite and on PostgreSQL: for tests of the store and of concurrent requests."""
 
 
 @pytest.fixture(scope="session")
 def renderer() -> Iterator[Renderer]:
-    """Fills in templates; on a machine that is busy with other things it may take its time."""
+    """A renderer with a time limit of 300 s, for busy machines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rendering, "_SECONDS", 300.0)
         renderer = Renderer()
@@ -31,7 +31,7 @@ def renderer() -> Iterator[Renderer]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A server of PostgreSQL, without a database of ours."""
+    """A running PostgreSQL server without databases for tests."""
     from tests.service.postgres import running
 
     with running() as server:
@@ -40,7 +40,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a new database: of SQLite, and of PostgreSQL too in tests that are marked `BOTH`."""
+    """The address of a new database: SQLite, and also PostgreSQL in tests that are marked `BOTH`."""
     if getattr(request, "param", SQLITE) == SQLITE:
         return str(tmp_path / "server.db")
     server: Postgres = request.getfixturevalue("postgres")

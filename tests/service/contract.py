@@ -1,4 +1,4 @@
-"""Holds every answer that a test gets against the OpenAPI document: status, content type, headers and body."""
+"""Compares every response in a test with the OpenAPI document: status, content type, headers and body."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PROBLEM = "application/problem+json"
 
 
 class Contract:
-    """What an OpenAPI document says of answers.
+    """The responses that an OpenAPI document describes.
 
     Attributes:
-        document: The document, in which objects have no properties but those that it names.
+        document: The document; its schemas forbid properties that they do not name.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -30,14 +30,14 @@ class Contract:
         ]
 
     def operation(self, method: str, path: str) -> tuple[str, dict[str, Any]] | None:
-        """Return the path of the document, and its operation."""
+        """Return the path template and the operation that match a request; None if there is none."""
         for known, pattern, template, operation in self._operations:
             if known == method and pattern.fullmatch(path):
                 return template, operation
         return None
 
     def check(self, method: str, path: str, response: Any) -> None:
-        """Fail if an answer is not as the document says."""
+        """Check a response. Raises AssertionError or ValidationError if it does not match the document."""
         operation = self.operation(method, path)
         kind = response.headers.get("content-type", "").partition(";")[0]
         if operation is None:
@@ -65,7 +65,7 @@ class Contract:
 
 
 def _close(schema: Any) -> None:
-    """Let objects have no other properties than those that are named."""
+    """Forbid properties that a schema does not name, at every depth."""
     if isinstance(schema, dict):
         if "properties" in schema:
             schema.setdefault("additionalProperties", False)
@@ -77,15 +77,15 @@ def _close(schema: Any) -> None:
 
 
 class CheckedClient(TestClient[Any]):
-    """A client that checks each answer. Streams without end are not read through it."""
+    """A client that checks each response. It cannot read endless streams."""
 
     @cached_property
     def contract(self) -> Contract:
-        """The document of the server that it asks."""
+        """The OpenAPI document of the server."""
         return Contract(super().request("GET", "/openapi.json").json())
 
     def request(self, method: Any, url: Any, **options: Any) -> Any:
-        """Send a request, and check the answer."""
+        """Send a request, and return the checked response."""
         response = super().request(method, url, **options)
         if "openapi.json" not in str(url):
             self.contract.check(str(method), response.request.url.path, response)

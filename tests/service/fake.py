@@ -1,4 +1,4 @@
-"""A cluster in memory, with the methods of `packager.service.jobs.kube.Cluster`."""
+"""A Kubernetes cluster in memory, with the methods of `packager.service.jobs.kube.Cluster`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,20 @@ Object = dict[str, Any]
 
 
 class FakeCluster:
-    """Attributes to set: what the next requests raise, the storage classes that there are, which watches are late."""
+    """A cluster in memory. Tests set its attributes.
+
+    Attributes:
+        namespace: The default namespace.
+        namespaces: All namespaces.
+        watches: The number of watches that were started.
+        late: Kinds whose watches send nothing.
+        objects: All objects, by kind and name.
+        error: The error of the next requests; None to answer them.
+        refused: Messages by kind, with which the API server refuses objects.
+        storage_classes: The names of the storage classes.
+        logs: The lines of each pod, by `POD`, `POD/CONTAINER`, `POD/previous` or `POD/previous/CONTAINER`.
+        applied: `KIND/NAME` of each object that was applied.
+    """
 
     def __init__(self) -> None:
         self.namespace = "tests"
@@ -74,7 +87,7 @@ class FakeCluster:
             self.put(copy.deepcopy({**item, "metadata": {**item["metadata"], **metadata}}))
 
     def put(self, item: Object) -> None:
-        """Store an object, as a controller does."""
+        """Store an object and send a watch event, as a controller does."""
         key = (item["kind"], item["metadata"]["name"])
         word = "MODIFIED" if key in self.objects else "ADDED"
         item["metadata"]["resourceVersion"] = str(next(self._numbers))
@@ -95,7 +108,7 @@ class FakeCluster:
         self._delete(kind, name)
 
     def _delete(self, kind: str, name: str) -> None:
-        """Delete an object and what it owns, as the garbage collector does."""
+        """Delete an object and the Secrets that it owns, as the garbage collector does."""
         if item := self.objects.pop((kind, name), None):
             self._changes.append((kind, "DELETED", item))
             for (owned_kind, owned_name), owned in list(self.objects.items()):
@@ -156,10 +169,10 @@ class FakeCluster:
                 return
             await asyncio.sleep(0.01)
 
-    # what controllers do
+    # the actions of controllers
 
     def pod(self, job: str, phase: str, *, exit_code: int | None = None, reason: str = "Error") -> None:
-        """Put a pod of a Job into the cluster."""
+        """Store the pod of a Job."""
         owner = self.objects["Job", job]
         state: Object = {"running": {}}
         if exit_code is not None:
@@ -187,7 +200,7 @@ class FakeCluster:
         )
 
     def end(self, job: str, condition: str) -> None:
-        """Set how a Job has ended."""
+        """End a Job with a condition: Complete or Failed."""
         item = copy.deepcopy(self.objects["Job", job])
         item["status"] = {"conditions": [{"type": condition, "status": "True", "reason": "BackoffLimitExceeded"}]}
         self.put(item)

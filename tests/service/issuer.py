@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer on this machine, which checks what a client sends as RFC 6749 and RFC 7636 ask for."""
+"""An OpenID Connect issuer on this machine, which checks requests of clients by RFC 6749 and RFC 7636."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class FakeIssuer:
     """An issuer.
 
     Attributes:
-        keys: What it publishes.
-        name: What it calls itself; None for its address.
-        is_away: Whether it fails.
-        requests: What it was asked.
-        secret: That of the client; None for a public one.
-        document: What its configuration also contains.
-        claims: What ID tokens also contain; a claim that is None is left out.
-        tokens: What the answer with tokens also contains.
-        refused: The answer in the place of tokens, if any.
-        with_refresh: Whether it gives refresh tokens, each for one use.
+        keys: The published keys.
+        name: The issuer name in its configuration; None for its address.
+        is_away: Whether requests for the configuration, keys and tokens fail with status 500.
+        requests: The path of each request.
+        secret: The secret of the client; None for a public client.
+        document: Additional keys of its configuration.
+        claims: Additional claims of ID tokens; a claim that is None is left out.
+        tokens: Additional keys of token responses.
+        refused: The status and the body that replace the token response; None to send tokens.
+        with_refresh: Whether token responses contain refresh tokens, each for one use.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class FakeIssuer:
         return 200, "application/jwk-set+json", {"keys": self.keys}
 
     def authorize(self, query: dict[str, str]) -> str:
-        """Return where somebody is led back to after they have signed in."""
+        """Return the redirect address after a user has signed in."""
         assert query["policy"] == "p1"
         assert (query["response_type"], query["client_id"]) == ("code", CLIENT)
         assert query["code_challenge_method"] == "S256"
@@ -127,7 +127,7 @@ class FakeIssuer:
         return None if query["code_challenge"] == challenge.decode() else "PKCE failed"
 
     def revoke(self) -> None:
-        """Let no refresh token be good for anything."""
+        """Revoke all refresh tokens."""
         self._refresh.clear()
 
     def _is_client(self, header: str, form: dict[str, str]) -> bool:
@@ -147,7 +147,7 @@ class FakeIssuer:
         return {key: value for key, value in {**answer, **self.tokens}.items() if value is not None}
 
     def token(self, key: Any = RSA, identifier: str | None = "r1", algorithm: str = "RS256", **claims: Any) -> str:
-        """Return a token; a claim that is None is left out."""
+        """Return a signed token; a claim that is None is left out."""
         body = {
             "iss": self.url,
             "aud": "mlpack",
@@ -164,7 +164,7 @@ class FakeIssuer:
 
 @contextmanager
 def running(host: str = "127.0.0.1") -> Iterator[FakeIssuer]:
-    """Start an issuer, and end it; `localhost` is another site than 127.0.0.1."""
+    """Yield a running issuer. For browsers, the host `localhost` is another site than 127.0.0.1."""
     fake = FakeIssuer()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Servers that listen on this machine: a task service with a cluster in memory, and those that it asks."""
+"""Servers that listen on this machine: a task service with a cluster in memory, and HTTP servers that it calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def listening(service: Service) -> Iterator[str]:
-    """Serve until the end of the block, and give the address."""
+    """Yield the address of a running server for a service."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app.make(service.server), **serving_options(service.server.limits)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -36,7 +36,7 @@ def listening(service: Service) -> Iterator[str]:
 
 @contextmanager
 def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Answer requests until the end of the block, and give the port."""
+    """Yield the port of an HTTP server that answers with `handler`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

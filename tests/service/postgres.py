@@ -1,4 +1,4 @@
-"""PostgreSQL, as Debian packages it, in a temporary folder: for as long as the tests run, and for them alone."""
+"""PostgreSQL, as Debian packages it, in a temporary folder: started for the tests, and stopped after them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _USER = "postgres"  # the server refuses to run as root
 
 
 class Postgres:
-    """A running server."""
+    """A running PostgreSQL server."""
 
     def __init__(self, sockets: Path) -> None:
         self._sockets = sockets
@@ -48,7 +48,11 @@ class Postgres:
 
 @contextmanager
 def running() -> Iterator[Postgres]:
-    """Start a server, and stop it. Raises MissingToolError."""
+    """Yield a running server.
+
+    Raises:
+        MissingToolError: PostgreSQL is not installed.
+    """
     programs = Path(tools.require("initdb")).parent
     is_root = os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="mlpack-pg-", dir="/tmp"))

@@ -1,7 +1,7 @@
 """Sends generated requests to a task service: `python -m tests.service.requests -n 10000`.
 
-schemathesis makes them from the OpenAPI document: valid ones, and ones that break it. Every answer must be one that the
-document describes, and none may have a status of 5xx.
+schemathesis makes valid and invalid requests from the OpenAPI document. Every response must be one that the document
+describes, and none may have a status of 5xx.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHECKS = [
     checks.ignored_auth,
 ]
 REFUSED = ("400", "401", "403", "404", "405", "409", "412", "413", "415", "422")
-# What exists, for paths and bodies that are made at random would find nothing.
+# Names of existing objects: random names in paths and bodies would not be found.
 NAMES = {"name": ("countdown", "digits", "countdown-task", "digits-task"), "number": ("1", "2")}
 BODIES = {
     ("POST", "/v1/jobs"): (FILLED, bodies.filled()),
@@ -61,7 +61,14 @@ _ENDLESS = "/v1/events"
 
 @dataclass
 class Sent:
-    """What was sent, and what was wrong with the answers."""
+    """The sent requests and the faults of their responses.
+
+    Attributes:
+        seed: The seed of the requests.
+        count: The number of requests.
+        statuses: The number of responses with each status.
+        faults: A message for each different fault.
+    """
 
     seed: int
     count: int = 0
@@ -70,7 +77,7 @@ class Sent:
 
 
 def send(folder: Path, count: int, seed: int) -> Sent:
-    """Send about `count` requests, as many to each operation."""
+    """Send about `count` requests, the same number to each operation, and return the result."""
     service = Service(folder / "server.db")
     sent = Sent(seed)
     with listening(service) as address:
@@ -142,7 +149,7 @@ class _Operation:
             one()
         except hypothesis.errors.Unsatisfiable:
             return
-        except Exception as error:  # noqa: BLE001 - whatever a check says
+        except Exception as error:  # noqa: BLE001 - any error of a check
             self.sent.faults[operation.label] = f"{operation.label}: {error!r}"
 
     def _one(self, case: Any, random: Any, *, is_generated: bool) -> None:
@@ -178,7 +185,7 @@ def _shown(error: BaseException) -> str:
 
 
 def main() -> int:
-    """Send the requests, and return 1 when an answer was wrong."""
+    """Send the requests, and return the exit code: 1 if a response was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.service.requests", description=__doc__)
     parser.add_argument("-n", type=int, default=1_000, help="how many requests")
     parser.add_argument("--seed", default=str(time.time_ns()), help="the same seed makes the same requests")

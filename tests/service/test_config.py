@@ -39,11 +39,11 @@ if TYPE_CHECKING:
         ("a: [", "2:1: not valid YAML: did not find expected node content while parsing a flow node"),
     ],
 )
-def test_a_faulty_configuration_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_faulty_configuration_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     assert problems_of(tmp_path, text + "\n") == [problem]
 
 
-def test_everything_that_is_wrong_with_a_configuration_is_told_at_once(tmp_path: Path) -> None:
+def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
     text = (
         "listen: 0.0.0.0:x\n"
         "name: a\nname: b\n"
@@ -72,7 +72,7 @@ def test_everything_that_is_wrong_with_a_configuration_is_told_at_once(tmp_path:
 
 
 def problems_of(tmp_path: Path, text: str) -> list[str]:
-    """Return what is wrong with a configuration."""
+    """Return the problems of a configuration with the content `text`, without the path."""
     path = tmp_path / "server.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="is not valid") as raised:
@@ -80,7 +80,7 @@ def problems_of(tmp_path: Path, text: str) -> list[str]:
     return [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems]
 
 
-def test_a_configuration_is_read(tmp_path: Path) -> None:
+def test_read_returns_values_and_defaults(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     text = "namespace: ml\npod_security: baseline\nnode_selectors: {a=b: {c: d}}\nstorage_classes: {x: y}\n"
     path.write_text(text, encoding="utf-8")
@@ -89,7 +89,7 @@ def test_a_configuration_is_read(tmp_path: Path) -> None:
     assert settings.node_selectors == {"a=b": {"c": "d"}}
 
 
-def test_what_jobs_may_have_besides_is_checked_word_by_word(tmp_path: Path) -> None:
+def test_allow_reports_each_faulty_entry_and_applies_to_projects(tmp_path: Path) -> None:
     words = (
         "pod.spec.hostAliazes, pod.spec.tolerations, Pod.spec.x, jobsets.spec.x, lable:team, 'label:a b', Secrets, "
         "Service, 'resource:nic', 'service.spec.ports[].nodePort', 'jobset.spec.replicatedJobs[].template.metadata', "
@@ -119,7 +119,7 @@ def test_what_jobs_may_have_besides_is_checked_word_by_word(tmp_path: Path) -> N
     }
 
 
-def test_where_callbacks_may_go_is_checked_entry_by_entry(tmp_path: Path) -> None:
+def test_callbacks_settings_report_each_faulty_host_and_port(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     path.write_text("url: train\ncallbacks:\n  allow: [a.example, 10.0.0.1/8, 10.0.0.0/8, '*']\n", encoding="utf-8")
     with pytest.raises(MlpackError, match="is not valid") as raised:
@@ -143,7 +143,7 @@ def test_where_callbacks_may_go_is_checked_entry_by_entry(tmp_path: Path) -> Non
         assert problems_of(tmp_path, f"callbacks: {{ports: {ports}}}\n") == [f"1:{problem}"]
 
 
-def test_how_long_things_are_kept_is_checked(tmp_path: Path) -> None:
+def test_retention_reports_faulty_durations_and_has_defaults(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     path.write_text("retention: {jobs: soon, logs: 0d}\n", encoding="utf-8")
     with pytest.raises(MlpackError, match="is not valid") as raised:
@@ -161,17 +161,17 @@ def test_how_long_things_are_kept_is_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("listen", "address"), [("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:8080", ("::1", 8080)), ("h:0", ("h", 0))]
 )
-def test_addresses(listen: str, address: tuple[str, int]) -> None:
+def test_address_splits_host_and_port(listen: str, address: tuple[str, int]) -> None:
     assert config.address(listen) == address
 
 
 @pytest.mark.parametrize("listen", ["", "80", ":80", "h:", "h:x", "h:70000", "http://h:80"])
-def test_faulty_addresses(listen: str) -> None:
+def test_address_refuses_faulty_text(listen: str) -> None:
     with pytest.raises(MlpackError, match="expected HOST:PORT"):
         config.address(listen)
 
 
-def test_a_registry_has_a_password_or_none(tmp_path: Path) -> None:
+def test_registry_refuses_incomplete_credentials_and_faulty_hosts(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     path.write_text(
         "packages:\n  registries:\n    ghcr.io: {}\n    a.example:5000: {username: robot}\n"
@@ -192,7 +192,7 @@ def test_a_registry_has_a_password_or_none(tmp_path: Path) -> None:
             config.read(path)
 
 
-def test_projects_take_what_they_leave_open_from_the_server(tmp_path: Path) -> None:
+def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(
         "namespace: ml\npod_security: baseline\n"
@@ -211,7 +211,7 @@ def test_projects_take_what_they_leave_open_from_the_server(tmp_path: Path) -> N
     assert [(project.name, project.namespace) for project in alone.values()] == [("default", "of-kubeconfig")]
 
 
-def test_projects_in_one_namespace_are_refused_unless_the_configuration_says_that_it_is_unsafe(tmp_path: Path) -> None:
+def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text("projects: {a: {}, b: {namespace: ml}}\n", encoding="utf-8")
     settings = config.read(file)
@@ -235,11 +235,11 @@ def test_projects_in_one_namespace_are_refused_unless_the_configuration_says_tha
         ("projects: {a: {quue: b}}", "16: unknown key 'quue' (did you mean 'queue'?)"),
     ],
 )
-def test_a_faulty_project_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_faulty_project_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     assert problems_of(tmp_path, text) == [f"1:{problem}"]
 
 
-def test_an_issuer_is_checked_when_the_configuration_is_read(tmp_path: Path) -> None:
+def test_read_reports_faulty_issuer_url_and_roles(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     text = (
         "projects: {research: {}}\n"
@@ -261,7 +261,7 @@ def test_an_issuer_is_checked_when_the_configuration_is_read(tmp_path: Path) -> 
     assert any("found 'king'" in problem for problem in problems_of(tmp_path, text.replace("admin", "king")))
 
 
-def test_what_the_page_needs_to_sign_people_in_is_checked(tmp_path: Path) -> None:
+def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     text = "oidc:\n  issuer: https://sso.example.com\n  audience: mlpack\n  roles: {a: admin}\n"
     path.write_text(f"{text}  client_id: page\n  scopes: [profile]\n", encoding="utf-8")
@@ -290,7 +290,7 @@ def test_what_the_page_needs_to_sign_people_in_is_checked(tmp_path: Path) -> Non
         ("https://t.example/jobs/x", "the path begins with 'jobs', as paths of the server itself do"),
     ],
 )
-def test_a_path_that_cannot_be_a_prefix_is_refused(tmp_path: Path, url: str, message: str) -> None:
+def test_url_with_an_unusable_path_is_refused(tmp_path: Path, url: str, message: str) -> None:
     path = tmp_path / "server.yaml"
     path.write_text(f"url: {url}\n", encoding="utf-8")
     with pytest.raises(MlpackError) as error:

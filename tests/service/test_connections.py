@@ -1,4 +1,4 @@
-"""Connections: as many as the limits allow, and none for a client that sends or reads nothing."""
+"""Connections: their limits, and their end when a client sends or reads nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connected(stack: ExitStack, url: str) -> socket.socket:
 
 
 def received(client: socket.socket) -> bytes:
-    """Return what a client receives until the server ends the connection."""
+    """Return the bytes that a client receives until the server ends the connection."""
     content = b""
     try:
         while part := client.recv(1 << 16):
@@ -46,7 +46,7 @@ def received(client: socket.socket) -> bytes:
     return content
 
 
-def test_connections_without_a_request_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_ends_connections_without_a_complete_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
     with served(tmp_path) as url, ExitStack() as stack:
         silent, slow, second = (connected(stack, url) for _ in range(3))
@@ -57,7 +57,7 @@ def test_connections_without_a_request_are_ended(tmp_path: Path, monkeypatch: py
         assert received(second).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_a_client_that_drips_its_headers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_ends_connection_with_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
     with served(tmp_path) as url, ExitStack() as stack:
         client = connected(stack, url)
@@ -76,7 +76,7 @@ def test_a_client_that_drips_its_headers_is_not_waited_for(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("limits", [{"address_connections": 3}, {"connections": 3}])
-def test_a_connection_over_a_limit_is_refused(tmp_path: Path, limits: dict[str, int]) -> None:
+def test_connection_over_a_limit_is_refused_until_another_ends(tmp_path: Path, limits: dict[str, int]) -> None:
     with served(tmp_path, **limits) as url, ExitStack() as stack:
         clients = [connected(stack, url) for _ in range(3)]
         for client in clients:
@@ -96,7 +96,7 @@ def test_a_connection_over_a_limit_is_refused(tmp_path: Path, limits: dict[str, 
         raise AssertionError("no place is free again")
 
 
-def test_a_client_that_does_not_read_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_ends_connection_of_a_client_that_does_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
     request = HEALTH.replace(b"/healthz", b"/openapi.json")
     with served(tmp_path) as url, ExitStack() as stack:
@@ -107,7 +107,7 @@ def test_a_client_that_does_not_read_is_not_waited_for(tmp_path: Path, monkeypat
         assert len(received(client)) < 200 * size
 
 
-def test_a_body_without_a_token_is_not_waited_for(tmp_path: Path) -> None:
+def test_request_without_a_token_is_refused_before_its_body(tmp_path: Path) -> None:
     head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n"
     with served(tmp_path) as url, ExitStack() as stack:
         clients = [connected(stack, url) for _ in range(50)]
@@ -117,7 +117,7 @@ def test_a_body_without_a_token_is_not_waited_for(tmp_path: Path) -> None:
             assert client.recv(12) == b"HTTP/1.1 401"
 
 
-def test_guesses_of_tokens_are_answered_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_guesses_are_delayed_and_other_requests_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "_BURST_SECONDS", 0.1)
     with served(tmp_path) as url, httpx2.Client(base_url=url, headers={"Host": "testserver.local"}) as client:
         begun = time.monotonic()
@@ -127,7 +127,7 @@ def test_guesses_of_tokens_are_answered_late(tmp_path: Path, monkeypatch: pytest
         assert client.get("/healthz").status_code == 200
 
 
-def test_networks_of_ipv6_are_counted_as_one_address() -> None:
+def test_ipv6_addresses_are_counted_by_network() -> None:
     networks = [connections._network((text, 1)) for text in ("2001:db8::1", "2001:db8::ffff:1", "::ffff:192.0.2.1")]  # noqa: SLF001
     assert networks == ["2001:db8::/64", "2001:db8::/64", "192.0.2.1"]
     assert connections._network(None) == ""  # noqa: SLF001

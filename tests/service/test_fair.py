@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ADA, BOB, EVE = Owner("research", "ada"), Owner("research", "bob"), Owner("vision", "eve")
 
 
-def test_projects_take_turns_and_so_do_the_callers_of_a_project() -> None:
+def test_queue_alternates_between_projects_and_their_callers() -> None:
     queue: FairQueue[int] = FairQueue(10)
     for number in range(4):
         queue.add(ADA, number)
@@ -28,7 +28,7 @@ def test_projects_take_turns_and_so_do_the_callers_of_a_project() -> None:
     assert queue.take() is None
 
 
-def test_a_caller_whose_requests_wait_is_refused_and_others_are_not() -> None:
+def test_queue_refuses_only_callers_with_too_many_waiting_items() -> None:
     queue: FairQueue[int] = FairQueue(2)
     queue.add(ADA, 1)
     queue.add(ADA, 2)
@@ -38,7 +38,7 @@ def test_a_caller_whose_requests_wait_is_refused_and_others_are_not() -> None:
     queue.add(BOB, 3)
 
 
-def test_an_item_that_is_put_back_is_next() -> None:
+def test_queue_returns_an_item_that_was_put_back_next() -> None:
     queue: FairQueue[int] = FairQueue(10)
     queue.add(ADA, 1)
     queue.add(EVE, 2)
@@ -48,7 +48,7 @@ def test_an_item_that_is_put_back_is_next() -> None:
     assert [queue.take(), queue.take()] == [(ADA, 1), (EVE, 2)]
 
 
-def test_an_owner_who_may_not_begin_keeps_nobody_else_waiting() -> None:
+def test_queue_skips_owners_that_may_not_begin() -> None:
     queue: FairQueue[int] = FairQueue(10)
     queue.add(ADA, 1)
     queue.add(BOB, 2)
@@ -66,7 +66,7 @@ async def _begun(awaitables: list[Awaitable[None]]) -> list[asyncio.Future[None]
     return futures
 
 
-def test_a_project_has_its_share_of_the_places_and_a_caller_theirs() -> None:
+def test_turns_limit_places_in_total_per_project_and_per_caller() -> None:
     async def run() -> None:
         turns = Turns(4, 3, 2, most=10)
         ada = await _begun([turns.begin(ADA) for _ in range(4)])
@@ -83,13 +83,13 @@ def test_a_project_has_its_share_of_the_places_and_a_caller_theirs() -> None:
     asyncio.run(run())
 
 
-def test_a_place_returns_from_a_caller_who_has_gone() -> None:
+def test_turns_free_the_places_of_cancelled_callers() -> None:
     async def run() -> None:
         turns = Turns(1, 1, 1, most=10)
         await turns.begin(ADA)
         waiting = await _begun([turns.begin(BOB), turns.begin(EVE), turns.begin(EVE)])
         waiting[0].cancel()
-        turns.end(ADA)  # EVE's turn, who goes before she hears of it
+        turns.end(ADA)  # it is EVE's turn; her request is cancelled before it begins
         waiting[1].cancel()
         await asyncio.wait(waiting, timeout=5)
         assert [future.cancelled() for future in waiting] == [True, True, False]
@@ -97,7 +97,7 @@ def test_a_place_returns_from_a_caller_who_has_gone() -> None:
     asyncio.run(run())
 
 
-def test_the_threads_of_a_pool_are_shared_by_projects() -> None:
+def test_pool_shares_threads_between_projects() -> None:
     may_end = threading.Event()
 
     def slow() -> str:
@@ -110,7 +110,7 @@ def test_the_threads_of_a_pool_are_shared_by_projects() -> None:
         assert await asyncio.wait_for(pool.run(EVE, lambda: "quick"), 60) == "quick"
         with pytest.raises(Failure):
             await pool.run(ADA, slow)
-        slow_ones[0].cancel()  # its thread goes on, and keeps its place
+        slow_ones[0].cancel()  # its thread continues and keeps its place
         await asyncio.sleep(0)
         assert await asyncio.wait_for(pool.run(EVE, lambda: "again"), 60) == "again"
         may_end.set()
@@ -120,7 +120,7 @@ def test_the_threads_of_a_pool_are_shared_by_projects() -> None:
     asyncio.run(run())
 
 
-def test_the_error_of_a_thread_is_raised_and_its_place_is_free_again() -> None:
+def test_pool_raises_the_error_of_a_thread_and_frees_its_place() -> None:
     def fail() -> None:
         raise ValueError("no")
 

@@ -1,4 +1,4 @@
-"""The service, killed while jobs are created. `python -m tests.kill.service` kills it fifty times."""
+"""Kills of the service while it creates jobs. `python -m tests.kill.service` kills it fifty times."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from tests.service.postgres import Postgres
 
 
-def test_a_service_that_is_killed_loses_no_job_and_no_callback_and_doubles_nothing(tmp_path: Path) -> None:
+def test_killed_service_neither_loses_nor_repeats_jobs_and_callbacks(tmp_path: Path) -> None:
     trial = ServiceTrial(tmp_path, Random("killed"))
     assert trial.run(2) == []
     assert (trial.killed, len(trial.released)) == (2, 20)
 
 
-def test_replicas_that_are_killed_in_turn_lose_and_double_nothing_either(tmp_path: Path, postgres: Postgres) -> None:
-    """Each time, it is the replica that leads: the first one, and then the one that has taken over."""
+def test_replicas_killed_in_turn_neither_lose_nor_repeat_jobs(tmp_path: Path, postgres: Postgres) -> None:
+    """The killed replica is the leader: first the original leader, then its successor."""
     trial = ServiceTrial(tmp_path, Random("killed"), postgres.create())
     assert trial.run(2) == []
     assert (trial.killed, len(trial.released)) == (2, 20)

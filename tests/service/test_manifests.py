@@ -1,4 +1,4 @@
-"""What brings a server into a cluster: a namespace for it, a role in each namespace of jobs, nothing cluster-wide."""
+"""The manifests of a server: a namespace for it, a Role in each namespace of jobs, and no cluster-wide objects."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _name(metadata: dict[str, Any]) -> str:
     return f"{metadata.get('namespace', '')}/{metadata['name']}"
 
 
-def test_what_there_is_without_options() -> None:
+def test_manifests_contain_namespaced_objects_by_default() -> None:
     items = objects(InCluster(ServerConfig()))
     assert sorted(items) == [
         ("ConfigMap", "mlpack/mlpack-server"),
@@ -69,7 +69,7 @@ def test_what_there_is_without_options() -> None:
     assert items["RoleBinding", "mlpack-jobs/mlpack-server"]["subjects"] == [subject]
 
 
-def test_the_pod_keeps_within_restricted_and_writes_to_its_volumes_alone() -> None:
+def test_server_pod_meets_restricted_and_has_a_read_only_root() -> None:
     deployment = objects(InCluster(ServerConfig()))["Deployment", "mlpack/mlpack-server"]
     assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
     pod = deployment["spec"]["template"]["spec"]
@@ -88,7 +88,7 @@ def test_the_pod_keeps_within_restricted_and_writes_to_its_volumes_alone() -> No
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
-def test_the_role_has_the_kinds_of_tasks_and_no_more() -> None:
+def test_role_allows_only_the_kinds_of_tasks() -> None:
     rules = objects(InCluster(ServerConfig()))["Role", "mlpack-jobs/mlpack-server"]["rules"]
     names = [(group, name, rule) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
     verbs = {(group, name): set(rule["verbs"]) for group, name, rule in names}
@@ -100,14 +100,14 @@ def test_the_role_has_the_kinds_of_tasks_and_no_more() -> None:
     assert not any("*" in words for words in verbs.values())
 
 
-def test_rights_for_the_cluster_are_asked_for() -> None:
+def test_cluster_role_reads_nodes_and_storage_classes_on_request() -> None:
     items = objects(InCluster(ServerConfig(), namespace="ml", sees_nodes=True))
     (role,) = (item for (kind, _), item in items.items() if kind == "ClusterRole")
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}
     assert [rule["resources"] for rule in role["rules"]] == [["nodes"], ["storageclasses"]]
 
 
-def test_the_configuration_is_read_by_the_server(tmp_path: Path) -> None:
+def test_server_reads_the_configuration_of_the_config_map(tmp_path: Path) -> None:
     (tmp_path / "server.yaml").write_text(
         'namespace: research\nname: "yes"\npod_security: baseline\nstorage_classes: {aws-efs: "1e3"}\n'
         "listen: 127.0.0.1:1\ncontext: mine\ndatabase: here.db\n"
@@ -132,7 +132,7 @@ def test_the_configuration_is_read_by_the_server(tmp_path: Path) -> None:
     assert levels == {"pod-security.kubernetes.io/enforce": "baseline"}
 
 
-def test_each_project_has_its_namespace() -> None:
+def test_manifests_have_a_namespace_and_a_role_binding_per_project() -> None:
     projects = {
         "a": ProjectConfig(namespace="ml-a"),
         "b": ProjectConfig(namespace="ml-b", pod_security=Level.baseline),
@@ -153,7 +153,7 @@ def test_each_project_has_its_namespace() -> None:
         manifests(InCluster(ServerConfig(projects={"a": ProjectConfig(namespace="mlpack")})))
 
 
-def test_several_replicas_have_a_database_of_postgresql_and_no_claim() -> None:
+def test_replicas_use_postgresql_without_a_volume_claim() -> None:
     items = objects(ON_POSTGRES)
     assert items.keys() - objects(InCluster(ServerConfig())).keys() == {("PodDisruptionBudget", "mlpack/mlpack-server")}
     assert not any(kind == "PersistentVolumeClaim" for kind, _ in items)
@@ -171,7 +171,7 @@ def test_several_replicas_have_a_database_of_postgresql_and_no_claim() -> None:
         "MLPACK_SECRET_KEY": {"name": "mlpack-server", "key": "MLPACK_SECRET_KEY"},
     }
     stop = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
-    assert pod["terminationGracePeriodSeconds"] > stop + 10  # which streams and callbacks have
+    assert pod["terminationGracePeriodSeconds"] > stop + 10  # the time that streams and callbacks have
     assert "database" not in yaml.safe_load(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
     assert tcp_ports(items) == [53, 443, 6443, 5432]
 
@@ -181,7 +181,7 @@ def tcp_ports(items: dict[tuple[str, str], Any]) -> list[int]:
     return [entry["port"] for entry in rule["ports"] if entry.get("protocol") != "UDP"]
 
 
-def test_the_port_of_the_database_is_open_and_that_of_no_other() -> None:
+def test_network_policy_opens_the_port_of_the_database() -> None:
     assert tcp_ports(objects(InCluster(ServerConfig()))) == [53, 443, 6443]
     assert tcp_ports(objects(InCluster(ServerConfig(), database_from="a/b", database_port=6432)))[3:] == [6432]
     addresses = {"postgresql://u@h/x": 5432, "postgres://h:6432?a=b": 6432, "postgresql://u@[::1]:1/x": 1}
@@ -189,7 +189,7 @@ def test_the_port_of_the_database_is_open_and_that_of_no_other() -> None:
         assert tcp_ports(objects(InCluster(ServerConfig(database=address))))[3:] == [port]
 
 
-def test_callbacks_reach_the_ports_that_the_server_accepts(tmp_path: Path) -> None:
+def test_network_policy_opens_the_ports_of_callbacks_and_the_issuer(tmp_path: Path) -> None:
     for ports in (None, [443, 8443, 80]):
         items = objects(InCluster(ServerConfig(callbacks=CallbacksConfig(allow=["a.example"], ports=ports))))
         (tmp_path / "s.yaml").write_text(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
@@ -200,7 +200,7 @@ def test_callbacks_reach_the_ports_that_the_server_accepts(tmp_path: Path) -> No
     assert tcp_ports(objects(InCluster(ServerConfig(oidc=issuer)))) == [53, 443, 6443, 9443]
 
 
-def test_the_ports_of_registries_are_open() -> None:
+def test_network_policy_opens_the_ports_of_registries() -> None:
     registries = {
         "a.example:5000": RegistryConfig(token_host="tokens.example:8443"),  # noqa: S106 - a host
         "b.example": RegistryConfig(insecure=True),
@@ -210,7 +210,7 @@ def test_the_ports_of_registries_are_open() -> None:
     assert tcp_ports(objects(InCluster(settings))) == [53, 443, 6443, 5000, 8443, 80]
 
 
-def test_prometheus_reads_figures_from_its_namespace_alone() -> None:
+def test_network_policy_opens_metrics_only_to_the_namespace_of_prometheus() -> None:
     settings = ServerConfig(prometheus_listen="127.0.0.1:9000")
     assert "prometheus" not in "".join(
         line for line in manifests(InCluster(settings)).splitlines() if not line.startswith("#")
@@ -236,7 +236,7 @@ def test_prometheus_reads_figures_from_its_namespace_alone() -> None:
     assert [port["name"] for port in items["Service", "mlpack/mlpack-server"]["spec"]["ports"]] == ["http"]
 
 
-def test_an_address_without_a_password_may_be_in_the_configuration() -> None:
+def test_config_map_contains_a_database_address_only_without_password() -> None:
     address = "postgresql://mlpack@db.example.com/mlpack"
     items = objects(InCluster(ServerConfig(database=address), replicas=2))
     assert yaml.safe_load(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])["database"] == address
@@ -250,7 +250,7 @@ def test_an_address_without_a_password_may_be_in_the_configuration() -> None:
         assert secret not in text
 
 
-def test_another_configuration_starts_another_pod() -> None:
+def test_configuration_change_starts_a_new_pod() -> None:
     def digest(settings: ServerConfig) -> str:
         deployment = objects(InCluster(settings))["Deployment", "mlpack/mlpack-server"]
         return str(deployment["spec"]["template"]["metadata"]["annotations"]["mlpack.dev/config"])
@@ -278,13 +278,13 @@ def test_another_configuration_starts_another_pod() -> None:
         ({"settings": ServerConfig(namespace="mlpack")}, "jobs cannot run in the namespace of the server, mlpack"),
     ],
 )
-def test_what_cannot_be(changes: dict[str, Any], message: str) -> None:
+def test_manifests_refuse_invalid_options(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
         manifests(InCluster(**{"settings": ServerConfig(), **changes}))
     assert str(error.value).startswith(message)
 
 
-def test_the_command_prints_them(mlpack: Mlpack) -> None:
+def test_manifests_command_prints_objects_with_its_options(mlpack: Mlpack) -> None:
     done = mlpack("serve", "manifests", "--url", "https://train.example.com", "--image", "r.example.com/mlpack:1")
     assert (done.code, done.stderr) == (0, "")
     items = list(yaml.safe_load_all(done.stdout))

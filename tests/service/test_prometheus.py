@@ -1,4 +1,4 @@
-"""The figures for Prometheus, read through HTTP as Prometheus does."""
+"""The metrics for Prometheus, read over HTTP as Prometheus does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def parsed(text: str) -> Figures:
-    """Return each series by its name and the values of its labels; of a histogram, without the buckets."""
+    """Return the value of each series, by name and label values; histograms without their buckets."""
     figures: Figures = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         assert family.documentation
@@ -58,7 +58,7 @@ def scraped(service: Service) -> Figures:
     return parsed(answer.text)
 
 
-def test_what_happens_to_jobs_is_counted(digits: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_count_jobs_callbacks_and_requests(digits: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.prometheus._FRESH_SECONDS", 0.0)
     digits.until(lambda: scraped(digits)["mlpack_leader"] == {(): 1}, "that it leads")
     begun = scraped(digits)
@@ -101,7 +101,7 @@ def test_what_happens_to_jobs_is_counted(digits: Service, monkeypatch: pytest.Mo
     assert "123qweasd" not in text
 
 
-def test_no_request_makes_a_label_of_its_own(service: Service) -> None:
+def test_requests_with_unknown_paths_and_methods_add_no_labels(service: Service) -> None:
     def routes() -> set[tuple[str, ...]]:
         return set(scraped(service)["mlpack_http_requests_total"])
 
@@ -117,7 +117,7 @@ def test_no_request_makes_a_label_of_its_own(service: Service) -> None:
     assert routes() == before | {("GET", "/metrics", "200")}
 
 
-def test_who_may_read_them(service: Service) -> None:
+def test_metrics_require_a_viewer_of_all_projects(service: Service) -> None:
     assert service.get("/metrics", None).status_code == 401
     assert service.post("/metrics").status_code == 405
     token = create(service.server.store, "ada", "admin", None, "default")[1]
@@ -125,7 +125,7 @@ def test_who_may_read_them(service: Service) -> None:
     assert (answer.status_code, answer.json()["detail"]) == (403, "expected a viewer of all projects")
 
 
-def test_they_are_told_though_the_database_is_away(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_returned_without_the_database(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.prometheus._FRESH_SECONDS", 0.0)
     service.until(lambda: "mlpack_jobs" in scraped(service), "the figures of the leader")
 
@@ -139,7 +139,7 @@ def test_they_are_told_though_the_database_is_away(service: Service, monkeypatch
     assert "process_resident_memory_bytes" in figures
 
 
-def test_the_documentation_lists_them_all(digits: Service) -> None:
+def test_documentation_lists_all_metrics(digits: Service) -> None:
     digits.get("/v1/jobs")
     digits.server.figures.ended("default", "failed")
     digits.server.figures.watch_failed("Pod")

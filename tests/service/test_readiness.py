@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """A Readiness at a time that the test sets, and how often it has looked."""
+    """A Readiness with a clock that the test sets, and the number of its requests to the cluster."""
 
     def __init__(self, path: Path) -> None:
         self.time = 0.0
@@ -49,7 +49,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "server.db")
 
 
-def test_many_who_ask_cost_one_look_in_five_seconds(bench: Bench) -> None:
+def test_readiness_asks_the_cluster_once_in_five_seconds(bench: Bench) -> None:
     assert bench.ask(100) == [True] * 100
     bench.time = 4.9
     assert bench.ask(100) == [True] * 100
@@ -59,7 +59,7 @@ def test_many_who_ask_cost_one_look_in_five_seconds(bench: Bench) -> None:
     assert bench.asked == 2
 
 
-def test_cluster_that_is_away_is_logged_once(bench: Bench) -> None:
+def test_unreachable_cluster_is_logged_once(bench: Bench) -> None:
     bench.cluster.error = UnreachableError("the cluster does not answer: 10.0.0.5 is away")
     for bench.time in (0.0, 6.0, 12.0):
         assert bench.ask() == [False]
@@ -69,15 +69,15 @@ def test_cluster_that_is_away_is_logged_once(bench: Bench) -> None:
     assert bench.log == ["not ready: the cluster does not answer: 10.0.0.5 is away", "ready again"]
 
 
-def test_cluster_that_answers_late_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_is_false_without_waiting_for_a_late_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.readiness._SECONDS", 0.05)
     bench.wait = 1.0
     assert bench.ask(3) == [False] * 3
     assert bench.asked == 1
 
 
-def test_database_without_room_is_not_ready(bench: Bench) -> None:
-    """A page limit has the effect of a full disk, for a part of the disk."""
+def test_readiness_is_false_when_the_database_is_full(bench: Bench) -> None:
+    """A page limit of SQLite has the effect of a full disk, only for this database."""
 
     def limit(connection: Any, _record: Any) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -89,7 +89,7 @@ def test_database_without_room_is_not_ready(bench: Bench) -> None:
     assert bench.log == ["not ready: the database does not answer: database or disk is full"]
 
 
-def test_full_disk_is_not_ready(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_is_false_when_the_disk_is_full(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")._replace(free=4096)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert bench.ask() == [False]
@@ -97,7 +97,7 @@ def test_full_disk_is_not_ready(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 
 
 @BOTH
-def test_probe_of_a_database_leaves_one_row(database: str) -> None:
+def test_database_probe_leaves_one_row(database: str) -> None:
     store = Store(database)
     for _ in range(3):
         store.check_writable()
@@ -106,7 +106,7 @@ def test_probe_of_a_database_leaves_one_row(database: str) -> None:
 
 
 @pytest.mark.parametrize("fail", [ToolError("/srv/db is full"), UnreachableError("10.0.0.5 is away")])
-def test_anonymous_callers_learn_nothing_of_what_is_wrong(
+def test_readyz_hides_the_cause_from_anonymous_callers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Exception
 ) -> None:
     service = Service(tmp_path / "server.db")

@@ -1,6 +1,6 @@
-"""Every route of the API and of the page, as each caller who may not have what it is about.
+"""Every route of the API and of the page, called without permission for its object.
 
-The objects belong to ada, a user of the project `research`. A route without a row fails.
+The objects belong to ada, a user of the project `research`. The tests fail if a route has no row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HIDDEN = "hidden-word"
-"""In everything of ada's that those without a role in her project may not read."""
+"""A text in all objects of ada that callers without a role in her project may not read."""
 
 ANONYMOUS, OTHER_USER, VIEWER, DEVELOPER, ADMIN = (
     None,
@@ -33,11 +33,11 @@ ANONYMOUS, OTHER_USER, VIEWER, DEVELOPER, ADMIN = (
     "admin elsewhere",
 )
 CALLERS = (ANONYMOUS, OTHER_USER, VIEWER, DEVELOPER, ADMIN)
-"""No one; two who have roles in ada's project; two who have roles in another one."""
+"""An anonymous caller, two callers with roles in ada's project, and two with roles in another project."""
 
 Statuses = tuple[int, int, int, int, int]
 
-# What each of CALLERS is answered.
+# The status of the response to each of CALLERS.
 OPEN: Statuses = (200, 200, 200, 200, 200)
 ANY_CALLER: Statuses = (401, 200, 200, 200, 200)
 OF_PROJECT: Statuses = (401, 200, 200, 404, 404)
@@ -50,7 +50,7 @@ FILLED = {**bodies.filled(), "taskDef": "research.digits", "project": "research"
 DEFINITION = {**COUNTDOWN, "name": "research.digits", "project": "research"}
 TEMPLATE = {"name": "countdown-task", "template": "a: 1"}
 
-# Method, path, body, what the callers are answered.
+# Method, path, body, status of the response to each caller.
 API: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/healthz", None, OPEN),
     ("GET", "/readyz", None, OPEN),
@@ -92,7 +92,7 @@ API: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/v1/events", None, ANY_CALLER),
 )
 
-# Those who have not signed in are led to where they can.
+# Callers who have not signed in are redirected to the sign-in page.
 SEEN_BY_ANY: Statuses = (303, 200, 200, 200, 200)
 SEEN_IN_PROJECT: Statuses = (303, 200, 200, 404, 404)
 SENT_BY_OWNER: Statuses = (303, 403, 403, 404, 404)
@@ -140,15 +140,15 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/tokens", None, SEEN_BY_ADMINS),
     ("POST", "/tokens", {"name": "x", "role": "admin", "project": "research"}, (303, 403, 403, 403, 422)),
     ("POST", "/tokens/{identifier:str}/remove", {}, SENT_BY_ADMINS),
-    ("POST", "/sign-out", {}, LED_ON),  # the last: it ends what the others have begun
+    ("POST", "/sign-out", {}, LED_ON),  # the last row, because it ends the sessions of the callers
 )
 
 
 class Tenants(Site):
-    """A site with two projects, and in `research` a job, a definition and a token of ada's.
+    """A site with two projects, and in `research` a job, a definition and a token of ada.
 
     Attributes:
-        names: What the parameters of paths are.
+        names: The values of the parameters in paths.
     """
 
     def __init__(self, path: Any) -> None:
@@ -191,7 +191,7 @@ class Tenants(Site):
         }
 
     def place(self, template: str) -> str:
-        """Return a path to what is ada's."""
+        """Return the path of a route with the names of ada's objects."""
         kinds = {"templates": "template", "static": "static"}
         first = template.removeprefix("/v1").split("/")[1]
         named = {"name": self.names[kinds.get(first, "definition")] if first != "static" else "page.css"}
@@ -199,7 +199,7 @@ class Tenants(Site):
         return template.replace(":str", "").replace(":int", "").format(**{**self.names, **named})
 
     def stored(self) -> str:
-        """Return everything of ada's that others could change."""
+        """Return ada's objects, which other callers must not change, as text."""
         store = self.server.store
         job = store.job(self.names["release"])
         assert job is not None
@@ -216,7 +216,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
         yield site
 
 
-def test_every_route_has_a_row(site: Tenants) -> None:
+def test_table_has_a_row_for_every_route(site: Tenants) -> None:
     routes = {
         (method, route.path_format)
         for route in site.client.app.routes
@@ -228,7 +228,7 @@ def test_every_route_has_a_row(site: Tenants) -> None:
 
 
 @pytest.mark.parametrize(("method", "template", "body", "statuses"), API, ids=lambda value: str(value)[:60])
-def test_api_refuses_what_is_of_others(
+def test_api_refuses_callers_without_permission(
     site: Tenants, method: str, template: str, body: Any, statuses: Statuses
 ) -> None:
     path, before = site.place(template), site.stored()
@@ -238,7 +238,7 @@ def test_api_refuses_what_is_of_others(
 
 
 @pytest.mark.parametrize(("method", "template", "form", "statuses"), PAGE, ids=lambda value: str(value)[:60])
-def test_page_refuses_what_is_of_others(
+def test_page_refuses_callers_without_permission(
     site: Tenants, method: str, template: str, form: Any, statuses: Statuses
 ) -> None:
     path, before = site.place(template), site.stored()
@@ -251,16 +251,16 @@ def test_page_refuses_what_is_of_others(
 
 
 def check(site: Tenants, before: str, answers: list[Any]) -> None:
-    """Compare what is stored with what was, and what others are told with what they may know."""
+    """Check that no object has changed, and that no response to another project contains a hidden text."""
     assert site.stored() == before
     for caller, answer in zip(CALLERS, answers, strict=True):
         if caller not in (OTHER_USER, VIEWER):
             assert not [word for word in (HIDDEN, "ml-research") if word in answer.text], caller
 
 
-def test_ids_of_events_say_nothing_of_other_projects(site: Tenants) -> None:
-    """Neither numbers that can be counted, nor positions by which a page shows that others have been busy."""
-    site.sessions.clear()  # the last row of PAGE has ended them
+def test_event_ids_hide_the_activity_of_other_projects(site: Tenants) -> None:
+    """Ids are not consecutive numbers, and positions on a page differ between two requests."""
+    site.sessions.clear()  # the last row of PAGE has ended the sessions
     path = f"/v1/jobs/{site.names['release']}/events"
     ids = [event["id"] for event in site.get(path, "ada").json()["items"]]
     assert len(set(ids)) == len(ids) >= 2
@@ -275,8 +275,8 @@ def test_ids_of_events_say_nothing_of_other_projects(site: Tenants) -> None:
     assert site.get("/v1/events?after=1", ADMIN).status_code == 400
 
 
-def test_what_is_of_others_is_refused_like_what_does_not_exist(site: Tenants) -> None:
-    """Status, words and headers are the same, but for the name that was asked for."""
+def test_objects_of_other_projects_are_refused_like_missing_objects(site: Tenants) -> None:
+    """Status and problem are the same, except for the requested name."""
     missing = {
         "release": "digits-zzzzzz",
         "project": "none",

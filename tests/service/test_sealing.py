@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_is_sealed_for_one_job_is_not_read_as_that_of_another() -> None:
+def test_sealer_opens_content_only_with_its_key_and_release() -> None:
     sealer = sealing.Sealer(b"k" * 32)
     sealed = sealer.seal({"0": {"x": "secret"}}, "job-1")
     assert b"secret" not in sealed
@@ -21,7 +21,7 @@ def test_what_is_sealed_for_one_job_is_not_read_as_that_of_another() -> None:
             other.open(sealed, release)
 
 
-def test_hidden_numbers_are_read_by_their_own_key_and_purpose_alone() -> None:
+def test_sealer_reads_hidden_numbers_only_with_their_key_and_purpose() -> None:
     sealer = sealing.Sealer(b"k" * 32)
     for number in (0, 1, (1 << 63) - 1):
         hidden = sealer.hide_number(number, "event")
@@ -35,7 +35,7 @@ def test_hidden_numbers_are_read_by_their_own_key_and_purpose_alone() -> None:
         assert sealer.show_number(text, "event") is None
 
 
-def test_the_key_is_created_once_beside_the_database(tmp_path: Path) -> None:
+def test_secret_key_is_created_once_beside_the_database(tmp_path: Path) -> None:
     key, created = sealing.key_beside(tmp_path / "server.db")
     assert created == tmp_path / "secret.key"
     assert created.stat().st_mode & 0o777 == 0o600

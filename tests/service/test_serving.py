@@ -1,4 +1,4 @@
-"""Bytes that no client library sends: each answer is of a request that is refused, or harmless, never a failure."""
+"""Requests that no client library sends: the server refuses or answers each of them, and never fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[S
 
 
 def requests(token: str) -> Iterator[str]:
-    """Yield requests, each in Latin-1."""
+    """Yield malformed and unusual requests, each as Latin-1 text."""
     head = f"Host: testserver.local\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
     yield from (f"{method} {path} HTTP/1.1\r\n{head}\r\n" for method in METHODS for path in PATHS)
     for kind in TYPES:
@@ -66,14 +66,14 @@ def requests(token: str) -> Iterator[str]:
 
 
 def answered(request: str, url: str) -> str:
-    """Return the first line of the answer to a request."""
+    """Return the first line of the response to a request."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60) as client:
         client.sendall(request.encode("latin-1"))
         return client.recv(1 << 16).partition(b"\r\n")[0].decode()
 
 
-def test_raw_requests_are_answered_without_a_failure(address: tuple[Service, str]) -> None:
+def test_server_answers_raw_requests_without_a_failure(address: tuple[Service, str]) -> None:
     service, url = address
     sent = list(requests(service.tokens["admin"]))
     with ThreadPoolExecutor(CLIENTS) as clients:

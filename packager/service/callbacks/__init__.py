@@ -1,1 +1,1 @@
-"""Callbacks: tells the endpoints of a job what becomes of it."""
+"""Callbacks: reports changes of a job's status to its endpoints."""

@@ -1,6 +1,6 @@
-"""Decides where callbacks may go: to nothing that only this machine or its networks can reach.
+"""Decides which addresses callbacks may use: none that only this machine or its networks can reach.
 
-An address is parsed once, strictly, and the request is made from its parts: what is checked is what is used.
+An address is parsed once, strictly, and the request is made from the checked parts.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _TEREDO = ipaddress.IPv6Network("2001::/32")
 _NOT_GLOBAL = tuple(
     map(
         ipaddress.ip_network,
-        # What `ipaddress` takes for global in some of its versions (IANA's special-purpose registries).
+        # Networks that some versions of `ipaddress` treat as global (IANA's special-purpose registries).
         ("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "3fff::/20"),
     )
 )
 
 
 class InvalidAddressError(MlpackError):
-    """Nothing may be sent to an address."""
+    """Requests to the address are not permitted."""
 
 
 class Receiver(Value, frozen=True):
-    """Where a request goes.
+    """The receiver of a request.
 
     Attributes:
         scheme: http or https.
         host: A name in lower case, or an address without brackets.
         port: The port.
-        path: Path and query.
-        address: The host, if it is an address.
+        path: The path and the query.
+        address: The host, if it is an address; None for a name.
     """
 
     scheme: str
@@ -68,12 +68,12 @@ class Receiver(Value, frozen=True):
 
 
 class Allowed(Value, frozen=True):
-    """What an administrator allows beside public addresses.
+    """The receivers that an administrator allows in addition to public addresses.
 
     Attributes:
-        names: Hosts that may have any address, and that http may be used for.
-        networks: Addresses that are allowed under any name, and http for them by their number.
-        ports: The ports that anything may be sent to; None for all.
+        names: Hosts that may have any address and may be used over http.
+        networks: Addresses that hosts of any name may have; these addresses may be used over http.
+        ports: The permitted ports; None for all.
     """
 
     names: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class Allowed(Value, frozen=True):
 
 
 def read_allowed(entries: Iterable[str], ports: Iterable[int] | None = None) -> tuple[Allowed, dict[int, str]]:
-    """Return what lists allow, of hosts, addresses and networks, and of ports; and what is wrong, by index."""
+    """Return the receivers that the entries and ports allow, and the message about each faulty entry, by index."""
     names: set[str] = set()
     networks: list[Network] = []
     problems: dict[int, str] = {}
@@ -103,10 +103,10 @@ def read_allowed(entries: Iterable[str], ports: Iterable[int] | None = None) -> 
 
 
 def parse(url: str, allowed: Allowed) -> Receiver:
-    """Return where a request to `url` goes, as far as that is known without a name server.
+    """Return the receiver of a request to `url`, without asking a name server.
 
     Raises:
-        InvalidAddressError: It is no address that callbacks may go to.
+        InvalidAddressError: The address is faulty, or callbacks may not use it.
     """
     if len(url) > _LONGEST:
         raise InvalidAddressError(f"expected at most {_LONGEST} characters, found {len(url)}")
@@ -151,7 +151,7 @@ def _host(six: str | None, name: str | None) -> tuple[str, IP | None]:
             return str(address), address
         assert name is not None
         host = name.lower()
-        if _NUMERIC_END.fullmatch(host):  # 2130706433, 0177.0.0.1, 0x7f000001 and 127.1 are 127.0.0.1 to some
+        if _NUMERIC_END.fullmatch(host):  # some programs read 2130706433, 0177.0.0.1, 0x7f000001 and 127.1 as 127.0.0.1
             address = ipaddress.IPv4Address(host)
             return host, address
     except ValueError:
@@ -163,10 +163,11 @@ def _host(six: str | None, name: str | None) -> tuple[str, IP | None]:
 
 
 def check(host: str, addresses: Iterable[IP], allowed: Allowed) -> list[IP]:
-    """Return the addresses of a host, if callbacks may go to each of them; none is as bad as one that is not public.
+    """Return the addresses of a host as a list, if callbacks may use all of them.
 
     Raises:
-        InvalidAddressError: They may not. It does not say which addresses: who asks may not know them.
+        InvalidAddressError: There is no address, or callbacks may not use one. The message does not contain addresses,
+            because the caller may not know them.
     """
     items = list(addresses)
     if host in allowed.names:
@@ -178,7 +179,7 @@ def check(host: str, addresses: Iterable[IP], allowed: Allowed) -> list[IP]:
 
 
 def unwrapped(address: IP) -> tuple[IP, ...]:
-    """Return the addresses at which packets to this one arrive: those in a mapped, 6to4, Teredo or NAT64 address."""
+    """Return the addresses that receive packets to `address`: those in a mapped, 6to4, Teredo or NAT64 address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped:
             return (address.ipv4_mapped,)
@@ -192,7 +193,7 @@ def unwrapped(address: IP) -> tuple[IP, ...]:
 
 
 def is_public(address: IP) -> bool:
-    """Whether an address is one of the Internet: global, and one host's."""
+    """Whether an address is a global unicast address."""
     if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_SIX:
         return False
     special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_link_local

@@ -1,4 +1,4 @@
-"""Sends the callbacks of the outbox: in order for each endpoint of a job, again until they arrive or are given up."""
+"""Sends the callbacks of the outbox, in order for each endpoint of a job, and repeats failed ones by a schedule."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from packager.service.store.outbox import Outbox, Row
 
 SCHEDULE = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 21_600.0, 43_200.0)
-"""The longest that each further attempt waits, in seconds; a random part of it is waited ("full jitter")."""
+"""The maximum pause before each retry, in seconds; the pause is a random part of it ("full jitter")."""
 
 AT_ONCE = 100
 AT_ONCE_OF_A_PROJECT = 20
 AT_ONCE_TO_A_HOST = 2
-"""How many requests are made at a time: in all, of one project, and to one host."""
+"""The maximum numbers of simultaneous requests: in total, of one project, and to one host."""
 
 _LONGEST_WISH = 3_600.0
-"""How long an endpoint can ask to wait."""
+"""The maximum pause that an endpoint can request, in seconds."""
 
 _LOOK_SECONDS = 5.0
-"""How often the outbox is looked into when nothing calls for it: another server may have written into it."""
+"""The seconds between queries of the outbox without a call of `wake`: other servers may add callbacks."""
 
 _STOP_SECONDS = 10.0
 _RANDOM = random.SystemRandom()
@@ -43,21 +43,21 @@ _GONE = 410
 
 
 class Courier:
-    """Sends what is in the outbox.
+    """Sends the callbacks in the outbox.
 
     Args:
-        outbox: What is to be sent.
-        sealer: Decrypts the headers of endpoints.
-        transport: Sends.
+        outbox: The callbacks.
+        sealer: Decrypts the headers for endpoints.
+        transport: Sends requests.
         url: The address of the server, for the links in callbacks.
-        secrets: Sign them, if there are any.
-        log: Writes a line of the log.
-        clock: Returns the time.
+        secrets: The secrets that sign callbacks, if there are any.
+        log: Writes a line to the log.
+        clock: Returns the current time.
         part: Returns a random number from 0 to 1.
-        attempted: Is told what each attempt has come to, and its seconds.
+        attempted: Called with the outcome and the seconds of each attempt.
     """
 
-    def __init__(  # noqa: PLR0913 - what it connects
+    def __init__(  # noqa: PLR0913 - the parts that it connects
         self,
         outbox: Outbox,
         sealer: Sealer,
@@ -84,12 +84,12 @@ class Courier:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Look into the outbox now."""
+        """Query the outbox now."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until cancelled; what is under way then has 10 s to end."""
-        self._wake = asyncio.Event()  # of this event loop: a server can be started again
+        """Send callbacks until cancelled; current requests then have 10 s to end."""
+        self._wake = asyncio.Event()  # for this event loop: a server can be started again
         try:
             while True:
                 self._wake.clear()
@@ -105,7 +105,7 @@ class Courier:
 
     async def _pause(self) -> float:
         if self._tasks:
-            return _LOOK_SECONDS  # the end of each of them wakes us
+            return _LOOK_SECONDS  # the end of each task calls `wake`
         time = await asyncio.to_thread(self._outbox.next_time)
         if time is None:
             return _LOOK_SECONDS
@@ -113,7 +113,7 @@ class Courier:
         return min(max(seconds, 0.0), _LOOK_SECONDS)
 
     async def start_due(self) -> bool:
-        """Begin to send all that is due and within the limits; return whether there was anything."""
+        """Start all due callbacks within the limits, and return whether there was any."""
         has_begun = False
         while free := AT_ONCE - len(self._under_way):
             rows = await asyncio.to_thread(self._outbox.due, as_text(self._clock()), self._busy(), free)
@@ -133,7 +133,7 @@ class Courier:
         return has_begun
 
     def _busy(self) -> Busy:
-        """Return to whom nothing more is sent now."""
+        """Return the hosts, projects and endpoints to which no more callbacks are sent now."""
         rows = self._under_way.values()
         hosts, projects = Counter(row["host"] for row in rows), Counter(row["project"] for row in rows)
         return Busy(
@@ -143,9 +143,9 @@ class Courier:
         )
 
     async def deliver_due(self) -> None:
-        """Send all that is due now, and what becomes due by that, and wait until it was answered."""
+        """Send all due callbacks, and those that become due by this, and wait for the replies."""
         while await self.start_due() or self._tasks:
-            if self._tasks:  # those that have begun may have ended since
+            if self._tasks:  # the started tasks may have ended since then
                 await asyncio.wait(self._tasks)
 
     async def _deliver(self, row: Row) -> None:
@@ -157,7 +157,7 @@ class Courier:
             await asyncio.to_thread(self._outbox.settle, row, fields)
             if fields["state"] != "delivered":
                 self._log(f"{row['release']}: callback {row['id']}: {fields['error']}; {fields['state']}")
-        except Exception as error:  # noqa: BLE001 - the others are sent all the same, and this one later
+        except Exception as error:  # noqa: BLE001 - the other callbacks are sent, and this one later
             self._log(f"{row['release']}: callback {row['id']}: {type(error).__name__}: {error}")
             await asyncio.sleep(_LOOK_SECONDS)
         finally:
@@ -182,7 +182,7 @@ class Courier:
         return {**{name: value for name, value in own.items() if name.lower() not in names}, **ours}, body
 
     def _outcome(self, row: Row, answer: Reply) -> dict[str, Any]:
-        """Return what is stored of an attempt."""
+        """Return the new values of a callback's row after an attempt."""
         time, attempts = self._clock(), row["attempts"] + 1
         fields = {"attempts": attempts, "code": answer.code, "last_try": as_text(time), "next_try": None}
         if answer.code is not None and 200 <= answer.code < 300:

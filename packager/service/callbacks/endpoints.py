@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from packager.service.callbacks.addresses import Allowed
 
 MOST = 10
-"""How many endpoints of type `event` a job may have."""
+"""The maximum number of endpoints of type `event` in a job."""
 
 _MOST_HEADERS = 20
 _LONGEST_HEADERS = 8 << 10
@@ -29,7 +29,7 @@ _OURS = re.compile(
 
 
 def complaints(filled: Mapping[str, Any], allowed: Allowed) -> list[Complaint]:
-    """Return everything that is wrong with the endpoints of type `event`."""
+    """Return the complaints about the endpoints of type `event`, in filled values of any shape."""
     events = [
         (("endpoints", index), item)
         for index, item in enumerate(map(mapping, listing(filled.get("endpoints"))))

@@ -21,10 +21,10 @@ _MOST = 8
 
 
 class SigningSecrets:
-    """The secrets that callbacks are signed with: those of the job's project, or else the server's.
+    """The secrets that sign callbacks: those of the job's project, or else those of the server.
 
-    A file has a secret in each line, and each of them signs: while a secret is replaced, receivers with the old one and
-    those with the new one accept a callback. Files are read again for each callback, so that this needs no restart.
+    A file has one secret per line, and all of them sign: while a secret is replaced, receivers with the old secret and
+    receivers with the new one accept a callback. Files are read again for each callback, so a change needs no restart.
 
     Args:
         of_server: The file for all projects; None for no signature.
@@ -40,14 +40,14 @@ class SigningSecrets:
         """Read all files.
 
         Raises:
-            ToolError: One cannot be read.
-            UsageError: One contains no secret, or something else.
+            ToolError: A file cannot be read.
+            UsageError: A file does not contain 1 to 8 valid secrets.
         """
         for path, key in (*self._files.values(), *([self._of_server] if self._of_server else ())):
             self._known[path] = read_secrets(path, key)
 
     def of(self, project: str, log: Callable[[str], None]) -> tuple[bytes, ...]:
-        """Return the secrets for the callbacks of a project; those of before, and a line of the log, for a bad file."""
+        """Return the secrets for a project; if their file is faulty, log a line and return the previous ones."""
         file = self._files.get(project, self._of_server)
         if file is None:
             return ()
@@ -60,15 +60,15 @@ class SigningSecrets:
 
 
 def read_secrets(path: Path, key: str) -> tuple[bytes, ...]:
-    """Return the secrets in a file, a line each: 24 to 64 bytes in base64, with or without `whsec_` before them.
+    """Return the secrets in a file, one per line: 24 to 64 bytes in base64, with or without the prefix `whsec_`.
 
     Args:
         path: The file.
-        key: The key of the configuration that names it.
+        key: The key of the configuration that names the file.
 
     Raises:
         ToolError: The file cannot be read.
-        UsageError: It contains no secret, too many, or something else.
+        UsageError: The file does not contain 1 to 8 valid secrets.
     """
     try:
         with path.open("rb") as file:
@@ -91,13 +91,13 @@ def _decoded(text: str) -> bytes:
 
 
 def sign(secrets: Iterable[bytes], identifier: str, timestamp: int, body: bytes) -> str:
-    """Return the value of `webhook-signature`: a signature for each secret, with spaces between them.
+    """Return the value of `webhook-signature`: a signature for each secret, separated by spaces.
 
     Args:
         secrets: The secrets that sender and receiver share.
         identifier: The value of `webhook-id`.
         timestamp: The value of `webhook-timestamp`, in seconds since 1970.
-        body: What is sent.
+        body: The body of the callback.
     """
     content = b".".join((identifier.encode(), str(timestamp).encode(), body))
     digests = (hmac.digest(secret, content, hashlib.sha256) for secret in secrets)

@@ -1,7 +1,7 @@
-"""Sends one request to an endpoint, or to a registry, through httpx. Neither is to be trusted, nor what it answers.
+"""Sends requests to endpoints and registries, which are not trusted, over httpx.
 
-The host's name is resolved here, and the connection goes to the addresses that were checked, so a second answer of the
-name server changes nothing. No redirect is followed, no proxy used, no cookie kept.
+The name of the host is resolved here, and the connection goes to the checked addresses, so a second answer of the name
+server has no effect. Redirects are not followed, proxies are not used, and cookies are not stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from packager.service.callbacks.addresses import Allowed, Receiver
 
 SECONDS = 10.0
-"""How long a request may take, from its name to its answer."""
+"""The time limit of a request, including the resolution of the name."""
 
 _CONNECT_SECONDS = 3.0
 _MOST_BYTES = 4 << 10
@@ -39,16 +39,16 @@ _LONGEST_ERROR = 1_000
 _RESOLVERS = 20
 
 _BYTES = re.compile(r"bytearray\(b((['\"]).*\2)\)", re.DOTALL)
-"""How errors of h11 quote what they have received."""
+"""The quotation of received bytes in error messages of h11."""
 
 
 class Reply(Value, frozen=True):
-    """What an endpoint has answered.
+    """The reply of an endpoint.
 
     Attributes:
-        code: The HTTP status; None without an answer.
-        error: Why there is none.
-        retry_after: The seconds that it asks to wait.
+        code: The HTTP status; None without a response.
+        error: The reason for a missing response; None with one.
+        retry_after: The pause that the endpoint requests, in seconds.
     """
 
     code: int | None = None
@@ -57,12 +57,12 @@ class Reply(Value, frozen=True):
 
 
 class StreamedAnswer(Value, frozen=True):
-    """An answer that is read in parts.
+    """A response whose body is read in parts.
 
     Attributes:
         status: The HTTP status.
-        headers: Its headers, by names in lower case.
-        chunks: What is in it, as it comes; raises NoAnswerError.
+        headers: The headers, by names in lower case.
+        chunks: The parts of the body; raises NoAnswerError.
     """
 
     status: int
@@ -71,17 +71,17 @@ class StreamedAnswer(Value, frozen=True):
 
 
 class NoAnswerError(MlpackError):
-    """A host does not answer, or stops answering."""
+    """A host does not respond, or breaks off its response."""
 
 
 class Transport:
-    """Sends requests to the addresses that are allowed.
+    """Sends requests to permitted addresses.
 
     Args:
-        allowed: Which are, beside those of the Internet.
-        resolve: Returns the addresses of a host; those of the system without it. Raises OSError.
-        tls: Which certificates are valid; those of the system without it.
-        seconds: How long a request may take.
+        allowed: The permitted receivers, in addition to public addresses.
+        resolve: Returns the addresses of a host, or raises OSError; None for the resolver of the system.
+        tls: The trusted certificates; None for those of the system.
+        seconds: The time limit of a request.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Transport:
         await self._http.aclose()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Send a body, and return what comes back. It is an answer too that there is none."""
+        """Send a body, and return the reply, also if there is no response."""
         try:
             async with asyncio.timeout(self._seconds):
                 target = addresses.parse(url, self.allowed)
@@ -128,18 +128,18 @@ class Transport:
         return addresses.check(target.host, known, self.allowed)[:_MOST_ADDRESSES]
 
     async def _ask_system(self, host: str, port: int) -> list[IP]:
-        """Ask in a thread of our own: a name server that takes its time must not take those of the database."""
+        """Ask the resolver of the system, in a separate pool: a slow name server must not block database threads."""
         loop = asyncio.get_running_loop()
         asked = loop.run_in_executor(self._resolvers, _system_addresses, host, port)
         return await asked
 
     @asynccontextmanager
     async def opened(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[StreamedAnswer]:
-        """Give the answer to a GET, of any status.
+        """Yield the response to a GET, whatever its status.
 
         Raises:
-            InvalidAddressError: Nothing may be sent there.
-            NoAnswerError: There is no answer.
+            InvalidAddressError: Requests to the address are not permitted.
+            NoAnswerError: The host does not respond.
         """
         target = addresses.parse(url, self.allowed)
         response = await self._first_response(target, await self._addresses(target), headers)
@@ -149,7 +149,7 @@ class Transport:
             await response.aclose()
 
     async def _first_response(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str]) -> httpx2.Response:
-        """Return the answer of the first address that answers. Raises NoAnswerError."""
+        """Return the response of the first address that responds. Raises NoAnswerError."""
         last = "it has no address"
         for address in hosts:
             try:
@@ -184,7 +184,7 @@ class Transport:
     def _request(
         self, method: str, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes | None = None
     ) -> httpx2.Request:
-        """Return a request that goes to an address, and names its host."""
+        """Return a request to `address` with the name of the host."""
         host = f"[{address}]" if address.version == 6 else str(address)
         return httpx2.Request(
             method,
@@ -212,7 +212,7 @@ async def _chunks(target: Receiver, response: httpx2.Response) -> AsyncIterator[
 
 
 def _message(error: Exception) -> str:
-    """Return the message of an error of httpx, without the marks of bytes around what was received."""
+    """Return the message of an error of httpx, without the notation of bytes around received data."""
     return _BYTES.sub(r"\1", str(error)[:_LONGEST_ERROR])[:300] or type(error).__name__
 
 
@@ -222,7 +222,7 @@ def _system_addresses(host: str, port: int) -> list[IP]:
 
 
 def _retry_after(text: str) -> float | None:
-    """Return the seconds in a header Retry-After, which has them or a date; None if it has neither."""
+    """Return the seconds in a header Retry-After, which may contain a date; None if the header is invalid."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return float(text)
     try:

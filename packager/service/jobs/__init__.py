@@ -1,1 +1,1 @@
-"""Jobs: created, applied to the cluster, followed, their logs and curves kept."""
+"""Jobs: their creation, application to the cluster and control loop, and their stored logs and curves."""

@@ -1,7 +1,7 @@
 """Applies the objects of a job.
 
 A Secret is created, and never applied: with the right to apply or to delete Secrets, a client can read them. The API
-server answers with the whole object, also to a dry run that would apply nothing, or delete what the Secret owns first.
+server returns the whole Secret, also for a dry run that changes nothing or deletes dependents of the Secret first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def try_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
-    """Let the API server check objects, and change nothing. Raises RefusedError or UnreachableError."""
+    """Check objects with a dry run on the API server. Raises RefusedError or UnreachableError."""
     for item in items:
         if item["kind"] == "Secret":
             await cluster.create(item, namespace, dry_run=True)
@@ -30,9 +30,9 @@ async def try_objects(cluster: Cluster, items: Sequence[Object], namespace: str)
 
 
 async def apply_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
-    """Apply the objects of a job, the workload last, and then let it own the others, except claims.
+    """Apply the objects of a job, the workload last, and make it the owner of the others, except claims and Secrets.
 
-    What was applied before an earlier end of the server stays as it is.
+    Objects that were applied before a restart of the server stay unchanged.
 
     Raises:
         RefusedError: The API server does not accept an object.
@@ -54,7 +54,7 @@ async def apply_objects(cluster: Cluster, items: Sequence[Object], namespace: st
 
 
 async def _apply_workload(cluster: Cluster, workload: Object, namespace: str) -> Object:
-    if queues.of(workload):  # once it is applied, Kueue decides whether it is suspended
+    if queues.of(workload):  # Kueue decides whether an applied workload is suspended
         current = await cluster.get(workload["kind"], name(workload), namespace)
         if current is not None:
             return current
@@ -66,5 +66,5 @@ def _reference(owner: Object) -> Object:
 
 
 def _owned(item: Object, owners: Sequence[Object]) -> Object:
-    """Return an object that is deleted with its owners, if it has any."""
+    """Return an object with owners, with which it is deleted; without owners, return it unchanged."""
     return {**item, "metadata": {**item["metadata"], "ownerReferences": list(owners)}} if owners else item

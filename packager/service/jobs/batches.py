@@ -1,4 +1,4 @@
-"""Batches: does for many requests at once, in a thread, what came in while the thread was at work."""
+"""Batches: a thread processes all requests together that arrived while it was busy."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST_WAITING = 256
-"""How many items of one caller may wait."""
+"""The maximum number of waiting items of one caller."""
 
 
 class Batches(Generic[Item, Result]):
-    """Work that costs less if it is done for several requests at once: they share a thread's start, and what it reads.
+    """Work that is cheaper for several requests at once, which share the start of a thread and the data that it reads.
 
     Projects and callers take turns; see `FairQueue`.
 
     Args:
-        work: Is called in a thread with what waits. It returns for each item its result, or the error that is raised
-            for it; there may be fewer than there are items, but not none, and those left over are next.
-        most: How many items there are at most in a batch.
-        run: Calls a function in a thread, and returns what it returns.
+        work: Called in a thread with the waiting items. Returns the result of each item, or the error to raise for it.
+            It may return results only for the first items, at least one; the others come next.
+        most: The maximum number of items in a batch.
+        run: Calls a function in a thread, and returns its result.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Batches(Generic[Item, Result]):
         self._task: asyncio.Task[None] | None = None
 
     async def add(self, owner: Owner, item: Item) -> Result:
-        """Return the result of an item, or raise its error; or Failure if too many of its caller wait."""
+        """Return the result of an item, or raise its error. Raises Failure if too many items of the caller wait."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.add(owner, (item, future))
         if self._task is None:
@@ -59,7 +59,7 @@ class Batches(Generic[Item, Result]):
             self._task = None
 
     def _batch(self) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]:
-        """Return the next items; those of cancelled requests are dropped."""
+        """Return the next items, without those of cancelled requests."""
         batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]] = []
         while len(batch) < self._most and (following := self._waiting.take()):
             if not following[1][1].cancelled():
@@ -69,7 +69,7 @@ class Batches(Generic[Item, Result]):
     async def _done(
         self, batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]
     ) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]:
-        """Do a batch; return what is left of it."""
+        """Process a batch, and return its items without a result."""
         futures = [future for _, (_, future) in batch]
         try:
             outcomes = await self._run(partial(self._do, [item for _, (item, _) in batch]))

@@ -1,7 +1,7 @@
-"""The control loop: applies what was asked for, follows it in the cluster, and stores what becomes of it.
+"""The control loop: applies jobs, follows them in the cluster, and stores their status.
 
-The cluster is the truth about what runs, the database about what was asked for: after a restart, what is missing is
-applied, and the rest is followed.
+The cluster is the authority on running objects, and the database on requested jobs: after a restart, missing objects
+are applied, and the others are followed.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row, Store
 
 TICK = 10.0
-"""Seconds between two looks at jobs that nothing was heard of: some findings come with time."""
+"""The seconds between two checks of jobs without news from a watch: some findings appear only after some time."""
 
 _SELDOM = 6
-"""Of how many ticks one looks at a job that runs well."""
+"""The number of ticks between two checks of a job that runs without a finding."""
 
 _AT_ONCE = 4
-"""How many jobs are looked at at a time: one for which the cluster takes long does not keep the others waiting."""
+"""The number of jobs that are checked at once: a slow request for one job does not delay the others."""
 
 
 class Follower:
-    """Looks after the jobs of one server, in all its namespaces.
+    """Manages the jobs of one server, in all its namespaces.
 
     Args:
-        cluster: Where they run.
-        store: Where they are stored.
-        sealer: Decrypts their headers and secrets.
-        server: By which name the server knows its objects.
-        projects: Its projects, by name.
-        pulse: Is told that a job has an event.
+        cluster: The cluster in which the jobs run.
+        store: The database of jobs.
+        sealer: Decrypts the headers and secrets of jobs.
+        server: The name of the server in the labels of its objects.
+        projects: The projects of the server, by name.
+        pulse: Notified about events of jobs.
         keeper: Keeps the logs of pods.
-        log: Writes a line of the log of the server.
-        figures: Counts ends, and measures delays.
+        log: Writes a line to the log of the server.
+        figures: Counts ended jobs, and records delays.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
         cluster: Cluster,
         store: Store,
@@ -92,8 +92,8 @@ class Follower:
         self._log = log
         self._figures = figures
         self._mirrors: dict[str, Mirror] = {}
-        self._changed: dict[str, float | None] = {}  # by watches: they go first; since when
-        self._due: dict[str, float | None] = {}  # because time has passed
+        self._changed: dict[str, float | None] = {}  # the time of the news from a watch; these jobs come first
+        self._due: dict[str, float | None] = {}  # jobs that a tick has chosen
         self._at_work: set[str] = set()
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
@@ -101,8 +101,8 @@ class Follower:
         figures.waiting(lambda: len(self._changed) + len(self._due))
 
     async def run(self) -> None:
-        """Look after the jobs until cancelled."""
-        self._wake = asyncio.Event()  # of this event loop: a server can be started again
+        """Manage the jobs until cancelled."""
+        self._wake = asyncio.Event()  # for this event loop: a server can be started again
         in_use = await asyncio.to_thread(self._store.namespaces_in_use)
         self._mirrors = {
             namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log, self._figures)
@@ -120,25 +120,25 @@ class Follower:
                 known.clear()
 
     def pods(self, row: Row) -> tuple[Object, ...]:
-        """Return the pods of a job, as far as the watches have told of them."""
+        """Return the pods of a job that the watches have reported."""
         mirror = self._mirrors.get(row["namespace"])
         return mirror.pods(row["release"]) if mirror else ()
 
     def look_at(self, release: str) -> None:
-        """Look at a job soon, if it is this replica that looks after jobs."""
+        """Check a job soon, if this replica manages jobs."""
         if not self._mirrors:
             return
         self._changed.setdefault(release, time.monotonic())
         self._wake.set()
 
     def created(self, release: str) -> None:
-        """Look at a job soon, and tell those who wait that it has an event."""
+        """Check a job soon, and notify waiting callers of its event."""
         self.look_at(release)
         self._pulse.tell()
 
     async def _tick(self) -> None:
         for turn in itertools.count():
-            is_new = turn < _SELDOM  # nothing is heard of what was deleted before
+            is_new = turn < _SELDOM  # no watch reports a deletion from before the start
             waiting = set()
             for row in await asyncio.to_thread(self._store.unfinished):
                 if self._waits_for_room(row):
@@ -153,7 +153,7 @@ class Follower:
     async def _work(self) -> None:
         while True:
             await self._wake.wait()
-            await asyncio.sleep(0.05)  # what happens at once is looked at once
+            await asyncio.sleep(0.05)  # simultaneous changes of a job cause one check
             while following := self._next():
                 release, since = following
                 self._at_work.add(release)
@@ -163,14 +163,14 @@ class Follower:
                         self._figures.stored(time.monotonic() - since)
                 except MlpackError as error:
                     self._log(f"{release}: {error}")
-                except Exception as error:  # noqa: BLE001 - one job must not keep the others from being looked at
+                except Exception as error:  # noqa: BLE001 - an error of one job must not stop the checks of others
                     self._log(f"{release}: {type(error).__name__}: {error}")
                 finally:
                     self._at_work.discard(release)
             self._wake.clear()
 
     def _next(self) -> tuple[str, float | None] | None:
-        """Return a job to look at, and since when it is known that something has changed, if that is why."""
+        """Return the next job to check, and the time of its news from a watch; None as the time after a tick."""
         for waiting in (self._changed, self._due):
             for release in waiting:
                 if release not in self._at_work:
@@ -192,7 +192,7 @@ class Follower:
             await self._judge(row, mirror)
 
     async def _begin(self, row: Row) -> None:
-        """Apply a job for which there is room; a job that waits for room waits on."""
+        """Apply a job, or admit the jobs of its project for which there is room."""
         if self._waits_for_room(row):
             await self._admit(row["project"])
         else:
@@ -204,7 +204,7 @@ class Follower:
         return row["status"] == "queued" and not row["applied"] and row["goal"] == "run" and not by_kueue
 
     async def _admit(self, name: str) -> None:
-        """Let the jobs of a project begin for which there is room now."""
+        """Admit the waiting jobs of a project for which there is room."""
         project = self._projects.get(name)
         limits = project.own_limits if project else Quota()
         releases = await asyncio.to_thread(self._store.admit, name, limits)
@@ -212,7 +212,7 @@ class Follower:
             self.created(release)
 
     async def _apply(self, row: Row) -> None:
-        """Apply the objects of a job; what has been applied before an earlier end of the server stays as it is."""
+        """Apply the objects of a job; if the API server refuses one, the job fails."""
         items, namespace = await asyncio.to_thread(records.objects, row, self._sealer), row["namespace"]
         try:
             await applying.apply_objects(self._cluster, items, namespace)
@@ -226,7 +226,7 @@ class Follower:
         self.look_at(row["release"])
 
     async def _stop(self, row: Row) -> None:
-        """Delete the objects of a job that was cancelled or deleted; a claim only when that was asked for."""
+        """Delete the objects of a cancelled or deleted job; its claims only if the goal is delete-storage."""
         goal, release = row["goal"], row["release"]
         if goal == "cancel" and row["applied"] and not self._keeper.has_kept(row, is_final=True):
             return
@@ -241,9 +241,9 @@ class Follower:
         self._pulse.tell()
 
     async def _delete_objects(self, row: Row, *, with_claims: bool) -> None:
-        """Delete the objects of a job, unless others have made one of a name: those of a job have it as a label.
+        """Delete the objects of a job that have the label of the job.
 
-        The cluster deletes its Secrets, which the server can neither read nor delete, with the object that owns them.
+        The server can neither read nor delete Secrets: the cluster deletes them with their owner.
         """
         release, namespace = row["release"], row["namespace"]
         for item in reversed(json.loads(row["manifests"])):
@@ -257,7 +257,7 @@ class Follower:
                 await self._cluster.delete(kind, name(item), namespace)
 
     async def _judge(self, row: Row, mirror: Mirror) -> None:
-        """Store what the cluster says about a job that was applied."""
+        """Store the status of an applied job, as it is in the cluster."""
         release = row["release"]
         kind = kinds()[row["kind"]]
         workload = mirror.workload(release, row["kind"], release_of(row))
@@ -266,7 +266,7 @@ class Follower:
             return
         self._missing.pop(release, None)
         snapshot = await mirror.snapshot(release, workload)
-        if kind.ending(snapshot) is not None:  # what is stored of an end stays
+        if kind.ending(snapshot) is not None:  # the stored end of a job does not change later
             snapshot = await mirror.with_pods_of_now(release, snapshot)
         memory = self._memories.setdefault(release, Memory(kind))
         past = memory.add(snapshot, asyncio.get_running_loop().time())
@@ -296,7 +296,7 @@ class Follower:
         return [None if one is None else hint_for_user(one, filled, definition) for one in remedies]
 
     async def _judge_missing(self, row: Row) -> None:
-        """A workload that is in neither the cache nor, twice, the cluster was deleted by another client."""
+        """End a job whose workload is not in the cache and twice not in the cluster: another client has deleted it."""
         release = row["release"]
         if await self._cluster.get(row["kind"], release_of(row), row["namespace"]) is not None:
             self._missing.pop(release, None)
@@ -322,7 +322,7 @@ class Follower:
 
 
 def _is_well(row: Row) -> bool:
-    """Whether a job runs without a finding: the watches tell of what happens to it."""
+    """Whether a job runs without a finding, so that the watches report every change."""
     return bool(row["status"] == "running" and row["applied"] and row["goal"] == "run" and row["reason"] is None)
 
 
@@ -347,12 +347,12 @@ def _fields(row: Row, verdict: Verdict, hints: Sequence[str | None], snapshot: S
         held = {"status": "queued", "reason": "Queued", "message": f"Kueue holds it in the queue {queue!r}"}
         return {**held, "hint": None, "pods": as_json([_pod(pod) for pod in snapshot.pods]), "findings": "[]"}
     if status == "pending" and row["started"]:
-        status = "running"  # what has begun and is stuck has not gone back to the queue
+        status = "running"  # a started job that is stuck is not pending again
     first = verdict.findings[0] if verdict.findings else None
     attempts = kinds()[row["kind"]].attempts(snapshot) or 0
     fields: dict[str, Any] = {
         "status": status,
-        "attempts": max(attempts, row["attempts"] or 0) or None,  # a cluster forgets those that a queue has stopped
+        "attempts": max(attempts, row["attempts"] or 0) or None,  # a cluster forgets attempts that a queue has stopped
         "reason": first.reason if first else None,
         "message": first.message if first else verdict.summary,
         "hint": hints[0] if hints else None,

@@ -1,4 +1,4 @@
-"""Keeps the ends of logs, so that they can be read when the pods are gone, and reads what was kept."""
+"""Keeps the ends of logs, so that they can be read after the deletion of the pods, and reads kept logs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row
 
 MOST_BYTES = 256 << 10
-"""How much of each container's log is kept."""
+"""The maximum size of a container's kept log."""
 
 MOST_PODS = 20
 MOST_BYTES_OF_A_JOB = 5 << 20
 
 _SECONDS = 20.0
-"""How long the logs of a job may take."""
+"""The time limit for reading the logs of a job."""
 
 _AT_ONCE = 8
-_LINES = 10_000  # with their times, these are more than MOST_BYTES
+_LINES = 10_000  # with their times, so many lines are larger than MOST_BYTES
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.[0-9]+)?(?:Z|[+-][0-9:]{5}) ")
 
 
@@ -42,11 +42,11 @@ class Instance(Value, frozen=True):
     """One run of a container.
 
     Attributes:
-        pod: Its pod.
-        container: Its name.
-        place: Where it is in its pod; init containers have negative places.
-        is_previous: Whether it is the one before the last restart.
-        has_failed: Whether it has ended with an error.
+        pod: The name of the pod.
+        container: The name of the container.
+        place: The index of the container in its pod; negative for init containers.
+        is_previous: Whether this is the run before the last restart.
+        has_failed: Whether the run has ended with an error.
     """
 
     pod: str
@@ -57,7 +57,7 @@ class Instance(Value, frozen=True):
 
 
 def instances(pod: Object) -> Iterator[Instance]:
-    """Yield the containers of a pod that have begun, and what they were before their last restart."""
+    """Yield the current and the previous runs of the containers of a pod, if they have started."""
     status = mapping(pod.get("status"))
     for key, sign in (("initContainerStatuses", -1), ("containerStatuses", 1)):
         entries = [mapping(entry) for entry in listing(status.get(key))]
@@ -74,15 +74,15 @@ class Keeper:
     """Keeps the logs of the jobs of one server.
 
     Args:
-        cluster: Where they run.
-        kept: Where logs are kept.
-        server: By which name the server knows its objects.
-        look_at: Called with the release when the logs of a job were kept.
-        log: Writes a line of the log of the server.
-        record: Records the curves of a job; it is passed the pods.
+        cluster: The cluster in which the jobs run.
+        kept: The storage of kept logs.
+        server: The name of the server in the labels of its objects.
+        look_at: Called with the release when the logs of an ended job have been kept.
+        log: Writes a line to the log of the server.
+        record: Records the curves of a job, from its row and pods.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
         cluster: Cluster,
         kept: KeptLogs,
@@ -103,15 +103,15 @@ class Keeper:
         self._limit = asyncio.Semaphore(_AT_ONCE)
 
     def has_kept(self, row: Row, *, is_final: bool, pods: Iterable[Object] = ()) -> bool:
-        """Return whether the logs of a job were kept, as far as its state asks for it; begin to keep them if not.
+        """Return whether the logs of a job have been kept, or need not be yet; otherwise start to keep them.
 
-        A job that has ended is looked at again when they were. The first failed container of a job begins it too, but
-        nothing waits for that.
+        When the logs of an ended job have been kept, `look_at` is called. The first failed container of a job also
+        starts to keep its logs, and the result is then True at once.
 
         Args:
             row: The job.
-            is_final: Whether it has ended, or is about to be stopped.
-            pods: Its pods.
+            is_final: Whether the job has ended, or is about to be stopped.
+            pods: The pods of the job.
         """
         release = row["release"]
         if not is_final:
@@ -126,7 +126,7 @@ class Keeper:
         return False
 
     def forget(self, release: str) -> None:
-        """Forget what is known of a job whose end is stored."""
+        """Forget the state of a job whose end is stored."""
         self._done.discard(release)
         self._failed.discard(release)
 
@@ -137,7 +137,7 @@ class Keeper:
             task.add_done_callback(lambda _task: self._tasks.pop(key, None))
 
     async def close(self) -> None:
-        """End what is under way: the logs of a job whose end is not stored are read again after the next start."""
+        """Cancel reading: the logs of a job whose end is not stored are read again after the next start."""
         for task in (tasks := list(self._tasks.values())):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -149,7 +149,7 @@ class Keeper:
                 await self._read(row)
         except TimeoutError:
             self._log(f"{release}: its logs could not be read in {_SECONDS:g} s")
-        except Exception as error:  # noqa: BLE001 - the job ends all the same
+        except Exception as error:  # noqa: BLE001 - the job ends nevertheless
             self._log(f"{release}: its logs cannot be kept: {type(error).__name__}: {error}")
         finally:
             if is_final:
@@ -207,9 +207,9 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
     """Return the lines of a kept log.
 
     Args:
-        content: The log, as it is kept.
-        tail: How many lines from the end.
-        since: From which time; a line without a time is of the time of the one before.
+        content: The compressed log.
+        tail: The number of lines from the end; None for all.
+        since: The earliest time; a line without a time has the time of the line before.
         has_times: Whether lines are returned with their times.
     """
     decompressor = zlib.decompressobj()
@@ -226,6 +226,6 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
 
 
 async def as_stream(lines: Iterable[str]) -> AsyncIterator[str]:
-    """Yield lines as a cluster does."""
+    """Yield lines as an asynchronous iterator, as the log of a cluster is."""
     for line in lines:
         yield line

@@ -1,4 +1,4 @@
-"""The cluster, through lightkube: plain dicts in and out, errors as ours."""
+"""The client of the cluster, with lightkube: arguments and results are plain dicts, and errors are ours."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 MANAGER = "mlpack-server"
-"""The field manager of what is applied."""
+"""The field manager of applied objects."""
 
 _LONGEST_LINE = 64 << 10
 
 _TIMEOUT = httpx2.Timeout(30.0)
-"""Seconds; an API server that has much to do, or passes a request on to a kubelet or webhook, answers late."""
+"""The time limit in seconds: a busy API server, or one that calls a kubelet or webhook, is slow."""
 
 _PAGE = 100
-"""How many objects are read at a time: a pod takes 50 KiB of memory meanwhile."""
+"""The number of objects in a page of a list: each pod takes 50 KiB of memory while it is read."""
 
 _CORE = {
     "ConfigMap": "configmaps",
@@ -66,13 +66,13 @@ _GLOBAL = {
 
 
 class LogOptions(Value, frozen=True):
-    """Which part of which log of a pod is read.
+    """The selection of a pod's log and of its lines.
 
     Attributes:
-        container: The container; None for the only one, or the default one.
-        tail: How many lines from the end; None for all.
-        since: From which time.
-        is_previous: Whether the log of the instance before the last restart is meant.
+        container: The container; None for the only container or the default one.
+        tail: The number of lines from the end; None for all.
+        since: The earliest time of lines; None for all.
+        is_previous: Whether to read the log of the run before the last restart.
         is_following: Whether to wait for further lines until the container ends.
         has_times: Whether each line begins with its time.
     """
@@ -89,12 +89,12 @@ WHOLE_LOG = LogOptions()
 
 
 class RefusedError(ClusterError):
-    """The API server has refused a request.
+    """The API server refuses a request.
 
     Args:
-        message: What it says.
+        message: The message of the API server.
         code: The HTTP status.
-        reason: Why, in one word of the API server.
+        reason: The reason in the status of the API server, such as AlreadyExists.
     """
 
     def __init__(self, message: str, code: int, reason: str = "") -> None:
@@ -104,19 +104,19 @@ class RefusedError(ClusterError):
 
 
 class ExpiredError(ClusterError):
-    """A watch has to begin again with a list: what it would continue from is too old."""
+    """The version of a watch is too old: the client must list the objects again."""
 
 
 class Cluster:
-    """One cluster."""
+    """The client of one cluster."""
 
     def __init__(self, client: AsyncClient) -> None:
-        self._client: Any = client  # its overloads do not know that generic resources have namespaces
+        self._client: Any = client  # its overloads lack namespaces of generic resources
         self.namespace = str(client.namespace)
 
     @classmethod
     def connect(cls, context: str | None = None) -> Cluster:
-        """Return the cluster of the kubeconfig (KUBECONFIG, ~/.kube/config, or that of the pod that this runs in).
+        """Return the cluster of the kubeconfig: KUBECONFIG, ~/.kube/config, or the service account of this pod.
 
         Raises:
             ClusterError: There is no such configuration, or no such context.
@@ -135,7 +135,7 @@ class Cluster:
         await self._client.aclose()
 
     async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
-        """Apply an object on the server's side, and return it. Raises RefusedError or UnreachableError."""
+        """Apply an object with server-side apply, and return it. Raises RefusedError or UnreachableError."""
         resource = _RESOURCES[str(item["kind"])]
         async with _translated():
             applied = await self._client.apply(
@@ -144,7 +144,7 @@ class Cluster:
             return _plain(applied)
 
     async def create(self, item: Object, namespace: str, *, dry_run: bool = False) -> None:
-        """Create an object; one of its name that exists stays as it is. Raises as `apply`."""
+        """Create an object; an existing object of its name stays unchanged. Raises RefusedError or UnreachableError."""
         resource = _RESOURCES[str(item["kind"])]
         try:
             async with _translated():
@@ -154,7 +154,7 @@ class Cluster:
                 raise
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, or None. Raises as `apply`."""
+        """Return an object, or None if it does not exist. Raises RefusedError or UnreachableError."""
         try:
             async with _translated():
                 if namespace is None:
@@ -166,7 +166,7 @@ class Cluster:
             raise
 
     async def delete(self, kind: str, name: str, namespace: str) -> None:
-        """Delete an object with what belongs to it; that there is none is no error. Raises as `apply`."""
+        """Delete an object, if it exists, with its dependents. Raises RefusedError or UnreachableError."""
         try:
             async with _translated():
                 await self._client.delete(_RESOURCES[kind], name, namespace=namespace, cascade=CascadeType.BACKGROUND)
@@ -179,7 +179,9 @@ class Cluster:
     ) -> tuple[list[Object], str]:
         """Return all objects of a kind, without `managedFields`, and the version from which a watch continues.
 
-        Raises as `apply`.
+        Raises:
+            RefusedError: The API server refuses the request.
+            UnreachableError: The cluster does not answer.
         """
         async with _translated():
             if namespace is None:
@@ -198,7 +200,8 @@ class Cluster:
 
         Raises:
             ExpiredError: The version is too old.
-            RefusedError, UnreachableError: As `apply`.
+            RefusedError: The API server refuses the request.
+            UnreachableError: The cluster does not answer.
         """
         try:
             async with _translated():
@@ -216,17 +219,18 @@ class Cluster:
             raise
 
     async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[str]:
-        """Yield the lines of a container's log, each with its end; one of more than 64 KiB in pieces.
+        """Yield the lines of a container's log, with their line ends; lines of more than 64 KiB come in pieces.
 
-        lightkube's own `log` knows neither `previous` nor `sinceTime`, and reads a whole log into memory.
+        lightkube's own `log` lacks `previous` and `sinceTime`, and reads the whole log into memory.
 
         Args:
             pod: The pod.
-            namespace: Its namespace.
-            options: Which part of which log.
+            namespace: The namespace of the pod.
+            options: The selection of the log and of its lines.
 
         Raises:
-            RefusedError, UnreachableError: As `apply`.
+            RefusedError: The API server refuses the request.
+            UnreachableError: The cluster does not answer.
         """
         since = options.since
         parameters = {
@@ -237,7 +241,7 @@ class Cluster:
             "sinceTime": since.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if since else None,
             "timestamps": options.has_times or None,
         }
-        client = self._client._client  # noqa: SLF001 - there is no public way to make a request of one's own
+        client = self._client._client  # noqa: SLF001 - the public client has no method for other requests
         async with _translated():
             asked = client.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
             if options.is_following:
@@ -263,7 +267,7 @@ class Cluster:
 
 
 def namespace_of(context: str | None) -> str:
-    """Return the namespace of a context of the kubeconfig, or of the current one. Raises as `Cluster.connect`."""
+    """Return the namespace of a context of the kubeconfig; None for the current context. Raises ClusterError."""
     return str(_configured(context).namespace)
 
 
@@ -282,13 +286,18 @@ def _not_configured(error: ConfigError) -> ClusterError:
 
 
 async def pods_of(cluster: Cluster, namespace: str, release: str, server: str) -> list[Object]:
-    """Return the pods of a job as they are now, which a watch may not have told yet. Raises as `Cluster.list`."""
+    """Return the current pods of a job, which may be newer than those of a watch.
+
+    Raises:
+        RefusedError: The API server refuses the request.
+        UnreachableError: The cluster does not answer.
+    """
     items, _ = await cluster.list("Pod", namespace, {JOB: release, SERVER: server})
     return items
 
 
 def _server_name(config: SingleConfig) -> str | None:
-    """Return `tls-server-name`, for which the certificate of the API server is; lightkube does not know it."""
+    """Return `tls-server-name`, the name in the certificate of the API server, which lightkube ignores."""
     document, _ = yamlio.read(config.fname) if config.fname else (None, ())
     clusters = listing(mapping(document.data).get("clusters")) if document else []
     known = {text(entry.get("name")): mapping(entry.get("cluster")) for entry in map(mapping, clusters)}
@@ -296,17 +305,17 @@ def _server_name(config: SingleConfig) -> str | None:
 
 
 def _expect(client: AsyncClient, server_name: str) -> None:
-    """Let a client expect a certificate for a name, whatever the address is, and send this name to the server."""
+    """Make a client send a server name (SNI) and require a certificate for it, whatever the address is."""
 
     async def expect(request: httpx2.Request) -> None:
         request.extensions["sni_hostname"] = server_name
 
-    connections: Any = client._client  # noqa: SLF001 - it takes no transport that has the certificates, too
+    connections: Any = client._client  # noqa: SLF001 - its options for a transport exclude those for certificates
     connections._client.event_hooks["request"].append(expect)  # noqa: SLF001
 
 
 def without_managed_fields(item: Object) -> Object:
-    """Return an object without `managedFields`, the largest part of many."""
+    """Return an object without `managedFields`, which are the largest part of many objects."""
     return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}
 
 

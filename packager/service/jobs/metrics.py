@@ -1,6 +1,7 @@
-"""Reads curves from the lines of a log: each line of JSON with a `step` adds a point to a curve for each other number.
+"""Reads curves from the lines of a log: a line of JSON with a `step` adds a point to a curve for each other number.
 
-What programs print is not trusted: names, curves and points are limited in number, and what is no number is left out.
+The output of programs is not trusted: the numbers of curves and points and the length of names are limited, and values
+that are not numbers are left out.
 """
 
 from __future__ import annotations
@@ -15,33 +16,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOST_CURVES = 24
-"""How many curves a job has."""
+"""The maximum number of curves of a job."""
 
 MOST_POINTS = 500
-"""How many points of a curve are kept: of more, every second one is dropped, again and again."""
+"""The maximum number of kept points of a curve: when it is exceeded, every second point is dropped."""
 
 LONGEST_LINE = 16 << 10
 _LONGEST_NAME = 64
-_HIGHEST_STEP = 1 << 53  # what JavaScript, and so many a reader of JSON, counts exactly
+_HIGHEST_STEP = 1 << 53  # the largest integer that JavaScript, and many readers of JSON, represent exactly
 
 STEP = "step"
 
 Point = tuple[int, float | None]
-"""A step and a value; None for one that is no number, such as NaN, where the curve has a gap."""
+"""A step and a value; None for a value that is not finite, such as NaN, where the curve has a gap."""
 
 
 class Curve(Fields, frozen=True, kw_only=True):
-    """One number of one pod over the steps.
+    """The values of one key of one pod over the steps.
 
     Attributes:
-        name: The key in the line.
-        pod: The pod that has printed it.
-        points: Some of its points, in the order of their steps.
-        last: The last point.
-        lowest: The lowest value of all.
-        highest: The highest value of all.
-        count: How many points there were since the last time that a step came again.
-        stride: Every how many points one is kept.
+        name: The key in the lines.
+        pod: The pod that has printed the lines.
+        points: The kept points, in the order of their steps.
+        last: The last point, also if it is not kept.
+        lowest: The lowest value of all points.
+        highest: The highest value of all points.
+        count: The number of points since the last repeated step.
+        stride: The number of points for each kept point.
     """
 
     name: str
@@ -55,13 +56,13 @@ class Curve(Fields, frozen=True, kw_only=True):
 
     @property
     def drawn(self) -> tuple[Point, ...]:
-        """The points that are kept, and the last one."""
+        """The kept points, and the last point."""
         is_kept = self.last is None or (bool(self.points) and self.points[-1] == self.last)
         return self.points if is_kept or self.last is None else (*self.points, self.last)
 
 
 def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
-    """Return the step and the numbers in a line of a log; None for a line without them."""
+    """Return the step and the other numbers in a line of a log; None for other lines."""
     text = line.strip()
     if not (text.startswith("{") and text.endswith("}") and len(text) <= LONGEST_LINE and f'"{STEP}"' in text):
         return None
@@ -88,12 +89,12 @@ def _number(value: float) -> float | None:
 
 
 def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str]) -> dict[tuple[str, str], Curve]:
-    """Return curves with the points in further lines of a pod's log.
+    """Return curves with the points from further lines of a pod's log.
 
     Args:
         curves: The curves so far, by pod and name.
         pod: The pod.
-        lines: What it has printed since then.
+        lines: The lines that the pod has printed since then.
     """
     result = dict(curves)
     growing: dict[str, _Growing] = {}
@@ -125,7 +126,7 @@ class _Growing:
 
     def add(self, step: int, value: float | None) -> None:
         if self._last is not None and step <= self._last[0]:
-            # The program goes on from a checkpoint: what it does again takes the place of what it did before.
+            # The program continues from a checkpoint: repeated steps replace the earlier points.
             self._points = [point for point in self._points if point[0] < step]
             self._count = len(self._points) * self._stride
         self._last = (step, value)

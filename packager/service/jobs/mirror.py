@@ -1,4 +1,4 @@
-"""Mirror: what one namespace contains of the objects of one server, kept up to date by one watch for each kind."""
+"""Mirror: a copy of the objects of one server in one namespace, which one watch per kind keeps up to date."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ WATCHED = (*(kind for _, kind in WORKLOADS), "Event")
 """The kinds of objects that are watched."""
 
 _KINDS = {kind.resource: kind.name for kind in kinds().values()}
-"""The kinds of objects, by what kubectl calls them."""
+"""The kinds of objects, by their resource names in kubectl."""
 
 _MOST_EVENTS = 20_000
-"""How many events are kept; a cluster forgets them after an hour."""
+"""The maximum number of kept events; a cluster deletes events after an hour."""
 
 _RELEASE = re.compile(r"-[0-9a-f]{6}(?=-|$)")
-"""How a release ends, with which the name of each of its objects begins."""
+"""The end of a release in the names of its objects, which begin with the release."""
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds between two attempts to watch."""
+"""The seconds before each further attempt to watch."""
 
 _ABSENT = 60.0
-"""Seconds between two attempts to watch a kind that the cluster does not serve."""
+"""The seconds between two attempts to watch a kind that the cluster does not serve."""
 
 
 class _Kept(Value, frozen=True):
-    """An object as it is kept: as text, which takes a tenth of the memory of dicts and lists.
+    """An object as JSON text, which takes a tenth of the memory of dicts and lists.
 
     Attributes:
-        kind: Its kind.
-        name: Its name.
-        uid: By which the cluster knows it.
-        releases: The release that it belongs to, or those that an event may be about.
+        kind: The kind of the object.
+        name: The name of the object.
+        uid: The uid of the object.
+        releases: The release of the object; for an event, all releases that it may concern.
         content: The object, as JSON.
     """
 
@@ -74,14 +74,14 @@ class Mirror:
 
     Args:
         cluster: The cluster.
-        server: The name of the server, by which it knows its objects.
+        server: The name of the server in the labels of its objects.
         namespace: The namespace.
-        look_at: Is called with the release of each job of which something has changed.
+        look_at: Called with the release of each job with a changed object.
         log: Writes a line to the log.
         figures: Counts the watches.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
         cluster: Cluster,
         server: str,
@@ -112,7 +112,7 @@ class Mirror:
         return {kind, "Pod"} <= self._listed
 
     def workload(self, release: str, kind: str, workload: str) -> Object | None:
-        """Return the workload of a job."""
+        """Return the workload of a job, by its kind and name; None if the mirror does not have it."""
         return next((kept.read() for kept in self._of(release) if (kept.kind, kept.name) == (kind, workload)), None)
 
     def pods(self, release: str) -> tuple[Object, ...]:
@@ -120,10 +120,10 @@ class Mirror:
         return tuple(kept.read() for kept in self._of(release) if kept.kind == "Pod")
 
     async def snapshot(self, release: str, workload: Object) -> Snapshot:
-        """Return the workload of a job with everything that belongs to it.
+        """Return the workload of a job with its children, pods and events.
 
         Raises:
-            ClusterError: What its controller has made beside pods cannot be read.
+            ClusterError: The Jobs that the controller has created cannot be read.
         """
         age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
         about = self._events_of[release].values() if release in self._events_of else ()
@@ -136,9 +136,9 @@ class Mirror:
         return Snapshot(workload, children, pods, events, age)
 
     async def _children(self, workload: Object) -> tuple[Object, ...]:
-        """Return the Jobs between a workload and its pods, of which no watch tells.
+        """Return the Jobs between a workload and its pods, which no watch reports.
 
-        Only pods have the labels of the server: JobSet and mpi-operator give their Jobs labels of their own.
+        Only pods have the labels of the server: JobSet and mpi-operator give their Jobs other labels.
         """
         kind = kinds()[workload["kind"]]
         known: list[tuple[str, Object | None]] = []
@@ -157,10 +157,10 @@ class Mirror:
         )
 
     async def with_pods_of_now(self, release: str, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with what its pods are now: their watch may be behind that of the workload.
+        """Return a snapshot with the current pods: their watch may lag behind the watch of the workload.
 
         Raises:
-            ClusterError: They cannot be listed.
+            ClusterError: The pods cannot be listed.
         """
         if snapshot.workload["kind"] == "Pod":
             return snapshot
@@ -183,7 +183,7 @@ class Mirror:
                 items, version = await self._cluster.list(kind, self._namespace, selector)
                 self._replace(kind, items)
                 attempt = 0
-                while True:  # a watch ends after some minutes, and goes on where it was
+                while True:  # a watch ends after some minutes, and continues at its last version
                     with self._figures.watch(kind):
                         async for word, item in self._cluster.watch(kind, self._namespace, version, selector):
                             version = item["metadata"]["resourceVersion"]
@@ -201,7 +201,7 @@ class Mirror:
             attempt += 1
 
     async def _pause(self, kind: str, error: ClusterError, attempt: int) -> None:
-        """Report a watch that has failed, and wait."""
+        """Report a failed watch, and wait."""
         self._figures.watch_failed(kind)
         self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
         await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
@@ -247,7 +247,7 @@ class Mirror:
 
 
 def _releases(item: Object, kind: str) -> Iterator[str]:
-    """Yield the release that an object belongs to, or those that an event may be about."""
+    """Yield the release of an object; for an event, all releases that it may concern."""
     if kind != "Event":
         if release := labels(item).get(JOB):
             yield release

@@ -1,4 +1,4 @@
-"""Makes jobs from filled values: checks them, fills in the template, and applies the policy to the objects."""
+"""Creates jobs from filled values: checks the values, renders the template, and applies the policy to the objects."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row
 
 _SECONDS = 0.02
-"""After how long the jobs of a batch that are made are returned; the others are left for the next batch."""
+"""The seconds after which a batch returns its finished jobs; the others are left for the next batch."""
 
 
 class Filled(Value, frozen=True):
-    """Values that a job is to be made from.
+    """The request for a job.
 
     Attributes:
-        values: What the user has filled in.
-        caller: Who.
-        project: Where the job belongs; the caller may create jobs there.
-        revisions: Those of definition and template, to be used instead of the current ones.
-        owner: The key of the person who is named as the creator, if they are known; otherwise it follows from the name.
+        values: The filled values.
+        caller: The caller who requests the job.
+        project: The project of the job, in which the caller may create jobs.
+        revisions: The revisions of the definition and the template; None for the current ones.
+        owner: The key of the creator, if it is known; otherwise, it follows from the name of the creator.
     """
 
     values: Mapping[str, Any]
@@ -62,8 +62,8 @@ class Prepared(Value, frozen=True):
 
     Attributes:
         row: The job.
-        objects: What is applied, with secrets.
-        warnings: What this cluster lacks.
+        objects: The objects to apply, with secrets.
+        warnings: Messages about things that the job needs and this cluster lacks.
     """
 
     row: Row
@@ -72,7 +72,7 @@ class Prepared(Value, frozen=True):
 
 
 class Preparation:
-    """Makes the jobs of a server."""
+    """Creates the jobs of a server."""
 
     def __init__(self, catalog: Catalog, sealer: Sealer, allowed: Allowed) -> None:
         self._catalog = catalog
@@ -80,9 +80,9 @@ class Preparation:
         self._allowed = allowed
 
     def jobs(self, requests: Sequence[Filled]) -> list[Prepared | Exception]:
-        """Return the first jobs of a batch, or for each why there is none; at least one.
+        """Return the job or the error for the first requests of a batch, at least one.
 
-        What the database has of definitions is read once for all of them.
+        Definitions and templates are read from the database once for the whole batch.
         """
         read = _Read(self._catalog)
         end = time.monotonic() + _SECONDS
@@ -90,7 +90,7 @@ class Preparation:
         for request in requests:
             try:
                 outcomes.append(self._job(request, read))
-            except Exception as error:  # noqa: BLE001 - it is raised where the request is answered
+            except Exception as error:  # noqa: BLE001 - the caller of the batch raises it
                 outcomes.append(error)
             if time.monotonic() > end:
                 break
@@ -109,7 +109,7 @@ class Preparation:
         definition = read_definition(row)
         creator = str(filled.get("creator") or caller.name)
         complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
-        is_own = creator == caller.name or request.owner == caller.key  # who may have had another name
+        is_own = creator == caller.name or request.owner == caller.key  # the owner may have had another name
         if not is_own and not caller.acts_for_others(project.name):
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:
@@ -154,7 +154,7 @@ class Preparation:
     def _with_secrets(
         objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any], site: Site
     ) -> list[Object]:
-        """Return objects with the Secrets before them that the service creates, and what owns all Secrets first."""
+        """Return the owner of all Secrets, then the Secrets that the service creates, and then the objects."""
         contents: dict[str, dict[str, str]] = {}
         endpoint_headers = records.endpoint_secret(filled)
         if endpoint_headers is not None and not definition.origin:
@@ -169,7 +169,7 @@ class Preparation:
 
 
 def _refuse_too_many(gpus: Gpus, project: Project) -> None:
-    """Raise Failure if a job takes more GPUs than its project may have, or devices that cannot be counted."""
+    """Raise Failure if a job of a project with max_gpus uses more GPUs, or devices that cannot be counted."""
     limit = project.own_limits.gpus
     if limit is None:
         return
@@ -182,7 +182,7 @@ def _refuse_too_many(gpus: Gpus, project: Project) -> None:
 
 
 class _Read:
-    """What was read of the database for the jobs of a batch: all of them were asked for before it was read."""
+    """A cache of definitions and sources for one batch, all of whose requests came before the first read."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -191,20 +191,20 @@ class _Read:
         self._all: list[Row] | None = None
 
     def definition(self, name: str, revision: int | None) -> Row | None:
-        """Return a revision of a definition, or the current one."""
+        """Return a revision of a definition, the current one for None; None if it does not exist."""
         key = (name, revision)
         if key not in self._definitions:
             self._definitions[key] = self._catalog.store.definition(name, revision)
         return self._definitions[key]
 
     def names(self, project: str) -> list[str]:
-        """Return the names of the definitions of which jobs of a project can be made."""
+        """Return the names of the definitions that jobs of a project can use."""
         if self._all is None:
             self._all = self._catalog.store.definitions()
         return [row["name"] for row in self._all if permissions.definition_project(row) in (None, project)]
 
     def source(self, row: Row, revision: int | None) -> ObjectSource:
-        """Return what the objects of a definition's jobs are made from. Raises Failure."""
+        """Return the template or the package from which a definition's jobs are rendered. Raises Failure."""
         key = (row["template"], revision)
         if key not in self._sources:
             self._sources[key] = self._catalog.source(row, revision)

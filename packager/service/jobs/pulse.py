@@ -1,4 +1,4 @@
-"""Pulse: tells everything in this process that waits for news of jobs that there are some."""
+"""Pulse: notifies all waiting tasks of this process about events of jobs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Pulse:
-    """A counter of changes that can be waited for.
+    """A counter of changes, with a method to wait for the next one.
 
     Attributes:
-        generation: How many changes there have been.
-        on_change: What is called with each change.
+        generation: The number of changes.
+        on_change: The functions that are called at each change.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Pulse:
         self._next = asyncio.Event()
 
     def tell(self) -> None:
-        """Wake those who wait."""
+        """Count a change, wake waiting tasks, and call the functions in `on_change`."""
         self.generation += 1
         current, self._next = self._next, asyncio.Event()
         current.set()
@@ -32,7 +32,7 @@ class Pulse:
             call()
 
     async def wait(self, generation: int, seconds: float) -> bool:
-        """Return True when the generation is another one, or False after some seconds."""
+        """Return True when the generation differs from `generation`, or False after `seconds`."""
         if self.generation == generation:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Kueue: puts a workload into a queue, and reads whether it is held there."""
+"""Kueue: puts a workload into a queue, and finds whether Kueue holds it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 LABEL = "kueue.x-k8s.io/queue-name"
-"""The label of a workload with its LocalQueue."""
+"""The label with the LocalQueue of a workload."""
 
 _GATE = "kueue.x-k8s.io/admission"
-"""The scheduling gate by which Kueue holds a Pod."""
+"""The scheduling gate with which Kueue holds a Pod."""
 
 
 def put(workload: Object, queue: str) -> None:
-    """Put a workload into a queue, where it waits for Kueue, which holds a Pod by a gate that it adds itself."""
+    """Add the label of a queue to a workload, and suspend it; Kueue itself adds the gate that holds a Pod."""
     workload["metadata"].setdefault("labels", {})[LABEL] = queue
     if location := structures()[workload["kind"]].suspend:
         parent = workload
@@ -29,12 +29,12 @@ def put(workload: Object, queue: str) -> None:
 
 
 def of(workload: Object) -> str | None:
-    """Return the queue that a workload is in; None if it is in none."""
+    """Return the queue of a workload; None without one."""
     return labels(workload).get(LABEL)
 
 
 def is_held(workload: Object) -> bool:
-    """Whether a workload of the cluster waits for Kueue."""
+    """Whether Kueue holds a workload of the cluster."""
     if location := structures()[workload["kind"]].suspend:
         return at(workload, location) is True
     gates = listing(mapping(workload.get("spec")).get("schedulingGates"))

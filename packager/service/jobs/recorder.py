@@ -1,7 +1,7 @@
-"""Records curves: reads what is new in the logs of the pods of jobs, and stores the curves in it.
+"""Records curves: reads new lines in the logs of jobs, and stores the curves in these lines.
 
-It reads the logs of all running jobs from time to time, and those of a job at once when its curves are asked for. The
-logs of a job that has ended are read once more, before its pods are deleted.
+The logs of all running jobs are read every 30 s, and those of one job when a caller requests its curves. The logs of an
+ended job are read once more, before its pods are deleted.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row, Store
 
 MOST_PODS = 8
-"""Of how many pods of a job the logs are read."""
+"""The maximum number of pods of a job whose logs are read."""
 
 ROUND = 30.0
-"""Seconds between two looks at all running jobs."""
+"""The seconds between two rounds over all running jobs."""
 
 _FRESH = 2.0
-"""Seconds for which what was read of a job is new enough."""
+"""The seconds for which the curves of a running job are fresh."""
 
 _SECONDS = 5.0
-"""How long the log of a pod may take."""
+"""The time limit for reading the log of a pod, in seconds."""
 
 _MOST_BYTES = 16 << 20
-"""How much of a log is read at a time; the rest follows at the next one."""
+"""The maximum size that is read of a log in one round; the rest is read in the next one."""
 
 _BATCH = 2_000
 _AT_ONCE = 4
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2}) ")
 
 Place = tuple[str, int]
-"""Up to where a log was read: the time of the last line, and how many lines of that time there were."""
+"""The position in a log: the time of the last line that was read, and the number of lines with this time."""
 
 
 class Measurements(Fields, frozen=True, kw_only=True):
-    """What is stored of a job.
+    """The stored curves of a job.
 
     Attributes:
-        places: Up to where the log of each pod was read.
+        places: The position in the log of each pod.
         curves: The curves.
     """
 
@@ -67,11 +67,11 @@ class Recorder:
     """Records the curves of the jobs of one server.
 
     Args:
-        cluster: Where they run.
-        store: Where curves are stored.
-        server: By which name the server knows its objects.
-        log: Writes a line of the log of the server.
-        pods: Returns the pods of a job as the control loop knows them; none where it does not run.
+        cluster: The cluster in which the jobs run.
+        store: The database of curves.
+        server: The name of the server in the labels of its objects.
+        log: Writes a line to the log of the server.
+        pods: Returns the pods of a job from the control loop; none in replicas without a control loop.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Recorder:
         self._limit = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Read the logs of all running jobs from time to time, until cancelled."""
+        """Read the logs of all running jobs every 30 s, until cancelled."""
         while True:
             await asyncio.sleep(ROUND)
             rows = [row for row in await asyncio.to_thread(self._store.unfinished) if row["status"] == "running"]
@@ -105,14 +105,14 @@ class Recorder:
             await self.record(row, self._pods(row))
 
     async def curves(self, row: Row) -> list[Curve]:
-        """Return the curves of a job, with what its pods have printed until now if it runs and the cluster answers."""
+        """Return the curves of a job; if it runs and the cluster answers, with points from the latest lines."""
         time = asyncio.get_running_loop().time()
         if row["status"] == "running" and time - self._times.get(row["release"], 0.0) > _FRESH:
             await self.record(row, self._pods(row) or await self._listed(row))
         return (await self._stored(row["release"])).curves
 
     async def _listed(self, row: Row) -> Sequence[Object]:
-        """Return the pods of a job where no watch tells of them: only the replica that leads has watches."""
+        """Return the pods of a job from the cluster, for replicas without watches: only the leader has watches."""
         try:
             async with asyncio.timeout(_SECONDS):
                 return await pods_of(self._cluster, row["namespace"], row["release"], self._server)
@@ -120,7 +120,7 @@ class Recorder:
             return ()
 
     async def record(self, row: Row, pods: Sequence[Object]) -> None:
-        """Read what is new in the logs of the pods of a job, and store its curves; what cannot be read is left out."""
+        """Read new lines in the logs of a job's pods, and store the curves; logs that cannot be read are left out."""
         release = row["release"]
         lock = self._locks.setdefault(release, asyncio.Lock())
         try:
@@ -150,7 +150,7 @@ class Recorder:
     async def _read(
         self, pod: Object, namespace: str, place: Place, curves: dict[tuple[str, str], Curve]
     ) -> tuple[dict[tuple[str, str], Curve], Place]:
-        """Return curves with what is new in the log of a pod, and up to where it was read."""
+        """Return curves with the points from new lines in the log of a pod, and the new position in the log."""
         containers = listing(mapping(pod.get("spec")).get("containers"))
         last, seen = place
         skipped, size = 0, 0
@@ -179,5 +179,5 @@ class Recorder:
                         curves = await asyncio.to_thread(metrics.added, curves, name(pod), lines)
                         lines = []
         except (ClusterError, TimeoutError):
-            pass  # what was read until then counts; the rest follows at the next time
+            pass  # the lines until then are used; the rest is read in the next round
         return await asyncio.to_thread(metrics.added, curves, name(pod), lines), (last, seen)

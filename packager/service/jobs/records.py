@@ -1,4 +1,4 @@
-"""Reads what the database holds of a job: its filled values and objects, with the secrets that are stored apart."""
+"""Restores the filled values and the objects of a job from the database, with the secrets that are stored encrypted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row
 
 ENDPOINTS = "dataset.json"
-"""The key of the Secret `<release>-endpoints`."""
+"""The key in the Secret `<release>-endpoints`."""
 
 
 def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,10 +34,10 @@ def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secrets(filled: Mapping[str, Any], secret_keys: Collection[str]) -> dict[str, Any]:
-    """Return what of filled values is stored encrypted: the headers, and the secrets of a package.
+    """Return the headers and the package secrets in filled values, which are stored encrypted.
 
     Args:
-        filled: What the user has filled in.
+        filled: The filled values.
         secret_keys: The keys below `env` whose values are secrets.
     """
     env = mapping(filled.get(ENV))
@@ -46,20 +46,20 @@ def secrets(filled: Mapping[str, Any], secret_keys: Collection[str]) -> dict[str
 
 
 def filled_values(row: Row, sealer: Sealer) -> dict[str, Any]:
-    """Return the filled values of a job, with the headers and secrets. Raises ToolError if the key is another one."""
+    """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
     sealed = sealer.open(row["secrets"], row["release"])
     filled = values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
     return {**filled, ENV: {**filled[ENV], **sealed[ENV]}} if ENV in sealed else filled
 
 
 def endpoint_secret(filled: Mapping[str, Any]) -> str | None:
-    """Return what the Secret `<release>-endpoints` holds; None if no endpoint of data has headers."""
+    """Return the content of the Secret `<release>-endpoints`; None if no dataset endpoint has headers."""
     endpoints = values.dataset_headers(filled)
     return as_json(endpoints) if endpoints else None
 
 
 def objects(row: Row, sealer: Sealer) -> list[Object]:
-    """Return the objects of a job as they are applied, the workload last. Raises as `filled_values`."""
+    """Return the objects of a job for the cluster, the workload last. Raises ToolError if decryption fails."""
     items: list[Object] = json.loads(row["manifests"])
     for item in items:
         if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-endpoints":
@@ -70,12 +70,12 @@ def objects(row: Row, sealer: Sealer) -> list[Object]:
 
 
 def secret_texts(own: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the Secret `<release>-package-secrets` holds: each secret that was filled in, as text."""
+    """Return the content of the Secret `<release>-package-secrets`: each filled secret, as text."""
     return {key: as_text(value) for key, value in own.items()}
 
 
 def stored(items: Sequence[Object], release: str) -> list[Object]:
-    """Return objects as the database holds them: without the headers of endpoints, and without secrets."""
+    """Return objects for the database, without the headers of endpoints and without package secrets."""
     own = (f"{release}-endpoints", f"{release}-{SECRETS}")
     return [
         {**item, "stringData": {}} if item["kind"] == "Secret" and item["metadata"]["name"] in own else item
@@ -84,7 +84,7 @@ def stored(items: Sequence[Object], release: str) -> list[Object]:
 
 
 def redacted(items: Sequence[Object]) -> list[Object]:
-    """Return objects as they may be shown: with *** in place of each value of a Secret."""
+    """Return objects for callers, with *** in place of each value of a Secret."""
     return [
         {
             key: dict.fromkeys(value, values.MASK)

@@ -36,7 +36,7 @@ _FIELDS = {
 
 
 class ObjectReference(Value, frozen=True):
-    """An object of the namespace that the pods of a job use, and the job does not create."""
+    """An object of the namespace that the pods of a job use and the job does not create."""
 
     kind: str
     name: str
@@ -46,14 +46,14 @@ class ObjectReference(Value, frozen=True):
 
 
 def of_objects(items: Sequence[Object]) -> list[ObjectReference]:
-    """Return what the pods of objects refer to beside these objects, each once, in their order."""
+    """Return the references of pods to objects that are not in `items`, each once, in their order."""
     own = {(item["kind"], item["metadata"]["name"]) for item in items}
     every = [reference for item in items for pods in structures.pods(Manifest(item)) for reference in _named(pods.spec)]
     return [reference for reference in dict.fromkeys(every) if (reference.kind, reference.name) not in own]
 
 
 def _named(value: Any) -> Iterator[ObjectReference]:
-    """Yield what a part of a pod refers to, however deep the field is."""
+    """Yield the references in a part of a pod, at every depth."""
     if isinstance(value, list):
         for item in value:
             yield from _named(item)
@@ -75,9 +75,9 @@ class References:
     """Decides whether the jobs of a project may use an object of their namespace.
 
     Args:
-        cluster: Where the objects are.
-        store: The database, which knows the projects of jobs.
-        server: By which name the server knows its objects.
+        cluster: The cluster with the objects.
+        store: The database, with the project of each job.
+        server: The name of the server in the labels of its objects.
         projects: The projects of the server, by name.
     """
 
@@ -88,15 +88,15 @@ class References:
         self._shared = shared_namespaces(projects)
 
     async def check(self, items: Sequence[Object], project: Project) -> tuple[list[str], list[str]]:
-        """Return why objects of a job are refused, and which objects they name that do not exist.
+        """Return the messages about references that are refused, and about references to missing objects.
 
         Raises:
-            RefusedError: The server may not look at such an object.
+            RefusedError: The server may not read a referenced object.
             UnreachableError: The cluster does not answer.
         """
         refused, missing = [], []
         for reference in of_objects(items):
-            if reference.kind == _SECRET:  # the server may read none
+            if reference.kind == _SECRET:  # the server may not read Secrets
                 if project.namespace in self._shared:
                     refused.append(f"{reference} may belong to another project of the namespace {project.namespace}")
                 continue
@@ -111,7 +111,7 @@ class References:
         return refused, missing
 
     async def _is_of(self, project: Project, item: Object) -> bool:
-        """Whether the jobs of a project may use an object: its own, or one that no job has made."""
+        """Whether the jobs of a project may use an object: one of the project, or one that no job has created."""
         known = labels(item)
         if known.get(SERVER, self._server) != self._server:
             return False
@@ -119,5 +119,5 @@ class References:
             return known[PROJECT] == project.name
         if JOB not in known:
             return True
-        made_by = await asyncio.to_thread(self._store.job, known[JOB])  # by a server that did not add the project
+        made_by = await asyncio.to_thread(self._store.job, known[JOB])  # older servers add no project
         return project.namespace not in self._shared if made_by is None else bool(made_by["project"] == project.name)

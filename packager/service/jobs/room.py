@@ -1,4 +1,4 @@
-"""Refuses new jobs of projects and callers that have too many, or whose jobs take too much of the database."""
+"""Refuses new jobs of projects and callers with too many jobs, and of projects that use too much of the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from packager.service.store.store import Store
 
 _SECONDS = RETRY_SECONDS[429]
-"""How long a reading of the database counts: until a refused request may be made again."""
+"""The seconds for which values from the database are used: until a refused request may be repeated."""
 
 
 class Room:
@@ -23,7 +23,7 @@ class Room:
 
     Args:
         store: The database.
-        limits: How much room there is.
+        limits: The limits of the server.
     """
 
     def __init__(self, store: Store, limits: LimitsConfig) -> None:
@@ -47,15 +47,15 @@ class Room:
             raise _full("project_mib", f"{size}: delete some jobs")
 
     def add(self, project: str, owner: str) -> None:
-        """Count a job that was created."""
+        """Count a new job."""
         self._added[project][owner] += 1
 
     async def _taken(self, project: str) -> Taken:
-        """Return how much a project has taken by the last reading."""
+        """Return the use by a project, which was read at most `_SECONDS` ago."""
         time, taken = self._read.get(project, (0.0, None))
         if taken is None or monotonic() - time > _SECONDS:
             if taken is not None:
-                self._read[project] = (monotonic(), taken)  # one request reads; the others do not wait for it
+                self._read[project] = (monotonic(), taken)  # one request reads; the others use the old values
             taken = await asyncio.to_thread(self._store.taken, project)
             self._read[project], self._added[project] = (monotonic(), taken), Counter()
         return taken

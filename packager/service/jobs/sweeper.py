@@ -1,4 +1,4 @@
-"""Deletes the records and the kept logs of jobs that are older than the site wants them to be."""
+"""Deletes jobs and kept logs that are older than the retention times of the site."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _EVERY_SECONDS = 600.0
 _AT_ONCE = 200
 
 ACTOR = "retention"
-"""Who deletes a job that is too old, in its events and the log."""
+"""The actor in the events of jobs that are deleted because of their age."""
 
 
 class Sweeper:
-    """Deletes what is too old.
+    """Deletes old jobs and logs.
 
     Args:
-        store: What is stored.
-        retention: How long it is kept.
-        deleted: Called with the release of a job that is to be deleted.
-        log: Writes a line of the log.
-        clock: Returns the time.
+        store: The database of jobs and logs.
+        retention: The retention times.
+        deleted: Called with the release of a job whose deletion was requested.
+        log: Writes a line to the log.
+        clock: Returns the current time.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Sweeper:
         self._clock = clock
 
     async def run(self) -> None:
-        """Delete what is too old, now and every ten minutes, until cancelled."""
+        """Delete old jobs and logs now and every ten minutes, until cancelled."""
         while True:
             try:
                 await self.sweep()
@@ -57,7 +57,7 @@ class Sweeper:
             await asyncio.sleep(_EVERY_SECONDS)
 
     async def sweep(self) -> None:
-        """Delete what is too old: logs, and jobs with their objects; claims stay."""
+        """Delete old logs, and request the deletion of old jobs with their objects, except claims."""
         logs = times.as_text(self._clock() - times.duration(self._retention.logs))
         if count := await asyncio.to_thread(self._store.logs.remove_before, logs):
             self._log(f"{count} logs from before {logs} were deleted")

@@ -1,4 +1,4 @@
-"""Creates jobs from filled values, and changes what becomes of them."""
+"""Creates jobs from filled values, and changes their goals."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 
 _MOST_PREPARED = 16
 _MOST_STORED = 64
-"""How many jobs are made at once, and stored in one transaction: others who write wait for it."""
+"""The maximum numbers of jobs in a batch of preparations, and in a transaction, which blocks other writes."""
 
 
 class Tasks:
     """The jobs of a server.
 
     Args:
-        catalog: The templates and definitions that they are made from.
-        cluster: Where they run.
-        references: Decides which objects of the cluster they may use.
-        follower: Is told of what has changed.
-        sealer: Encrypts their headers and secrets.
+        catalog: The templates and definitions of jobs.
+        cluster: The cluster in which the jobs run.
+        references: Decides which objects of the cluster jobs may use.
+        follower: The control loop, which is notified about changes.
+        sealer: Encrypts the headers and secrets of jobs.
         projects: The projects of the server, by name.
-        allowed: Where callbacks may go.
-        rendering: The threads in which objects are made.
-        room: How many jobs there may be.
+        allowed: The permitted receivers of callbacks.
+        rendering: The threads that render objects.
+        room: The limits on the number of jobs.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
         catalog: Catalog,
         cluster: Cluster,
@@ -80,14 +80,14 @@ class Tasks:
         self._projects = projects
 
     async def prepare(self, filled: Filled, *, dry_run: bool) -> Prepared:
-        """Check filled values, here and with a dry run on the cluster, and return the job.
+        """Check filled values, also with a dry run on the cluster, and return the job.
 
         Args:
             filled: The values.
-            dry_run: Whether what this cluster lacks is a warning, not a refusal.
+            dry_run: Whether to warn about things that the cluster lacks, instead of refusing the job.
 
         Raises:
-            Failure: The values, the template, the policy or the cluster are against it, or the cluster is away.
+            Failure: The values, the template, the policy or the cluster refuse the job, or the cluster does not answer.
         """
         prepared = await self._made(filled)
         project = filled.project
@@ -108,7 +108,7 @@ class Tasks:
         return Prepared(prepared.row, prepared.objects, tuple(warnings))
 
     async def _made(self, filled: Filled) -> Prepared:
-        """Return the job that is made of filled values, in a batch with others of its project. Raises Failure."""
+        """Return the job for filled values, prepared in a batch with others of its project. Raises Failure."""
         name = filled.project.name
         if name not in self._preparing:
             run = partial(self._rendering.run, Owner(name, "jobs"))
@@ -116,13 +116,13 @@ class Tasks:
         return await self._preparing[name].add(Owner(name, filled.caller.key), filled)
 
     def project(self, name: object, caller: Caller) -> Project:
-        """Return the project of a new job, from the name in its body, if it has one. Raises Failure."""
+        """Return the project of a new job: the one that the body names, or the only possible one. Raises Failure."""
         return permissions.project_of_job(caller, name, self._projects)
 
     async def warnings(self, trial: Accepted) -> list[str]:
-        """Return what is to be known of a definition's objects: remarks, and what this cluster lacks for them.
+        """Return the warnings about a definition: remarks on its objects, and things that this cluster lacks for them.
 
-        If the cluster does not answer, this says so.
+        If the cluster does not answer, a warning reports this.
         """
         try:
             return [*trial.remarks, *await self._lacks(trial.objects)]
@@ -130,7 +130,7 @@ class Tasks:
             return [*trial.remarks, f"not checked against the cluster: {error}"]
 
     async def _lacks(self, objects: Sequence[Object]) -> list[str]:
-        """Return which storage classes and nodes that the objects need this cluster does not have."""
+        """Return messages about the storage classes and nodes that objects need and this cluster lacks."""
         lacks = [
             f"the cluster has no storage class {name!r}: map it in storage_classes of the server"
             for name in policy.storage_classes(objects)
@@ -145,7 +145,7 @@ class Tasks:
         return lacks
 
     async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
-        """Return the objects of a kind, or the one of a name; None if the server may not see them."""
+        """Return the objects of a kind, or only the one with a name; None if the server may not read them."""
         try:
             if name is None:
                 return (await self._cluster.list(kind))[0]
@@ -157,11 +157,11 @@ class Tasks:
         return [] if item is None else [item]
 
     async def create(self, filled: Filled, answer: Callable[[Row], Row | None]) -> Row:
-        """Store a job, which is applied soon, together with the answer to the request (`Store.add_jobs`).
+        """Prepare and store a job, together with the response to the request (`Store.add_jobs`); it is applied soon.
 
         Raises:
-            Failure: As `prepare`; the project or the caller has too many jobs; or another request with the same
-                idempotency key has begun.
+            Failure: The job is refused (see `prepare`); the project or the caller has too many jobs; or another request
+                with the same idempotency key has begun.
         """
         await self._room.check(filled.project.name, filled.caller.key)
         row = None
@@ -170,7 +170,7 @@ class Tasks:
             new = NewJob(prepared.row, filled.caller.name, answer, filled.project.own_limits)
             try:
                 row = await self._storing.add(Owner(filled.project.name, filled.caller.key), new)
-            except SameNameError:  # of a hundred thousand jobs of a definition, each new one has it once in 170 times
+            except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
                 continue
             except QueueFullError as error:
                 raise Failure("quota", str(error)) from None
@@ -181,7 +181,7 @@ class Tasks:
         return row
 
     async def want(self, release: str, goal: str, caller: Caller) -> Row:
-        """Note what is to become of a job, one of GOALS, and return it. Raises Failure if there is none any more."""
+        """Set the goal of a job, one of GOALS, and return the job. Raises Failure if the job does not exist."""
         changed = await asyncio.to_thread(self._store.want, release, goal, caller.name)
         if changed is None:
             raise Failure("not-found", f"job {release!r} not found")

@@ -101,7 +101,7 @@ def _words_of(definition: Definition) -> dict[str, str]:
 
 
 def _words_on_resources(filled: Mapping[str, Any], definition: Definition) -> dict[str, str]:
-    """Return where resources are requested, and how the memory limit is raised."""
+    """Return the words for the place of resource requests, and for raising the memory limit."""
     source = _words_of(definition)["in_source"]
     if definition.origin is not None:
         raised = "raise limits.memory in the package, and register its definition again"

@@ -1,1 +1,1 @@
-"""Templates and definitions: what they describe, and the objects that they become with filled values."""
+"""Templates and definitions: their registration, and the rendering of filled values to objects."""

@@ -1,4 +1,4 @@
-"""The bodies that the API takes, as types."""
+"""The types of request bodies of the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packager.service.config import DnsLabel
 from packager.service.registry.packages.content import PackageBody
 
 Name = Annotated[str, Meta(min_length=1, max_length=54, pattern=rf"^{LABEL_VALUE}$")]
-"""A template's or a definition's name: it becomes a label's value, and `append_uuid` adds nine characters."""
+"""The name of a template or a definition: it becomes a label value, and `append_uuid` adds nine characters."""
 
 Prose = Annotated[str, Meta(max_length=4096)]
 Yaml = Annotated[str, Meta(max_length=64 << 10)]
@@ -26,7 +26,7 @@ class TemplateBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task definition to register, over a template or a package; three of its fields are YAML in a text."""
+    """A task definition to register, over a template or a package; three of its fields contain YAML as text."""
 
     name: Name
     task_template_name: Name | None = None
@@ -42,7 +42,7 @@ class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def as_flag(value: Any) -> bool | None:
-    """Return what `append_uuid` means: 0, 1, true, false, or one of these as text; None for anything else."""
+    """Return the meaning of `append_uuid`: 0, 1, true, false, or one of these as text; None for other values."""
     words = {"0": False, "1": True, "false": False, "true": True, "": False}
     return words.get(str(value).lower())
 

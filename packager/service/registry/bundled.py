@@ -1,4 +1,4 @@
-"""Lists the templates that every server has from the start."""
+"""The templates that every server has initially."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class ObjectSource(Value, frozen=True):
-    """What the objects of a definition's jobs are made from: a revision of a template, or a package.
+    """The source of the objects of a definition's jobs: a revision of a template, or a package.
 
     Attributes:
-        name: By which the database knows it.
-        revision: Which revision of it.
+        name: The name of the source in the database.
+        revision: The revision of the source.
         content: The text of the template, or the objects of the package.
     """
 
@@ -50,10 +50,10 @@ class _Checked:
     """A definition that can be registered.
 
     Attributes:
-        source: The name of its template, or that of what its package renders to.
-        body: What is stored of it.
-        content: What is stored of its package; None for a template.
-        trial: What its example makes.
+        source: The name of the template or of the rendered package in the database.
+        body: The definition, as JSON for the database.
+        content: The objects of the package, as JSON for the database; None for a template.
+        trial: The objects of the example.
     """
 
     source: str
@@ -63,16 +63,16 @@ class _Checked:
 
 
 Outcome = Literal["created", "changed", "unchanged"]
-"""What registering does, or would do."""
+"""The effect of a registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedTemplate:
-    """What registering a template would do.
+    """The effect that the registration of a template would have.
 
     Attributes:
-        outcome: To the template.
-        problems: For each definition over it, what is wrong with its example then.
+        outcome: The effect on the template.
+        problems: The problems that each definition over the template would have, by name.
     """
 
     outcome: Outcome
@@ -81,11 +81,11 @@ class TriedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class TriedDefinition:
-    """What registering a definition would do.
+    """The effect that the registration of a definition would have.
 
     Attributes:
-        outcome: To the definition.
-        trial: What its example makes.
+        outcome: The effect on the definition.
+        trial: The objects of the example.
     """
 
     outcome: Outcome
@@ -105,7 +105,7 @@ class Catalog:
         self._projects = projects
 
     def site(self, project: str | None) -> Site:
-        """Return what is decided about the jobs of a project; for None, what at least one project allows."""
+        """Return the settings for jobs of a project; for None, the settings that at least one project allows."""
         known = self._projects.get(project or "")
         if known:
             return replace(self._site, level=known.level, project=project, allowed=known.allowed)
@@ -114,7 +114,7 @@ class Catalog:
         return replace(self._site, level=level, project=project, allowed=allowed)
 
     def add_bundled(self) -> None:
-        """Register the bundled templates that no one has registered, or removed, before."""
+        """Register the bundled templates whose names have no revision yet, not even a removed one."""
         for body in bundled.templates():
             if self.store.template_revisions(body.name):
                 continue
@@ -132,7 +132,14 @@ class Catalog:
     def change_template(
         self, name: str, body: TemplateBody, author: str, expected: int | None
     ) -> tuple[Row, list[str]]:
-        """Register the next revision of a template; return it, and what it breaks in definitions. Raises Failure."""
+        """Register the next revision of a template.
+
+        Returns:
+            The row, and a message for each problem of a definition with the new template.
+
+        Raises:
+            Failure: The template is missing or invalid, or its revision is not the expected one.
+        """
         _check_name(name, body.name)
         self._check_template(body)
         try:
@@ -165,7 +172,7 @@ class Catalog:
         return TriedTemplate(outcome, self._users(body))
 
     def _users(self, body: TemplateBody) -> dict[str, list[str]]:
-        """Return, for each definition over a template, what is wrong with its example."""
+        """Return the problems of each definition over a template with its example, by name."""
         return {
             row["name"]: [
                 f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
@@ -180,7 +187,7 @@ class Catalog:
         return definitions.trial(definition, template, self.renderer, self.site(definition.body.project))[1]
 
     def template(self, name: str, revision: int | None = None) -> Row:
-        """Return a template. Raises Failure."""
+        """Return a revision of a template, or the current one. Raises Failure."""
         row = self.store.template(name, revision)
         if row is None:
             known = self.store.template_revisions(name) if revision is not None else ()
@@ -188,7 +195,7 @@ class Catalog:
         return row
 
     def definition(self, name: str, revision: int | None = None) -> Row:
-        """Return a definition. Raises Failure."""
+        """Return a revision of a definition, or the current one. Raises Failure."""
         row = self.store.definition(name, revision)
         if row is None:
             known = self.store.definition_revisions(name) if revision is not None else ()
@@ -196,7 +203,7 @@ class Catalog:
         return row
 
     def add_definition(self, body: DefinitionBody, author: str) -> tuple[Row, Accepted]:
-        """Register a definition under its final name; return it, and what its example makes. Raises Failure."""
+        """Register a definition under its final name, and return it with the objects of its example. Raises Failure."""
         body = _with_author(convert({**as_plain(body), "name": definitions.final_name(body)}, _Named), author)
         checked = self._check_definition(body)
         try:
@@ -206,7 +213,7 @@ class Catalog:
         return row, checked.trial
 
     def try_definition(self, body: DefinitionBody, author: str) -> TriedDefinition:
-        """Check a definition, without registering it. Raises Failure."""
+        """Check a definition without registering it. Raises Failure."""
         checked = self._check_definition(_with_author(body, author))
         row = {"template": checked.source, "body": checked.body}
         return TriedDefinition(_outcome(self.store.definition(body.name), row), checked.trial)
@@ -214,7 +221,7 @@ class Catalog:
     def change_definition(
         self, name: str, body: DefinitionBody, author: str, expected: int | None
     ) -> tuple[Row, Accepted]:
-        """Register the next revision of a definition. Raises Failure."""
+        """Register the next revision of a definition, and return it with the objects of its example. Raises Failure."""
         _check_name(name, body.name)
         body = _with_author(body, author)
         checked = self._check_definition(body)
@@ -246,7 +253,7 @@ class Catalog:
         return _Checked(template["name"], as_json(as_plain(body)), None, trial)
 
     def _check_package(self, body: DefinitionBody, named: PackageBody) -> _Checked:
-        """Read the package of a definition. Raises Failure."""
+        """Read the package of a definition, and check the definition. Raises Failure."""
         _, complaints = definitions.read(body)
         try:
             package = self._packages.read(named, body.project)
@@ -267,7 +274,11 @@ class Catalog:
         return trial
 
     def source(self, row: Row, revision: int | None = None) -> ObjectSource:
-        """Return what the objects of a definition's jobs are made from: now, or in a revision. Raises Failure."""
+        """Return the package or template of a definition's jobs: a revision of the template, or the current one.
+
+        Raises:
+            Failure: The template or its revision does not exist.
+        """
         package = self.store.package(row["template"])
         if package is not None:
             return ObjectSource(package["name"], package["revision"], _objects(package["body"]))
@@ -290,19 +301,19 @@ def _invalid(complaints: Sequence[Complaint]) -> Failure:
 
 
 def package_name(origin: PackageOrigin, content: str) -> str:
-    """Return by what the database knows what a package renders to: the same for the same content only."""
+    """Return the name of a rendered package in the database, which is unique for its content."""
     digest = hashlib.sha256(content.encode()).hexdigest()
     return f"{PACKAGE}{origin.name}:{origin.overlay}:{origin.digest}:{digest}"
 
 
 class _Named(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A definition under its final name, which is longer than one that is registered may be."""
+    """A definition under its final name, which may be longer than the name in a request."""
 
     name: str
 
 
 class _Stored(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A definition as it is stored: with what was read of its package."""
+    """A definition in the database, with the origin that was read from its package."""
 
     origin: PackageOrigin | None = None
 
@@ -323,7 +334,7 @@ def template_text(row: Row) -> str:
 
 
 def read_definition(row: Row) -> Definition:
-    """Return a registered definition as it is used."""
+    """Return a definition, read from its row."""
     return _read(row["body"])
 
 

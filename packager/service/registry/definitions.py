@@ -1,4 +1,4 @@
-"""Checks templates and definitions when they are registered, and makes the objects of a job from filled values."""
+"""Checks definitions at registration, and renders the objects of a job from filled values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from packager.service.registry.rendering import FilledTemplate, Renderer
 
 _TRIAL = "trial-000000"
-"""The release with which the example of a definition is filled in."""
+"""The release for rendering the example of a definition."""
 
 _LONGEST_OF_PACKAGE = 36
 
@@ -38,14 +38,14 @@ _OPTIONAL_HINT = "let the template do without it (`is defined`, `or`, `default`)
 
 
 class Definition(Value, frozen=True):
-    """A task definition, read.
+    """A task definition, with its texts parsed.
 
     Attributes:
-        body: As it was registered.
-        described: What users fill in.
-        example: Values that satisfy it.
+        body: The registered body.
+        described: The description of the values that users fill in.
+        example: Values that satisfy the description.
         system: The values that users cannot set.
-        origin: The package from which the objects come; None for those of a template.
+        origin: The package with the objects; None for a template.
     """
 
     body: DefinitionBody
@@ -61,12 +61,12 @@ class Definition(Value, frozen=True):
 
     @property
     def longest_release(self) -> int:
-        """How long the name of a job may be: pods of some kinds that a package may have append more to it."""
+        """The maximum length of a job's name; shorter for packages, some of whose kinds append more to pod names."""
         return _LONGEST_OF_PACKAGE if self.origin else values.LONGEST_RELEASE
 
     @property
     def reserved(self) -> dict[str, str]:
-        """The top-level keys that users may not set, each with the reason."""
+        """The reason for each top-level key that users may not set."""
         if self.origin:
             return {}
         keys = dict.fromkeys((values.ALWAYS_SYSTEM, *self.system), "is set by the definition, in system_values")
@@ -79,12 +79,12 @@ class Definition(Value, frozen=True):
 
 
 class Request(Value, frozen=True):
-    """Filled values, and what the service knows beside them.
+    """Filled values, with the creator and the release.
 
     Attributes:
-        filled: What the user has filled in.
-        creator: Who the job is for.
-        release: The job's name.
+        filled: The filled values.
+        creator: The creator of the job.
+        release: The name of the job.
     """
 
     filled: Mapping[str, Any]
@@ -93,16 +93,16 @@ class Request(Value, frozen=True):
 
 
 def final_name(body: DefinitionBody) -> str:
-    """Return the name of a definition: with eight hexadecimal digits, if `append_uuid` asks for them."""
+    """Return the name of a definition, with eight hexadecimal digits if `append_uuid` is set."""
     return f"{body.name}-{secrets.token_hex(4)}" if as_flag(body.append_uuid) else body.name
 
 
 def read(body: DefinitionBody, origin: PackageOrigin | None = None) -> tuple[Definition | None, list[Complaint]]:
-    """Return a definition as it is used, or None and everything that is wrong with it, without its template.
+    """Return a parsed definition, or None and all complaints that do not depend on the template.
 
     Args:
-        body: As it was registered.
-        origin: The package that it names, as it was read.
+        body: The registered body.
+        origin: The package of the definition; None for a template, or if the package could not be read yet.
     """
     described, problems = description.read(body.user_values_description or "")
     complaints = [of_problem(problem, "user_values_description") for problem in problems]
@@ -143,7 +143,7 @@ def read(body: DefinitionBody, origin: PackageOrigin | None = None) -> tuple[Def
 
 
 def _of_package(definition: Definition, origin: PackageOrigin) -> tuple[Definition, list[Complaint]]:
-    """Return a definition over a package with what it leaves to the package, and what is wrong with it."""
+    """Return a definition with description and example completed from its package, and the complaints."""
     body, example = definition.body, definition.example
     complaints = list(env.system_complaints(definition.system, origin))
     given = definition.described if body.user_values_description else None
@@ -168,7 +168,7 @@ def _missing(body: DefinitionBody) -> Iterator[Complaint]:
 
 
 def _faults(definition: Definition, filled: Mapping[str, Any]) -> list[Fault]:
-    """Return everything that is wrong with filled values, before they are filled in."""
+    """Return all faults of filled values that are found without rendering."""
     faults = description.faults(definition.described, filled, reserved=definition.reserved)
     if definition.origin:
         faults = [env.unknown_key(fault, definition.origin, definition.system) for fault in faults]
@@ -196,9 +196,9 @@ def _place(location: tuple[str | int, ...]) -> str:
 def trial(
     definition: Definition, source: str | PackageObjects, renderer: Renderer, site: Site
 ) -> tuple[Accepted, list[Complaint]]:
-    """Return what the definition's example makes of the template or the package, and what is wrong with it.
+    """Render the example of a definition, and return the objects and the complaints.
 
-    A template is also tried without the example's optional values: users may leave them out.
+    A template is also rendered without the optional values of the example, which users may leave out.
     """
     creator = str(definition.example.get("creator") or definition.body.creator or "trial")
     release = _TRIAL.rjust(_LONGEST_OF_PACKAGE, "x") if definition.origin else _TRIAL
@@ -220,7 +220,7 @@ def trial(
 def _without_optional(
     definition: Definition, source: str | PackageObjects, request: Request, renderer: Renderer, site: Site
 ) -> Iterator[Complaint]:
-    """Yield what is wrong when optional values of the example are left out, the same fault once."""
+    """Yield the complaints about renderings without optional values of the example, each message once."""
     details: set[str] = set()
     for omitted, filled in omissions(definition.described, request.filled):
         for item in objects(definition, source, replace(request, filled=filled), renderer, site)[1]:
@@ -230,21 +230,21 @@ def _without_optional(
 
 
 def value_complaints(definition: Definition, filled: Mapping[str, Any]) -> list[Complaint]:
-    """Return everything that is wrong with filled values, before the template is filled in."""
+    """Return all complaints about filled values that are found without rendering."""
     return [of_fault(fault) for fault in _faults(definition, filled)]
 
 
 def objects(
     definition: Definition, source: str | PackageObjects, request: Request, renderer: Renderer, site: Site
 ) -> tuple[Accepted, list[Complaint]]:
-    """Return the objects of a job, and why there are none.
+    """Return the objects of a job; without objects, the complaints.
 
     Args:
         definition: The definition.
-        source: The text of its template, or the objects of its package.
+        source: The text of the template, or the objects of the package.
         request: The filled values, without faults.
-        renderer: What fills in templates.
-        site: What the administrator has decided.
+        renderer: Renders templates.
+        site: The settings of the administrator.
     """
     filled, body = request.filled, definition.body
     application = str(filled.get("name") or body.application or "")
@@ -277,11 +277,11 @@ def _refused(refusal: PolicyProblem) -> Complaint:
 
 
 def _refused_of_package(refusal: PolicyProblem, origin: PackageOrigin, site: Site) -> Complaint:
-    """Return why an object of a package is refused, and which site option it comes from, if that can be known."""
+    """Return the complaint about an object of a package, with the site option that causes it, if it is known."""
     hint = refusal.hint
     if refusal.kind == security.LEVEL:
         order = list(Level)
-        known = [BY_NAME[name] for name in origin.options if name in BY_NAME]  # not those of the package's own
+        known = [BY_NAME[name] for name in origin.options if name in BY_NAME]  # without options of the package itself
         over = [option.name for option in known if order.index(option.level) > order.index(site.level)]
         fix = "use the option pvc for storage, or a project whose pod_security allows it"
         hint = f"the option{'s' if len(over) > 1 else ''} {', '.join(over)} of the package: {fix}" if over else fix

@@ -1,7 +1,7 @@
-"""Reads `user_values_description`: which values a user fills in, and checks filled values against it.
+"""Parses `user_values_description`, the description of the values that users fill in, and checks filled values.
 
-A leaf is a text such as `(Required) Number of steps` or `(Optional:integer) Batch size`. A mapping is required when
-any leaf in it is. A list describes kinds of items: an item's leaf `type` is the literal by which the kind is known.
+A leaf is a text such as `(Required) Number of steps` or `(Optional:integer) Batch size`. A mapping is required if it
+has a required leaf. A list describes kinds of items: the leaf `type` of a kind is the literal that identifies it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document, Location
 
 MAX_BYTES = 64 << 10
-"""How long a description, an example or system values may be."""
+"""The maximum size of a description, an example or system values."""
 
 _MAX_DEPTH = 8
 
@@ -30,10 +30,10 @@ _LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_TYPES)}))?\) *(.*)"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
 
 SECRET = "secret"  # noqa: S105 - a type
-"""The type of a value that no answer, log or manifest shows: of packages only."""
+"""The type of a value that no response, log or manifest shows; only packages have such values."""
 
 EVENTS = ("pending", "running", "succeeded", "failed", "deleted")
-"""The statuses that an endpoint of type `event` can ask for."""
+"""The statuses that an endpoint of type `event` can request."""
 
 ENVELOPE = {
     "taskDef": "name of the task definition",
@@ -41,16 +41,16 @@ ENVELOPE = {
     "name": "name of the application",
     "creator": "who the job is for",
 }
-"""Keys that filled values may have whether they are described or not, each with what it is."""
+"""The keys that filled values may have even if the description lacks them, each with its meaning."""
 
 
 class Leaf(Value, frozen=True):
     """A value that a user fills in.
 
     Attributes:
-        required: Whether it must be filled in.
-        type: The type that it must have; None for any scalar.
-        text: What it is, for people.
+        required: Whether the value must be filled in.
+        type: The type of the value; None for any scalar.
+        text: The meaning of the value, for people.
     """
 
     required: bool
@@ -59,35 +59,35 @@ class Leaf(Value, frozen=True):
 
 
 class FreeMapping(Value, frozen=True):
-    """A mapping of any keys, which may be left out."""
+    """An optional mapping with any keys."""
 
     required: bool = False
 
 
 class Group(Value, frozen=True):
-    """A mapping of the described keys."""
+    """A mapping with the described keys."""
 
     entries: tuple[tuple[str, Described], ...]
     required: bool
 
 
 class Items(Value, frozen=True):
-    """A list whose items are each of one of the described kinds."""
+    """A list; each item has one of the described kinds."""
 
     kinds: tuple[Described, ...]
     required: bool
 
 
 Described = Leaf | FreeMapping | Group | Items
-"""What is described at one place."""
+"""The description of the value at one place."""
 
 
 def read(text: str, name: str = "user_values_description") -> tuple[Group | None, list[Problem]]:
-    """Return what a description asks for, or None, and what is wrong with it.
+    """Return the parsed description, or None and its problems.
 
     Args:
-        text: YAML, with any line ends.
-        name: How problems name it.
+        text: The description as YAML, with any line ends.
+        name: The name of the text in problems.
     """
     document, problems = read_mapping(text, name)
     if problems:
@@ -98,7 +98,7 @@ def read(text: str, name: str = "user_values_description") -> tuple[Group | None
 
 
 def read_mapping(text: str, name: str) -> tuple[Document, list[Problem]]:
-    """Return a text as a YAML mapping, and what is wrong with it; an empty text is an empty mapping."""
+    """Return a text, parsed as a YAML mapping, and its problems; an empty text is an empty mapping."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         return _empty(name), [Problem(name, 1, 1, f"expected at most {MAX_BYTES >> 10} KiB")]
     try:
@@ -115,7 +115,7 @@ def _empty(name: str) -> Document:
 
 
 class _DescriptionReader:
-    """Turns a document into what it describes, and collects what is wrong."""
+    """Parses a document with a description, and collects the problems."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -163,12 +163,12 @@ _HINT = f"a type may follow, as in (Required:integer); the types are {', '.join(
 
 
 def faults(description: Group, filled: Mapping[str, Any], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
-    """Return everything that is wrong with filled values, each fault with its place.
+    """Return the faults of filled values: at most MOST, and one that counts the others.
 
     Args:
-        description: What they are to be.
-        filled: They, from JSON or YAML.
-        reserved: Top-level keys that a user may not set, each with the reason.
+        description: The description of the values.
+        filled: The filled values, from JSON or YAML.
+        reserved: The reason for each top-level key that users may not set.
     """
     entries = dict(description.entries)
     for key, text in ENVELOPE.items():
@@ -183,7 +183,7 @@ def faults(description: Group, filled: Mapping[str, Any], *, reserved: Mapping[s
 
 
 class _FilledChecker:
-    """Walks filled values beside their description."""
+    """Compares filled values with their description, and collects the faults."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -191,7 +191,7 @@ class _FilledChecker:
 
     @property
     def faults(self) -> list[Fault]:
-        """The first faults, and one for all others."""
+        """The first faults, and one that counts all others."""
         more = [Fault((), "there are more problems", count=self._more)] if self._more else []
         return [*self._faults, *more]
 
@@ -208,7 +208,7 @@ class _FilledChecker:
         entries = {**dict(described.entries), **(also or {})}
         for key, item in value.items():
             if key not in entries and len(self._faults) >= MOST:
-                self._more += 1  # without looking for what may have been meant, which takes long
+                self._more += 1  # without a search for similar keys, which is slow
             elif key not in entries:
                 known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
                 self.add((*here, key), f"unknown key {show(key)}", known, at_key=True)
@@ -221,7 +221,7 @@ class _FilledChecker:
                 self._missing((*here, key), entry)
 
     def _missing(self, here: Location, described: Described) -> None:
-        """Report each leaf that is missing, not only the mapping that would have held it."""
+        """Report each missing leaf, also those in a missing mapping."""
         if isinstance(described, Group):
             for key, entry in described.entries:
                 if entry.required:
@@ -258,7 +258,7 @@ class _FilledChecker:
                 self.add(here, f"needs an item of type {literal!r}" if literal else "needs an item")
 
     def _kind(self, here: Location, described: Items, item: Any) -> int | None:
-        """Return which kind an item is of; None when it is of none, which is reported."""
+        """Return the index of an item's kind; report an item without a kind, and return None."""
         number = kind_of(described, item)
         if number is not None:
             return number
@@ -305,13 +305,13 @@ class _FilledChecker:
 
     def _scalar(self, here: Location, described: Leaf, value: Any) -> None:
         if described.type == SECRET and not isinstance(value, str):
-            self.add(here, "expected text")  # what was found is not shown
+            self.add(here, "expected text")  # the found value is not shown
         elif isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
             self.add(here, f"expected {_NOUNS[described.type]}, found {show(value)}")
 
 
 def kind_of(described: Items, item: Any) -> int | None:
-    """Return which of the described kinds an item is of; None when it is of none."""
+    """Return the index of an item's kind in the description; None if no kind matches."""
     literals = [_literal(kind) for kind in described.kinds]
     if literals == [None]:
         return 0
@@ -322,7 +322,7 @@ def kind_of(described: Items, item: Any) -> int | None:
 
 
 def _literal(kind: Described) -> str | None:
-    """Return the literal of a kind's `type`; None when it has none."""
+    """Return the literal in the `type` of a kind; None without one."""
     entry = dict(kind.entries).get("type") if isinstance(kind, Group) else None
     return entry.text if isinstance(entry, Leaf) and entry.text else None
 
@@ -359,12 +359,12 @@ _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def json_schema(description: Group, example: Mapping[str, Any], title: str) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the values that a description asks for.
+    """Return the JSON Schema (2020-12) of the described values.
 
     Args:
-        description: What they are to be.
-        example: Values that satisfy it.
-        title: The name of what they are for.
+        description: The description of the values.
+        example: Values that satisfy the description.
+        title: The title of the schema.
     """
     entries = dict(description.entries)
     for key, text in ENVELOPE.items():
@@ -440,7 +440,7 @@ def _schema_of_item(kind: Described) -> dict[str, Any]:
 
 
 def walk(described: Described, here: Location = ()) -> Iterator[tuple[Location, Described]]:
-    """Yield what is described at each place, the outer ones first."""
+    """Yield each place and its description, outer places first."""
     yield here, described
     if isinstance(described, Group):
         for key, entry in described.entries:

@@ -1,4 +1,4 @@
-"""Counts the GPUs that the pods of a job take, by what their device plugins call them.
+"""Counts the GPUs that the pods of a job use, by the resource names of device plugins.
 
 The names are those of the device plugins of NVIDIA (also for MIG and shared GPUs), AMD, Intel, Habana, Google, AWS,
 Huawei, Iluvatar, Cambricon, MetaX and Moore Threads.
@@ -23,24 +23,24 @@ _GPUS = re.compile(
     r"|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron(core|device)?"
     r"|huawei\.com/Ascend[0-9A-Z]+|iluvatar\.(ai|com)/gpu|cambricon\.com/mlu|metax-tech\.com/gpu|mthreads\.com/gpu)"
 )
-"""Resources of which one is a GPU, or a part of one that no one else has meanwhile."""
+"""Resources whose unit is a GPU, or an exclusive part of one."""
 
 _OTHERS = re.compile(
     r"cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMG]i|rdma/[a-z0-9_.-]+|vpc\.amazonaws\.com/efa"
     r"|networking\.gke\.io\.networks/[a-z0-9.-]+"
 )
-"""Resources that are no GPUs: Kubernetes' own, and network cards."""
+"""Resources that are not GPUs: those of Kubernetes itself, and network cards."""
 
 _MOST = 2**31 - 1
-"""What the database can hold."""
+"""The maximum count in the database."""
 
 
 class Gpus(Value, frozen=True):
-    """The GPUs that a job takes.
+    """The GPUs that a job uses.
 
     Attributes:
-        count: How many its pods have at a time; a part of a GPU, such as one of MIG, counts as one.
-        uncounted: What may be GPUs and cannot be counted: other resources, and claims of devices.
+        count: The number of GPUs of all pods; a part of a GPU, such as a MIG device, counts as one.
+        uncounted: The other resources and the device claims, which may be GPUs and cannot be counted.
     """
 
     count: int
@@ -48,11 +48,11 @@ class Gpus(Value, frozen=True):
 
 
 def count_gpus(items: Iterable[Mapping[str, Any]], others: Collection[str] = ()) -> Gpus:
-    """Return how many GPUs the pods of objects take.
+    """Return the GPUs that the pods of objects use.
 
     Args:
         items: The objects of a job.
-        others: Resources that the site has declared to be no GPUs.
+        others: The resources that the site has declared not to be GPUs.
     """
     count = 0
     uncounted: list[str] = []
@@ -71,6 +71,6 @@ def count_gpus(items: Iterable[Mapping[str, Any]], others: Collection[str] = ())
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each claim of devices of a pod (dynamic resource allocation), whose devices its class decides."""
+    """Yield each device claim of a pod (dynamic resource allocation), whose device class decides the devices."""
     for entry in listing(spec.get("resourceClaims")):
         yield f"the resource claim {mapping(entry).get('name')}"

@@ -1,7 +1,7 @@
-"""Finds the values of users that a template writes into code, where a shell or an interpreter runs them.
+"""Finds filled values that a template writes into code, which a shell or an interpreter runs.
 
-The template is filled in with marks in place of the values. A mark that is in a script, and not as a quoted word of the
-shell (the filter `sh`), is a place where a value such as `$(…)` would run.
+The template is rendered with marks in place of the values. A mark in a script that is not a quoted word of the shell
+(the filter `sh`) shows a place where a value such as `$(…)` would run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from packager.service.registry.rendering import FilledTemplate
 
 MAX_SINGLE = 20
-"""The number of values that are tried one by one, where they cannot be tried together."""
+"""The maximum number of values that are tried one by one, if the template cannot be rendered with all marks."""
 
 _SAFE_TYPES = ("integer", "number", "boolean", "quantity")
 _LABELS = ("taskDef", "name", "creator")
-"""Keys whose values are those of labels: letters, digits and '-_.'."""
+"""The keys whose values are label values, with only letters, digits and '-_.'."""
 
 _CODE_OPTION = re.compile(r"-[A-Za-z]*[ceE]|--?(?:command|eval|exec|execute|run)")
 """An option whose argument is code: `bash -ec`, `python3 -c`, `perl -e`."""
@@ -38,12 +38,12 @@ _HINT = "quote it with the filter sh, pass it in an environment variable, or des
 def warnings(
     described: Group, filled: Mapping[str, Any], render: Callable[[Mapping[str, Any]], FilledTemplate]
 ) -> list[str]:
-    """Return a warning for each value of a user that becomes a part of code.
+    """Return a warning for each filled value that becomes a part of code.
 
     Args:
-        described: What users fill in.
-        filled: Values that satisfy it.
-        render: Fills in the template with other values.
+        described: The description of the values.
+        filled: Values that satisfy the description.
+        render: Renders the template with other values.
     """
     locations = list(_texts((), described, filled))
     marks = {location: f"mlpack{index}mark'\"$(x)" for index, location in enumerate(locations)}
@@ -56,7 +56,7 @@ def warnings(
 
 
 def _texts(here: Location, described: Described | None, value: Any) -> Iterator[Location]:
-    """Yield the location of each value that can be any text."""
+    """Yield the location of each value that may be any text."""
     if isinstance(value, dict):
         entries = dict(described.entries) if isinstance(described, Group) else {}
         free = FreeMapping() if isinstance(described, FreeMapping) or described is None else None
@@ -97,7 +97,7 @@ def _found(objects: tuple[dict[str, Any], ...], marks: Mapping[Location, str]) -
 
 
 def _code(value: Any, here: str) -> Iterator[tuple[str, str]]:
-    """Yield each text in an object that is run as code, with its place."""
+    """Yield each text in an object that runs as code, after its place."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _code(item, f"{here}[{index}]")
@@ -116,7 +116,7 @@ def _scripts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(value: Mapping[str, Any], here: str) -> Iterator[tuple[str, str]]:
-    """Yield the words behind the options of a command whose argument is code: further options may be between."""
+    """Yield the arguments of a command that are code, after their places; further options may precede the code."""
     words = [
         (f"{here}.{key}[{index}]", word)
         for key in ("command", "args")

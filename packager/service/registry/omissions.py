@@ -1,4 +1,4 @@
-"""Filled values -> the same without optional ones, which a template has to do without."""
+"""Filled values -> the same values without optional ones, with which a template must also work."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from packager.service.registry.description import Described
 
 MAX_SINGLE = 20
-"""How many optional values are left out one by one: each takes the time of a job's rendering."""
+"""The maximum number of optional values that are left out one by one: each of them costs one rendering."""
 
 _OF_ENDPOINTS = ("headers", "events")
-"""What an item with an `endpoint` may have without a description."""
+"""The keys that an item with an `endpoint` may have without a description."""
 
 
 def omissions(described: Group, filled: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is left out, in words, and the filled values without it.
+    """Yield a text about the omitted values, and the filled values without them.
 
-    Each optional value is left out by itself, the outer ones first, up to MAX_SINGLE; at last, all are at once.
+    At most MAX_SINGLE optional values are omitted one by one, outer ones first; at the end, all are omitted together.
 
     Args:
-        described: What users fill in.
-        filled: Values that satisfy it.
+        described: The description of the values.
+        filled: Values that satisfy the description.
     """
     locations = list(_optional((), described, filled))
     for location in itertools.islice(locations, MAX_SINGLE):
@@ -40,7 +40,7 @@ def omissions(described: Group, filled: Mapping[str, Any]) -> Iterator[tuple[str
 
 
 def _optional(here: Location, described: Described, value: Any) -> Iterator[Location]:
-    """Yield where an optional value is, those above before those below."""
+    """Yield the location of each optional value, outer ones first."""
     if isinstance(described, Group) and isinstance(value, dict):
         for key, entry in described.entries:
             if value.get(key) is not None:
@@ -64,7 +64,7 @@ def _optional_of_item(here: Location, described: Items, item: Any) -> Iterator[L
 
 
 def _without(value: Any, location: Location) -> Any:
-    """Return a copy of a value that lacks what is at a location."""
+    """Return a copy of a value without the part at a location."""
     first, *rest = location
     copy: Any = value.copy()
     if rest:

@@ -1,4 +1,4 @@
-"""Decides what happens to rendered objects: which are refused, and what is added so that they meet Pod Security."""
+"""Applies the policy of the site to rendered objects: refuses them, or adds labels and fields of Pod Security."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _USER = 1000
 
 
 class Site(Value, frozen=True):
-    """What the administrator has decided about jobs.
+    """The settings of the administrator for jobs.
 
     Attributes:
-        server: The name of this server, by which it knows its objects.
-        level: The Pod Security level that pods keep within.
-        storage_classes: What a template's storage class is called in this cluster.
-        node_selectors: The selectors that take the place of a template's `key=value`.
+        server: The name of the server in the labels of its objects.
+        level: The Pod Security level of pods.
+        storage_classes: The storage class of this cluster for each storage class of templates.
+        node_selectors: The selectors that replace each selector `key=value` of templates.
         project: The project of the jobs; None for a trial of a definition that belongs to all projects.
-        allowed: What objects may have beside what the table of allowed fields lists, in the words of `--allow`.
+        allowed: The entries of `allow`, which permit more than the table of allowed fields.
     """
 
     server: str = "default"
@@ -51,12 +51,12 @@ class Site(Value, frozen=True):
 
 
 class Accepted(Value, frozen=True):
-    """What became of rendered objects: the objects to apply, or the problems.
+    """The result of the policy: the objects to apply, or the problems.
 
     Attributes:
-        objects: What is to be applied, the workload last.
-        problems: Why nothing is.
-        remarks: What is no problem, and may not be what the author of a definition expects.
+        objects: The objects to apply, the workload last; empty with problems.
+        problems: The reasons for refusing the objects.
+        remarks: Warnings for the author of a definition, which are not problems.
     """
 
     objects: tuple[dict[str, Any], ...] = ()
@@ -72,14 +72,14 @@ class Accepted(Value, frozen=True):
 def accept(
     rendered: Sequence[dict[str, Any]], release: str, application: str, site: Site, package: Facts | None = None
 ) -> Accepted:
-    """Return the objects of a job as they are applied, or everything that the policy refuses.
+    """Return the objects of a job for the cluster, or the problems for which the policy refuses them.
 
     Args:
-        rendered: What the template or package made.
-        release: The job's name.
-        application: What the job belongs to.
-        site: What the administrator has decided.
-        package: What the package says beside its objects; None for those of a template.
+        rendered: The objects from the template or the package.
+        release: The name of the job.
+        application: The application of the job; empty for none.
+        site: The settings of the administrator.
+        package: The facts about the package, in addition to its objects; None for a template.
     """
     source = JobOrigin(release, site.allowed, package)
     problems = refusals.of_objects(rendered, source)
@@ -96,14 +96,14 @@ def accept(
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of data, several times as fast as `deepcopy`."""
+    """Return a copy of data; this is several times as fast as `deepcopy`."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def secret(release: str, role: str, content: Mapping[str, str], application: str, site: Site) -> dict[str, Any]:
-    """Return a Secret of a job: `endpoints` with the headers of endpoints of data, or `package-secrets`."""
+    """Return a Secret of a job: `endpoints` with the headers of dataset endpoints, or `package-secrets`."""
     item = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -118,8 +118,8 @@ def secret(release: str, role: str, content: Mapping[str, str], application: str
 def secrets_owner(release: str, application: str, site: Site) -> dict[str, Any]:
     """Return the empty ConfigMap that owns the Secrets of a job.
 
-    It exists before them, so each Secret has its owner from the start, and nothing has to change or delete it: when the
-    ConfigMap is deleted, the cluster deletes them.
+    The ConfigMap is created before the Secrets, so each Secret has its owner from the start and need not be changed or
+    deleted by the server: when the ConfigMap is deleted, the cluster deletes the Secrets.
     """
     item: dict[str, Any] = {
         "apiVersion": "v1",
@@ -146,7 +146,7 @@ def _map_to_site(item: dict[str, Any], site: Site) -> None:
 
 
 def _add_security(item: dict[str, Any], level: Level) -> None:
-    """Add what Pod Security asks for and the template leaves open."""
+    """Add the fields that Pod Security requires and the template does not set."""
     for pods in _pods(item):
         spec = pods.spec
         if not spec:
@@ -181,7 +181,7 @@ def _add_labels(item: dict[str, Any], release: str, application: str, site: Site
         if pods.location and isinstance(template, dict):
             holders.append(template.setdefault("metadata", {}))
     if item["kind"] == "Service" and isinstance(selector := at(item, ("spec", "selector")), dict) and selector:
-        selector[JOB] = release  # it selects no pods but those of the job
+        selector[JOB] = release  # the Service selects only pods of the job
     for holder in holders:
         if isinstance(holder, dict) and isinstance(holder.setdefault("labels", {}), dict):
             holder["labels"].update(labels)
@@ -196,7 +196,7 @@ def storage_classes(items: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def node_selectors(items: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return the node selectors of all pods, without those that any node has."""
+    """Return the node selectors of all pods that have one."""
     selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in _pods(item)]
     return [selector for selector in selectors if selector]
 

@@ -1,4 +1,4 @@
-"""Checks the objects that a template or a package makes for a job, before anything is added to them.
+"""Checks the objects that a template or a package renders for a job.
 
 The checks of fields, names, references and pods are those of `packager.verify`.
 """
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
     from packager.kubernetes.podsecurity import Level
 
 OWN_SECRETS = ("endpoints", "package-secrets")
-"""What follows the release in the names of the Secrets that the service creates."""
+"""The suffixes of the Secrets that the service creates, after the release."""
 
 SECRETS_OWNER = "secrets-owner"
-"""What follows the release in the name of the ConfigMap that owns the Secrets of a job."""
+"""The suffix of the ConfigMap that owns the Secrets of a job, after the release."""
 
 _METADATA = ("name", "labels", "annotations")
 _VERSION = schema.versions()[-1]
 
 _OF_SITE = ("pod.spec.imagePullSecrets", "pod.spec.priorityClassName", "pod.spec.tolerations")
-"""Fields that a package's options and spec may set, and that give a job something that others have: nodes that are kept
-for them, a place before their pods, a password. In a task service, only the site decides about them."""
+"""Fields that a package's options and spec may set, and that give a job something of others: their reserved nodes,
+priority over their pods, or a password. In a task service, only the site decides about these fields."""
 
 _OF_SITE_ALWAYS = ("pod.spec.priorityClassName",)
-"""Those that the table also lets templates set."""
+"""The fields of `_OF_SITE` that the table also permits in templates."""
 
 _TOLERATED_ANYWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """The taints for which each pod gets a toleration (the admission plugin DefaultTolerationSeconds)."""
 
 
 class JobOrigin(Value, frozen=True):
-    """What has made the objects of a job.
+    """The template or the package of a job's objects.
 
     Attributes:
-        release: The job's name.
-        allowed: What the site permits beside the table.
-        package: What the package says beside its objects; None for a template.
+        release: The name of the job.
+        allowed: The entries of `allow`, which permit more than the table.
+        package: The facts about the package, in addition to its objects; None for a template.
     """
 
     release: str
@@ -71,17 +71,17 @@ class JobOrigin(Value, frozen=True):
 
     @property
     def noun(self) -> str:
-        """What it is."""
+        """The noun for messages."""
         return "template" if self.package is None else "package"
 
 
 class PolicyProblem(Value, frozen=True):
-    """Why an object of a job is refused.
+    """The reason for which an object of a job is refused.
 
     Attributes:
-        message: What was expected and what was found.
-        hint: The fix, where it can be known.
-        kind: What it is about, as in a problem of `packager.verify`; empty where that has none.
+        message: The expected and the found value.
+        hint: The fix, if it is known.
+        kind: The kind of a problem of `packager.verify`; empty for other problems.
     """
 
     message: str
@@ -93,12 +93,12 @@ class PolicyProblem(Value, frozen=True):
 
 
 def is_workload(item: Mapping[str, Any]) -> bool:
-    """Whether an object is of a kind that runs a task."""
+    """Whether an object has a kind that runs a task."""
     return _identity(item) in WORKLOADS
 
 
 def of_objects(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> list[PolicyProblem]:
-    """Return why objects cannot belong to a job, whatever their fields are: kinds, names and how many there are."""
+    """Return the problems of objects that are independent of their fields: kinds, names and number."""
     refusals = [refusal for item in rendered for refusal in _of_object(item, source)]
     shown = [str(Manifest(item)) for item in rendered if is_workload(item)]
     if len(shown) != 1:
@@ -109,7 +109,7 @@ def of_objects(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> list[Po
 
 
 def of_fields(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> Iterator[PolicyProblem]:
-    """Yield a refusal for each field, label and annotation that neither the table nor the site permits."""
+    """Yield a problem for each field, label and annotation that neither the table nor the site permits."""
     overlay = _overlay(rendered, source)
     facts = _facts(overlay, source)
     for manifest in overlay.manifests:
@@ -124,14 +124,14 @@ def of_fields(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> Iterator
 
 
 def _gives(value: Any) -> bool:
-    """Whether the value of a field of `_OF_SITE` gives a pod more than each pod has."""
+    """Whether the value of a field of `_OF_SITE` gives a pod more than the defaults of every pod."""
     if isinstance(value, list):
         return any(mapping(item).get("key") not in _TOLERATED_ANYWAY for item in value)
     return value not in (None, "")
 
 
 def of_values(items: Sequence[dict[str, Any]], source: JobOrigin, level: Level) -> Iterator[PolicyProblem]:
-    """Yield a refusal for each value of completed objects that is wrong, refers to nothing, or exceeds a level."""
+    """Yield a problem for each value of completed objects that is invalid, refers to nothing, or exceeds the level."""
     overlay = _overlay(items, source)
     for manifest in overlay.manifests:
         for fault in schema.faults(manifest.data, (_VERSION,)):
@@ -189,7 +189,7 @@ def _not_set(manifest: Manifest, place: str, source: JobOrigin) -> PolicyProblem
 
 
 def _of_companion(manifest: Manifest, source: JobOrigin) -> Iterator[PolicyProblem]:
-    """Yield what no site can permit of an object beside the workload."""
+    """Yield the problems of a companion object that no site can permit."""
     if manifest.kind == "Secret":
         if "stringData" in manifest.data:
             yield PolicyProblem(f"{manifest}: stringData: a {source.noun} must not create a Secret from values")
@@ -204,7 +204,7 @@ def _of_companion(manifest: Manifest, source: JobOrigin) -> Iterator[PolicyProbl
 
 
 def _facts(overlay: RenderedOverlay, source: JobOrigin) -> Facts:
-    """Return what the template or package says beside its objects, whose names are those in the job."""
+    """Return the facts about the template or package, with the names of its objects in the job."""
     config_maps = frozenset(overlay.names("ConfigMap"))
     if source.package is None:
         return Facts(config_maps=config_maps, names=(source.release,), is_template=True)
@@ -230,7 +230,7 @@ def _permitted_by(word: str) -> str:
 
 
 class _Sources:
-    """The files of an overlay: the objects of a job come from no file."""
+    """The files of an overlay; the objects of a job have none."""
 
     origins: tuple[Any, ...] = ()
     components: tuple[Any, ...] = ()
@@ -247,7 +247,7 @@ def _of_problem(problem: Problem) -> PolicyProblem:
 
 
 def _of_secrets(overlay: RenderedOverlay, source: JobOrigin) -> Iterator[PolicyProblem]:
-    """Yield a refusal for each Secret that pods read and that is not the job's own."""
+    """Yield a problem for each Secret that pods read and that does not belong to the job."""
     own = {*(f"{source.release}-{role}" for role in OWN_SECRETS), *overlay.names("Secret")}
     for pods in overlay.pods:
         for location, name in rights.secrets(pods):

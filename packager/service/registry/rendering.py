@@ -1,8 +1,8 @@
-"""Task template + values -> Kubernetes objects, in a way that no value can change the structure.
+"""Task template + values -> Kubernetes objects. Values cannot change the structure of the objects.
 
-`packager.service.registry.sandbox` fills in the template in a child process, with words in the places of the values.
-The text is read as YAML here, without tags, anchors and aliases, and then each word is replaced by its value, once.
-Texts that differ in nothing but how their words begin are read once: the words' letters mean nothing to YAML.
+`packager.service.registry.sandbox` renders the template in a child process, with placeholders ("words") for the values.
+This module parses the text as YAML, without tags, anchors and aliases, and then replaces each word by its value, once.
+Texts that differ only in the mark at the start of their words are parsed once, because words are plain text in YAML.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_TEMPLATE = 64 << 10
 MAX_VALUES = 64 << 10
 MAX_RESULT = 512 << 10
 MAX_OBJECTS = 20
-"""The limits of a template, its values and what becomes of them: in bytes, and in objects."""
+"""The limits of a template, its values and the result in bytes, and of the number of objects."""
 
 _SECONDS = 5.0
 _ANSWER_BYTES = 8 << 20
@@ -42,14 +42,14 @@ _CHANGED = "the template changes what an expression has written"
 _MISPLACED = "an expression can only be written into a value, not into a key or a comment"
 
 _MARK = f"v{secrets.token_hex(6)}n"
-"""How the words begin in a text that is read: of the same form as in each text that comes from the sandbox."""
+"""The start of the words in a parsed text, in the same form as in each text from the sandbox."""
 
 _WORD = re.compile(f"{_MARK}([0-9]+)e")
 _LONGEST_REMEMBERED = 32 << 10
 
 
 def confinement_gaps() -> list[str]:
-    """Return what this system lacks to confine the process that fills in templates. Raises ToolError."""
+    """Return a warning for each way in which this system cannot confine the rendering process. Raises ToolError."""
     helper = Helper(_SANDBOX)
     try:
         gaps: list[str] = json.loads(helper.ask(b"{}", timeout=_SECONDS))
@@ -59,17 +59,17 @@ def confinement_gaps() -> list[str]:
 
 
 class FilledTemplate(Value, frozen=True):
-    """What became of a template: its objects, or what is wrong."""
+    """The result of a rendering: the objects, or the problems."""
 
     objects: tuple[dict[str, Any], ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 class Renderer:
-    """Fills in templates: in as many child processes as there are threads that ask at a time.
+    """Renders templates in child processes, one for each simultaneous thread.
 
     Args:
-        rendered: Is told how many seconds each took, with the wait for others.
+        rendered: Called with the seconds of each request to a child process.
     """
 
     def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
@@ -84,9 +84,9 @@ class Renderer:
 
     @contextmanager
     def _helper(self) -> Iterator[Helper]:
-        """Give the child process that was last free, or else a new one."""
+        """Yield the child process that was used last and is free, or else a new one."""
         try:
-            helper = self._free.pop()  # no two threads get the same
+            helper = self._free.pop()  # atomic: two threads never get the same process
         except IndexError:
             helper = Helper(_SANDBOX)
             self._helpers.append(helper)
@@ -96,14 +96,14 @@ class Renderer:
             self._free.append(helper)
 
     def check(self, template: str) -> list[Problem]:
-        """Return what is wrong with a template as it is written: each problem with its line."""
+        """Return the problems of a template that are found without values, each with its line."""
         if problem := _too_long("template", template, MAX_TEMPLATE):
             return [problem]
         answer, problem = self._ask({"template": template})
         return [problem] if problem else [Problem("template", line, 1, message) for line, message in answer]
 
     def render(self, template: str, values: Mapping[str, Any]) -> FilledTemplate:
-        """Return the objects that a template makes of values."""
+        """Render a template with values, and return the objects or the problems."""
         problem = _too_long("template", template, MAX_TEMPLATE)
         problem = problem or _too_long("values", json.dumps(values, ensure_ascii=False), MAX_VALUES)
         if problem:
@@ -134,7 +134,7 @@ class Renderer:
 
 
 def _ended(signal: str | None) -> str:
-    """Return why the child process has ended, by the signal that has killed it."""
+    """Return the message about the end of the child process, for the signal that has killed it."""
     if signal == "SIGXCPU":
         return "the template takes more than 2 seconds of processor time"
     return f"the process that fills in templates {f'was killed ({signal})' if signal else 'has ended'}"
@@ -149,8 +149,8 @@ class _Written(Value, frozen=True):
     """A scalar with words in it.
 
     Attributes:
-        pieces: Its text, and the indices of the values between.
-        is_plain: Whether it is written without quotes.
+        pieces: The text, with indices in place of words.
+        is_plain: Whether the scalar has no quotes.
     """
 
     pieces: tuple[str | int, ...]
@@ -158,15 +158,15 @@ class _Written(Value, frozen=True):
 
 
 class _Structure(Value, frozen=True):
-    """What a filled-in template is before its words are replaced.
+    """A rendered template before the replacement of its words.
 
     Attributes:
-        roots: The documents, with `_Written` in the places of scalars that have words; each with the problem that it
-            is if it is no object.
-        uses: The index of each word in them.
-        problems: What is wrong with it.
-        is_changed: Whether something of a word is left that is none, or is in a key.
-        size: How many bytes the text has.
+        roots: The documents, with `_Written` in place of scalars with words; each with the problem to report if it
+            is not an object.
+        uses: The index of each word in the documents.
+        problems: The problems of the text.
+        is_changed: Whether a part of a word is left over, or a word is in a key.
+        size: The size of the text in bytes.
     """
 
     roots: tuple[tuple[Any, Problem], ...] = ()
@@ -177,10 +177,10 @@ class _Structure(Value, frozen=True):
 
 
 def _read(parts: tuple[str, ...]) -> _Structure:
-    """Return the structure of a text.
+    """Parse a text, and return its structure.
 
     Args:
-        parts: What is before, between and behind the beginnings of its words.
+        parts: The parts of the text that the marks of its words separate.
     """
     return _remembered(parts) if sum(map(len, parts)) <= _LONGEST_REMEMBERED else _structure(parts)
 
@@ -212,16 +212,16 @@ class _Scalars:
     """Reads the scalars of a text.
 
     Attributes:
-        uses: The index of each word in them.
-        are_changed: Whether something of a word is left that is none.
+        uses: The index of each word in the scalars.
+        are_changed: Whether a part of a word is left over.
     """
 
     def __init__(self) -> None:
         self.uses: list[int] = []
         self.are_changed = False
 
-    def read(self, text: str, is_plain: bool) -> Any:  # noqa: FBT001 - as `yamlio.load_all` calls it
-        """Return what a scalar means, or `_Written` if there are words in it."""
+    def read(self, text: str, is_plain: bool) -> Any:  # noqa: FBT001 - `yamlio.load_all` calls it
+        """Return the value of a scalar, or `_Written` if it has words."""
         if _MARK not in text:
             return yamlio.scalar(text) if is_plain else text
         pieces = _WORD.split(text)
@@ -239,11 +239,11 @@ def _text(value: Any) -> str:
 
 
 def _objects(text: str, mark: str, values: list[Any], lines: list[int]) -> FilledTemplate:
-    """Return the objects in a filled-in template.
+    """Return the objects in a rendered template.
 
     Args:
-        text: The template, with a word for each expression that it writes.
-        mark: How all words begin.
+        text: The rendered template, with a word for each written expression.
+        mark: The start of all words.
         values: The values of the expressions.
         lines: The lines of the expressions.
     """
@@ -267,7 +267,7 @@ def _objects(text: str, mark: str, values: list[Any], lines: list[int]) -> Fille
 
 
 def _filled(value: Any, values: list[Any]) -> Any:
-    """Return a value of a structure with its words replaced, once."""
+    """Return a value of a structure with each word replaced once."""
     if isinstance(value, dict):
         return {key: _filled(item, values) for key, item in value.items()}
     if isinstance(value, list):

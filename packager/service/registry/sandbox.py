@@ -1,10 +1,11 @@
-"""The program that fills in task templates: a child process with limits, which knows nothing but what it is asked.
+"""The program that renders task templates: a child process with limits, whose only data are its requests.
 
-It answers each line of JSON on its input with one on its output. A template's expressions are not written into its
-text: each puts an opaque word there, and the values are returned beside the text. `packager.service.registry.rendering`
-reads the text as YAML and only then puts the values in the places of the words, so no value can change the structure.
+The program answers each line of JSON on its input with one on its output. Values of expressions are not written into
+the text: each expression writes an opaque placeholder (a "word"), and the values are returned beside the text.
+`packager.service.registry.rendering` parses the text as YAML and only then replaces the words by the values, so no
+value can change the structure.
 
-Run as `python -I -m packager.service.registry.sandbox`, by `packager.service.registry.rendering` alone.
+Only `packager.service.registry.rendering` runs this program, as `python -I -m packager.service.registry.sandbox`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_TEXT = 512 << 10
-"""How many characters a template may write."""
+"""The maximum number of characters that a template writes."""
 
 MAX_JSON = 4 << 20
-"""How many characters the values of its expressions may have together, as JSON."""
+"""The maximum number of characters of all values of expressions, as JSON."""
 
 _CPU_SECONDS = 2
 _MEMORY_BYTES = 512 << 20
@@ -77,7 +78,7 @@ class _Printed:
         if isinstance(value, jinja2.Undefined):
             raise _PrintedError(f"{_path(value, self.names)} is not defined")
         try:
-            for part in _ENCODER.iterencode(value):  # a value that is too large is not written to its end
+            for part in _ENCODER.iterencode(value):  # the encoding of a value that is too large stops early
                 self._room -= len(part)
                 if self._room < 0:
                     raise _PrintedError(f"the values of the expressions are larger than {MAX_JSON >> 20} MiB")
@@ -91,10 +92,10 @@ class _Printed:
 
 
 _PRINTED = "\0printed"
-"""The name of `_Printed` in a template's context: one that no template can write."""
+"""The name of `_Printed` in the context of a template; no template can write this name."""
 
 
-@jinja2.pass_context  # and so it is not called for constants when a template is compiled
+@jinja2.pass_context  # so that it is not called for constants at compile time
 def _finalize(context: jinja2.runtime.Context, value: Any) -> str:
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
@@ -103,8 +104,8 @@ def _finalize(context: jinja2.runtime.Context, value: Any) -> str:
 
 
 def _path(undefined: jinja2.Undefined, names: Mapping[str, Any]) -> str:
-    """Return what was not defined, as the template's author wrote it: process.train.number."""
-    name, holder = str(undefined._undefined_name), undefined._undefined_obj  # noqa: SLF001 - there is no other way
+    """Return the path of an undefined value, such as process.train.number."""
+    name, holder = str(undefined._undefined_name), undefined._undefined_obj  # noqa: SLF001 - jinja2 has no public access
     for path, value in _mappings(names, ()):
         if value is holder:
             return ".".join((*path, name))
@@ -153,10 +154,10 @@ def _compiled(template: str) -> tuple[jinja2.Template, _Lines]:
 
 
 class _Lines:
-    """Which line of a template a line of its code is of: jinja2's own answer reads the whole table each time."""
+    """Maps lines of compiled code to lines of the template; jinja2's own method reads the whole table each time."""
 
     def __init__(self, compiled: jinja2.Template) -> None:
-        table = compiled.debug_info  # its lines of code ascend
+        table = compiled.debug_info  # sorted by lines of code
         self._code = [code for _, code in table]
         self._lines = [1, *(line for line, _ in table)]
 
@@ -166,7 +167,7 @@ class _Lines:
 
 
 def check(template: str) -> list[tuple[int, str]]:
-    """Return what is wrong with a template before it is filled in: each fault with its line."""
+    """Return the line and the message of each fault of a template that is found without values."""
     try:
         tree = _ENVIRONMENT.parse(template)
         problems = [
@@ -200,7 +201,7 @@ def _attribute(node: nodes.Node) -> str:
 
 
 def fill(template: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the text of a filled-in template, with its words and their values; or what is wrong, with its line."""
+    """Render a template, and return the text with its words and their values, or a fault with its line."""
     printed = _Printed(names)
     try:
         compiled, code_lines = _compiled(template)
@@ -222,13 +223,13 @@ def fill(template: str, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(error: Exception) -> str:
-    """Return the message of an error, without the system's number of it."""
+    """Return the message of an error, without its errno."""
     message = getattr(error, "message", None) or str(error.args[-1] if len(error.args) > 1 else error)
     return (message or type(error).__name__).replace("'dict object' has no attribute", "the mapping has no key")
 
 
 def _line(error: BaseException) -> int:
-    """Return the line of the template in which an error was raised; 0 when it is not known."""
+    """Return the line of the template in which an error was raised; 0 if it is unknown."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return error.lineno
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
@@ -248,14 +249,14 @@ def _answer(request: dict[str, Any], lacking: list[str]) -> Any:
 
 
 def _warm_up() -> None:
-    """Let jinja2 import what it needs for errors and texts only: later, no file can be opened."""
+    """Make jinja2 import the modules that it needs only for errors and texts: no file can be opened later."""
     for template in ("{% if", "{{ a.b.c }}", r"{{ '\N{DASH}{}'.format(a) | trim | sh }}"):
         check(template)
         fill(template, {"a": {}})
 
 
 def serve() -> None:
-    """Answer each line of the input, confined and within the limits, until there is none any more."""
+    """Answer each line of the input, confined and within the limits, until the input ends."""
     _warm_up()
     lacking = confine()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))

@@ -21,16 +21,16 @@ RESERVED = {
     "configs": "is made by the service",
     "process": "is filled in by users",
 }
-"""Top-level values that `system_values` may not set, each with the reason."""
+"""The reason for each top-level value that `system_values` may not set."""
 
 ALWAYS_SYSTEM = "image"
-"""A top-level value that only `system_values` may set, even if it does not."""
+"""A top-level value that users may never set, even if `system_values` lacks it."""
 
 MASK = "***"
-"""What is shown in place of a secret."""
+"""The text in place of a secret."""
 
 LONGEST_RELEASE = 50
-"""How long the name of a job may be: what a controller appends to it has room in the names of pods."""
+"""The maximum length of a job's name, so that controllers can append to it in the names of pods."""
 
 
 def release_name(definition: str, application: str, longest: int = LONGEST_RELEASE) -> str:
@@ -42,7 +42,7 @@ def release_name(definition: str, application: str, longest: int = LONGEST_RELEA
 
 
 def label_faults(filled: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault for a creator or an application that cannot be the value of a label, which both become."""
+    """Yield a fault for a creator or an application that is not a valid label value, because both become labels."""
     form = "use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
     for key in ("creator", "name"):
         value = filled.get(key)
@@ -51,13 +51,13 @@ def label_faults(filled: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 class Names(Value, frozen=True):
-    """How a job is called.
+    """The names in a job.
 
     Attributes:
-        release: The job's own name.
-        definition: The definition's.
-        application: That of the definition, if the user has filled in none.
-        creator: Who the job is for.
+        release: The name of the job.
+        definition: The name of the definition.
+        application: The application of the definition, which is used if the user has not filled in one.
+        creator: The creator of the job.
     """
 
     release: str
@@ -67,12 +67,12 @@ class Names(Value, frozen=True):
 
 
 def template_values(filled: Mapping[str, Any], system: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Return the values with which a template is filled in.
+    """Return the values of a template.
 
     Args:
-        filled: What the user has filled in, without faults.
-        system: The definition's `system_values`, which win.
-        names: How the job is called.
+        filled: The filled values, without faults.
+        system: The `system_values` of the definition, which have precedence.
+        names: The names in the job.
     """
     named = {
         "release": names.release,
@@ -121,10 +121,10 @@ def _without_headers(endpoint: Any) -> Any:
 
 
 def masked(filled: Mapping[str, Any], secret_keys: Collection[str] = ()) -> dict[str, Any]:
-    """Return filled values as they may be shown: with *** in place of each header's value, and of each secret.
+    """Return filled values for callers, with *** in place of each value of a header and each secret.
 
     Args:
-        filled: What the user has filled in.
+        filled: The filled values.
         secret_keys: The keys below `env` whose values are secrets.
     """
     copy = replaced_headers(filled, lambda _index, headers: dict.fromkeys(headers, MASK))
@@ -134,7 +134,7 @@ def masked(filled: Mapping[str, Any], secret_keys: Collection[str] = ()) -> dict
 
 
 def replaced_headers(filled: Mapping[str, Any], replace: Any) -> dict[str, Any]:
-    """Return filled values in which the headers of each endpoint are what `replace(index, headers)` returns."""
+    """Return filled values with the headers of each endpoint replaced by `replace(index, headers)`."""
     copy = dict(filled)
     if isinstance(copy.get("endpoints"), list):
         copy["endpoints"] = [
@@ -147,6 +147,6 @@ def replaced_headers(filled: Mapping[str, Any], replace: Any) -> dict[str, Any]:
 
 
 def dataset_headers(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the endpoints of data that have headers, whole: what the Secret `<release>-endpoints` holds."""
+    """Return the dataset endpoints with headers, which are the content of the Secret `<release>-endpoints`."""
     endpoints = map(mapping, listing(filled.get("endpoints")))
     return [item for item in endpoints if item.get("type") == "dataset" and item.get("headers")]

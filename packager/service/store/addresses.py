@@ -1,8 +1,8 @@
-"""Tells which kind of database an address names, without its library."""
+"""Recognizes addresses of PostgreSQL, without its library."""
 
 from __future__ import annotations
 
 
 def is_postgres(address: str) -> bool:
-    """Whether an address is one of PostgreSQL, and not of a file."""
+    """Whether an address is one of PostgreSQL, and not a file."""
     return address.startswith(("postgresql:", "postgres:"))

@@ -1,4 +1,4 @@
-"""The types of columns that SQLite and PostgreSQL call by different names."""
+"""The types of columns that have different names in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class Flag(TypeDecorator[bool]):
-    """True or false: an integer in SQLite, whose STRICT tables know no boolean."""
+    """A boolean; an integer in SQLite, whose STRICT tables have no boolean type."""
 
     impl = Boolean
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Return the type of a column."""
+        """Return the type of the column in a dialect."""
         return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else Boolean())
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:  # noqa: ARG002 - as it is called
-        """Return a value that was read."""
+    def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:  # noqa: ARG002 - the signature of `TypeDecorator`
+        """Return a value from the database as a boolean."""
         return None if value is None else bool(value)
 
 
 Number = BigInteger().with_variant(Integer, "sqlite")
-"""A whole number of 64 bits."""
+"""A 64-bit integer."""
 
 Text = sqlalchemy.Text().with_variant(sqlalchemy.Text(collation="C"), "postgresql")
-"""A text; in its order, and in `<`, its bytes count, as in SQLite."""
+"""A text that is compared and sorted by its bytes, as in SQLite."""

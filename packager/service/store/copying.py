@@ -1,4 +1,4 @@
-"""Copies everything from one database to another one: from SQLite to PostgreSQL, or back."""
+"""Copies all rows from one database to another one: from SQLite to PostgreSQL, or back."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from packager.service.store.store import Store
 
 _AT_ONCE = 500
-"""How many rows are read and written at a time."""
+"""The number of rows that are read and written at a time."""
 
 
 def copy(source: Store, target: Store) -> dict[str, int]:
-    """Copy all rows, all of them or none, and return how many there are in each table.
+    """Copy all rows in one transaction, and return the number of rows in each table.
 
     Raises:
-        ToolError: The target has rows, or what was copied is not as much as there was.
+        ToolError: The target has rows, or the number of copied rows is wrong.
     """
-    tables = metadata.sorted_tables  # what others refer to goes before
+    tables = metadata.sorted_tables  # referenced tables come first
     with source.database.writing() as reading, target.database.writing() as writing:
         filled = [table.name for table in tables if _count(writing, table)]
         if filled:

@@ -1,8 +1,8 @@
 """Databases: SQLite, a file for one server, and PostgreSQL, for several replicas of a server.
 
-The statements are the same. What differs is here: how a database is opened, how a transaction begins that writes, and
-what can be done with a database as a whole. Only one transaction writes at a time, in both: what it has read stays true
-until it ends, and the ids of events become visible in their order.
+Statements are the same for both. This module has the differences: opening a database, starting a write transaction, and
+operations on the whole database. In both, only one transaction writes at a time: its reads stay valid until it ends,
+and the ids of events become visible in their order.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 OLDEST_POSTGRES = 14
 
 CHANNEL = "mlpack_events"
-"""By which PostgreSQL tells all replicas the release of a job that has an event."""
+"""The channel on which PostgreSQL sends all replicas the release of a job with an event."""
 
 _WRITING = 0x6D6C7001
 LEADING = 0x6D6C7002
 RUNNING = 0x6D6C7003
-"""The keys of the advisory locks of PostgreSQL: of the transaction that writes, of the replica that leads, and, as the
-first of two, of each replica that runs."""
+"""The keys of the advisory locks of PostgreSQL: of the write transaction, of the leader, and (as the first of two keys)
+of each running replica."""
 
 _CONNECT_SECONDS = 10
 
 _LEAST_BYTES = 8 << 20
-"""A disk with less than this is full: SQLite's log of what is written grows to half of it."""
+"""The free bytes below which a disk counts as full: SQLite's write-ahead log grows to half of this."""
 
 
 class AwayError(ToolError):
@@ -56,23 +56,27 @@ class Database(ABC):
     """A database.
 
     Attributes:
-        shown: What it is called, without a password.
-        is_shared: Whether several replicas may use it at a time.
+        shown: The address or the path of the database, without a password.
+        is_shared: Whether several replicas may use the database at once.
     """
 
     shown: str
     is_shared: bool
     engine: Engine
     _is_closed = False
-    _turn: AbstractContextManager[object] = nullcontext()  # held by the thread that writes
+    _turn: AbstractContextManager[object] = nullcontext()  # held by the writing thread
 
     @abstractmethod
     def _begin(self, connection: Connection) -> None:
-        """Begin a transaction that writes, when no other one does."""
+        """Begin a write transaction, when no other one is open."""
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Run a block in a transaction that writes. Raises AwayError."""
+        """Yield the connection of a write transaction: commit it after the block, or roll it back after an exception.
+
+        Raises:
+            AwayError: The database does not answer.
+        """
         with self._turn, self._connected() as connection:
             self._begin(connection)
             try:
@@ -88,7 +92,7 @@ class Database(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Run a block that reads. Raises AwayError."""
+        """Yield a connection for reading. Raises AwayError."""
         with self._connected() as connection:
             yield connection
 
@@ -102,40 +106,40 @@ class Database(ABC):
             lines = str(error.orig).splitlines() or [""]
             raise AwayError(f"the database does not answer: {lines[0]}") from None
         finally:
-            if self._is_closed:  # while a thread was still at work: nothing else empties the pool again
+            if self._is_closed:  # closed during the block: nothing else would empty the pool again
                 pool.dispose()
 
     @abstractmethod
     def tell(self, connection: Connection, release: str) -> None:
-        """Tell other replicas, at the end of a transaction, that a job has an event."""
+        """Notify other replicas of an event of a job, at the end of the transaction."""
 
     @abstractmethod
     def has_replica(self, connection: Connection, replica: int) -> bool:
         """Return whether another replica runs and uses this database."""
 
-    def claim(self) -> None:  # noqa: B027 - what several servers may share needs no claim
-        """Keep other servers from a database that only one may use, until it is closed. Raises ToolError."""
+    def claim(self) -> None:  # noqa: B027 - a shared database needs no claim
+        """Lock a database that only one server may use, until it is closed. Raises ToolError if it is locked."""
 
     @abstractmethod
     def check_room(self) -> None:
-        """Raise ToolError if the disk of the database is full, as far as that can be seen from here."""
+        """Raise ToolError if the disk of the database is full, if this can be determined."""
 
     @abstractmethod
     def check(self) -> list[str]:
-        """Return what the database finds wrong with itself."""
+        """Return the problems that the database finds in itself."""
 
     @abstractmethod
     def backup(self, file: Path) -> None:
-        """Write a copy, as of one moment. Raises ToolError; an existing file is not replaced."""
+        """Write a consistent copy to a new file. Raises ToolError, also if the file exists."""
 
     def close(self) -> None:
-        """Close all connections; one that is at work, when it has ended."""
+        """Close all connections; busy ones are closed when their work has ended."""
         self._is_closed = True
         self.engine.dispose()
 
 
 class Sqlite(Database):
-    """A file of SQLite, readable by its owner only."""
+    """An SQLite file that only its owner can read."""
 
     is_shared = False
 
@@ -143,7 +147,7 @@ class Sqlite(Database):
         """Create the file if it does not exist. Raises ToolError."""
         self.path = path
         self.shown = str(path)
-        self._turn = threading.Lock()  # SQLite itself would sleep, and look again later and later
+        self._turn = threading.Lock()  # SQLite itself would poll with growing pauses
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if kind := network_file_system(path.parent):
@@ -161,7 +165,7 @@ class Sqlite(Database):
     def claim(self) -> None:
         """Lock a file beside the database.
 
-        The database itself cannot be locked: closing it anywhere in this process would end SQLite's own locks.
+        The database file itself cannot be locked: closing it anywhere in this process would release SQLite's own locks.
         """
         path = self.path.with_name(f"{self.path.name}.lock")
         try:
@@ -181,7 +185,7 @@ class Sqlite(Database):
         self._claim = descriptor
 
     def close(self) -> None:
-        """Close all connections, and let another server use the file."""
+        """Close all connections, and release the lock of the file."""
         super().close()
         if self._claim is not None:
             os.close(self._claim)
@@ -192,7 +196,7 @@ class Sqlite(Database):
 
     def _end(self, connection: Connection, word: str) -> None:
         driver: Any = connection.connection.driver_connection
-        if driver.in_transaction:  # SQLite ends one itself that found no room
+        if driver.in_transaction:  # SQLite itself ends a transaction on a full disk
             connection.exec_driver_sql(word)
 
     def check_room(self) -> None:
@@ -202,14 +206,14 @@ class Sqlite(Database):
             raise ToolError(f"the disk of the database {self.path} is full: {left >> 10} KiB are left")
 
     def tell(self, connection: Connection, release: str) -> None:
-        """Tell no one: there are no other replicas."""
+        """Do nothing: there are no other replicas."""
 
-    def has_replica(self, connection: Connection, replica: int) -> bool:  # noqa: ARG002 - as it is called
+    def has_replica(self, connection: Connection, replica: int) -> bool:  # noqa: ARG002 - the signature of `Database`
         """Return False: there are no other replicas."""
         return False
 
     def check(self) -> list[str]:
-        """Return what SQLite finds wrong with the file."""
+        """Return the problems that SQLite finds in the file."""
         with self.reading() as connection:
             problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
             problems += [
@@ -219,7 +223,7 @@ class Sqlite(Database):
         return [problem for problem in problems if problem != "ok"]
 
     def backup(self, file: Path) -> None:
-        """Write a copy of the file; the server may be running."""
+        """Write a copy of the file, also while the server runs. Raises ToolError."""
         try:
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
@@ -244,7 +248,7 @@ def _prepare(connection: Any, _record: Any) -> None:
 
 
 class Postgres(Database):
-    """A database of PostgreSQL."""
+    """A PostgreSQL database."""
 
     is_shared = True
 
@@ -252,7 +256,7 @@ class Postgres(Database):
         """Connect to the database at an address such as `postgresql://user@host/name`.
 
         Raises:
-            UsageError: It is no such address.
+            UsageError: The address is invalid.
             ToolError: psycopg is missing, the database does not answer, or PostgreSQL is too old.
         """
         scheme, _, rest = address.partition("://")
@@ -272,7 +276,7 @@ class Postgres(Database):
             with self.reading() as connection:
                 version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
         finally:
-            self.engine.dispose()  # it connects again
+            self.engine.dispose()  # the engine connects again when it is used
         if version < OLDEST_POSTGRES:
             raise ToolError(f"{self.shown} is PostgreSQL {version}: expected {OLDEST_POSTGRES} or later")
 
@@ -283,11 +287,11 @@ class Postgres(Database):
         connection.commit() if word == "COMMIT" else connection.rollback()
 
     def tell(self, connection: Connection, release: str) -> None:
-        """Tell all replicas, when the transaction is committed, that a job has an event."""
+        """Notify all replicas of an event of a job, when the transaction is committed."""
         connection.execute(text("SELECT pg_notify(:channel, :release)"), {"channel": CHANNEL, "release": release})
 
     def check_room(self) -> None:
-        """Accept any: the disk is one of another machine, whose PostgreSQL refuses to write when it is full."""
+        """Do nothing: the disk is on another machine, and PostgreSQL refuses writes when it is full."""
 
     def has_replica(self, connection: Connection, replica: int) -> bool:
         """Return whether a replica holds its lock (`replicas.listen`), which it loses when its process ends."""
@@ -299,13 +303,13 @@ class Postgres(Database):
         return connection.execute(statement, {"running": RUNNING, "replica": replica}).first() is not None
 
     def check(self) -> list[str]:
-        """Return nothing: PostgreSQL holds to its constraints, and `pg_amcheck` looks into its files."""
+        """Return no problems: PostgreSQL enforces its constraints, and `pg_amcheck` checks files. Raises AwayError."""
         with self.reading() as connection:
             connection.execute(text("SELECT 1"))
         return []
 
     def backup(self, file: Path) -> None:
-        """Refuse: that is what PostgreSQL's own tools are for."""
+        """Raise ToolError with the command of PostgreSQL for backups."""
         command = f"pg_dump --format=custom --file={file} {self.shown}"
         raise ToolError(f"the database {self.shown} is not a file", hint=f"let PostgreSQL copy it: {command}")
 
@@ -324,5 +328,5 @@ def opened(where: str | Path) -> Database:
 
 
 def cannot_be_used(database: Database, error: DBAPIError) -> MlpackError:
-    """Return the error of a database that is none of ours, or that its user may not use."""
+    """Return the error for a database that is not one of mlpack, or that its user may not use."""
     return ToolError(f"the database {database.shown} cannot be used: {error.orig}")

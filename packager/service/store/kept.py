@@ -1,4 +1,4 @@
-"""The statements on the logs that are kept of jobs, compressed."""
+"""The SQL statements for kept logs of jobs, which are compressed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KEY = ("release", "pod", "container", "instance")
 
 
 class KeptLogs:
-    """The kept logs of a server's jobs; they go with their job.
+    """The kept logs of a server's jobs; they are deleted with their job.
 
     Args:
-        writing: Begins a transaction that writes.
-        reading: Begins one that reads.
+        writing: Begins a write transaction.
+        reading: Begins a read transaction.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class KeptLogs:
         self._reading = reading
 
     def keep(self, release: str, rows: Iterable[Row]) -> None:
-        """Store logs, in place of earlier ones of the same containers; nothing if the job is gone."""
+        """Store logs, in place of earlier ones of the same containers; do nothing if the job was deleted."""
         with self._writing() as connection:
             if connection.execute(select(jobs.c.release).where(jobs.c.release == release)).first() is None:
                 return
@@ -53,12 +53,12 @@ class KeptLogs:
             return [dict(row) for row in connection.execute(statement).mappings()]
 
     def content(self, row: Row) -> bytes:
-        """Return a log, compressed."""
+        """Return the compressed text of a log; empty if it does not exist."""
         statement = select(logs.c.content).where(*(logs.c[key] == row[key] for key in _KEY))
         with self._reading() as connection:
             return bytes(connection.execute(statement).scalar() or b"")
 
     def remove_before(self, time: str) -> int:
-        """Remove the logs that were kept before a time; return how many."""
+        """Remove the logs from before a time, and return their number."""
         with self._writing() as connection:
             return int(connection.execute(delete(logs).where(logs.c.time < time)).rowcount)

@@ -1,4 +1,4 @@
-"""The statements on the curves of jobs, which stay when the pods and their logs are deleted."""
+"""The SQL statements for curves of jobs, which are kept after the deletion of pods and logs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Measured:
     """The curves of a server's jobs; they are deleted with their job.
 
     Args:
-        writing: Begins a transaction that writes.
-        reading: Begins one that reads.
+        writing: Begins a write transaction.
+        reading: Begins a read transaction.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Measured:
         self._reading = reading
 
     def of_job(self, release: str) -> str | None:
-        """Return what was measured of a job, as JSON; None if nothing was."""
+        """Return the curves of a job, as JSON; None without any."""
         with self._reading() as connection:
             body = connection.execute(select(metrics.c.body).where(metrics.c.release == release)).scalar()
             return None if body is None else str(body)
 
     def keep(self, release: str, body: str) -> None:
-        """Store what was measured of a job in place of what was known; nothing if the job was deleted."""
+        """Store the curves of a job, in place of earlier ones; do nothing if the job was deleted."""
         with self._writing() as connection:
             if connection.execute(select(jobs.c.release).where(jobs.c.release == release)).first() is None:
                 return

@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema, and refuses one that a newer mlpack has written."""
+"""Migrates a database to the newest schema, and refuses a database of a newer mlpack."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def current(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection) -> bool:
-    """Bring the database to the newest schema; return whether it was another one.
+    """Migrate the database to the newest schema, and return whether it had another one.
 
     Raises:
         ToolError: A newer mlpack has written the database.

@@ -1,7 +1,7 @@
-"""The statements on the outbox: which callbacks are to be sent, and what has become of each.
+"""The SQL statements for the outbox, which contains the callbacks to send and the result of each.
 
-A row is written in the transaction that changes a job's status. Rows do not refer to their job: what is to be said of a
-job that was deleted is said after it is gone.
+A row is written in the transaction that changes a job's status. Rows have no reference to their job, so callbacks of a
+deleted job are still sent.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 ORIGINAL = ("pending", "succeeded", "failed", "deleted")
-"""The statuses that an endpoint is told unless it asks for others."""
+"""The statuses that are reported to an endpoint without `events`."""
 
 _WORDS = {"queued": "pending"}
-"""A status for which receivers have another word."""
+"""The statuses with another name for receivers."""
 
 
 def announce(connection: Connection, job: Mapping[str, Any], event: Mapping[str, Any], before: str | None) -> None:
-    """Write a row for each endpoint that asks for the status that a job has got.
+    """Write a row for each endpoint that receives the new status of a job.
 
     Args:
         connection: The transaction that changes the status.
-        job: The job, changed.
+        job: The changed job.
         event: The event, with its sequence and time.
-        before: The status that the job had.
+        before: The previous status of the job; None for a new job.
     """
     word = _WORDS.get(job["status"], job["status"])
     if before is not None and word == _WORDS.get(before, before):
@@ -86,7 +86,7 @@ def _endpoints(job: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _host(url: str) -> str:
-    """Return by what requests to one host are counted."""
+    """Return the key by which requests to one host are counted."""
     authority = url.partition("://")[2].partition("/")[0].partition("?")[0].lower()
     return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
 
@@ -108,12 +108,12 @@ def _body(word: str, job: Mapping[str, Any], event: Mapping[str, Any]) -> str:
 
 
 class Busy(Value, frozen=True):
-    """To whom nothing is sent now.
+    """The hosts, projects and endpoints to which no callbacks are sent now.
 
     Attributes:
-        hosts: Hosts that take no more.
-        projects: Projects for which as much is sent as may be.
-        endpoints: Releases and endpoints that something is being sent to.
+        hosts: The hosts at their limit.
+        projects: The projects at their limit.
+        endpoints: The releases and endpoint indices with a callback that is being sent.
     """
 
     hosts: tuple[str, ...] = ()
@@ -125,8 +125,8 @@ class Outbox:
     """The callbacks of a server's jobs.
 
     Args:
-        writing: Begins a transaction that writes.
-        reading: Begins one that reads.
+        writing: Begins a write transaction.
+        reading: Begins a read transaction.
     """
 
     def __init__(
@@ -138,14 +138,14 @@ class Outbox:
         self._reading = reading
 
     def due(self, time: str, busy: Busy, limit: int) -> list[Row]:
-        """Return callbacks that are to be sent now: for each endpoint of a job, the first one that waits.
+        """Return the due callbacks: for each endpoint of a job, only the first waiting one.
 
         Projects take turns, and so do the hosts of a project.
 
         Args:
-            time: The time.
-            busy: To whom nothing is sent now.
-            limit: How many at most.
+            time: The current time.
+            busy: The hosts, projects and endpoints to skip.
+            limit: The maximum number of callbacks.
         """
         heads = self._heads().where(
             deliveries.c.next_try <= time,
@@ -163,13 +163,13 @@ class Outbox:
             return [dict(row) for row in connection.execute(statement).mappings()]
 
     def next_time(self) -> str | None:
-        """Return when the next callback is to be sent; None if none waits."""
+        """Return the time of the next callback; None if none waits."""
         first = self._heads().with_only_columns(deliveries.c.next_try).order_by(deliveries.c.next_try).limit(1)
         with self._reading() as connection:
             return connection.execute(first).scalar()
 
     def waiting(self) -> int:
-        """Return how many callbacks wait."""
+        """Return the number of waiting callbacks."""
         statement = select(func.count()).select_from(deliveries).where(deliveries.c.state == "waiting")
         with self._reading() as connection:
             return int(connection.execute(statement).scalar_one())
@@ -190,11 +190,12 @@ class Outbox:
         return select(deliveries).where(deliveries.c.state == "waiting", ~waits_behind)
 
     def settle(self, row: Row, fields: Mapping[str, Any]) -> None:
-        """Store what an attempt has come to; what is settled of a job that was deleted is removed.
+        """Store the result of an attempt, and remove finished callbacks of a deleted job.
 
         Args:
             row: The callback.
-            fields: What changes: state, attempts, code, error, last_try, next_try. `gone` is said of all that waits.
+            fields: The new values: state, attempts, code, error, last_try, next_try. The state `gone` applies to all
+                waiting callbacks of the endpoint.
         """
         same = and_(deliveries.c.release == row["release"], deliveries.c.endpoint == row["endpoint"])
         is_known = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
@@ -203,7 +204,7 @@ class Outbox:
             others = update(deliveries).where(same, deliveries.c.state == "waiting")
             if fields["state"] == "gone":
                 connection.execute(others.values(state="gone", next_try=None))
-            else:  # what waits behind it is not looked at before its own time
+            else:  # callbacks behind this one are not due before it
                 connection.execute(others.values(next_try=fields["next_try"] or fields["last_try"]))
             if fields["state"] != "waiting":
                 connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~is_known))
@@ -216,7 +217,7 @@ class Outbox:
             return [dict(row) for row in rows]
 
     def redeliver(self, release: str, identifier: str, time: str) -> Row | None:
-        """Have a callback sent again, with all attempts that a new one has; return it, or None if there is none."""
+        """Make a callback wait again, with all attempts of a new one; return it, or None if it does not exist."""
         which = and_(deliveries.c.release == release, deliveries.c.id == identifier)
         with self._writing() as connection:
             connection.execute(update(deliveries).where(which).values(state="waiting", attempts=0, next_try=time))
@@ -225,6 +226,6 @@ class Outbox:
 
     @staticmethod
     def forget(connection: Connection, release: str) -> None:
-        """Remove the callbacks of a job that is being removed, but for those that still wait."""
+        """Remove the callbacks of a job, except those that still wait."""
         done = or_(deliveries.c.state != "waiting", deliveries.c.next_try.is_(None))
         connection.execute(delete(deliveries).where(deliveries.c.release == release, done))

@@ -16,20 +16,20 @@ INSERT_JOB = insert(jobs)
 INSERT_EVENT = insert(events)
 
 JOB = select(jobs).where(jobs.c.release == bindparam("release"))
-"""The job of a `release`."""
+"""The statement that selects the job `release`."""
 
 LAST_EVENT = select(events.c.sequence).where(events.c.release == bindparam("release"))
 LAST_EVENT = LAST_EVENT.order_by(events.c.sequence.desc()).limit(1)
-"""The sequence of the last event of a `release`."""
+"""The statement that selects the sequence of the last event of the job `release`."""
 
 
 @cache
 def current(table: Table) -> Select[Any]:
-    """Return the statement that selects the current revision of a `name`."""
+    """Return the statement that selects the current revision of `name`."""
     return select(table).where(table.c.name == bindparam("name"), table.c.is_current).limit(1)
 
 
 @cache
 def revision(table: Table) -> Select[Any]:
-    """Return the statement that selects the revision `number` of a `name`."""
+    """Return the statement that selects the revision `number` of `name`."""
     return select(table).where(table.c.name == bindparam("name"), table.c.revision == bindparam("number")).limit(1)

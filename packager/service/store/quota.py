@@ -1,4 +1,4 @@
-"""Decides which jobs may start within the limits of a project: the first come are the first served."""
+"""Decides which jobs may start within the limits of a project, in the order of their creation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Quota(Value, frozen=True):
-    """How much a project may have at a time; None for no limit.
+    """The limits of a project; None for no limit.
 
     Attributes:
         running: Jobs that have started and not ended.
-        running_per_creator: The same, of one owner.
-        gpus: GPUs of these jobs.
-        queued: Jobs that wait.
+        running_per_creator: Jobs of one owner that have started and not ended.
+        gpus: GPUs of the jobs that have started and not ended.
+        queued: Waiting jobs.
     """
 
     running: int | None = None
@@ -28,7 +28,7 @@ class Quota(Value, frozen=True):
 
 
 class Share(Value, frozen=True):
-    """What a job takes of the limits of its project."""
+    """A job's share of the limits of its project."""
 
     release: str
     owner: str
@@ -38,13 +38,13 @@ class Share(Value, frozen=True):
 def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota) -> Iterator[str]:
     """Yield the releases of the waiting jobs for which there is room.
 
-    A job that the project has no room for holds back all jobs behind it, so that small jobs do not keep a large one
-    waiting forever. A job that only its creator's limit keeps from starting lets those of others pass.
+    A job for which the project has no room blocks all jobs behind it, so that small jobs cannot delay a large one
+    without end. A job that waits only because of its owner's limit does not block jobs of other owners.
 
     Args:
         started: The jobs that have started and not ended.
-        waiting: The jobs that wait, the first come first.
-        limits: The limits of their project.
+        waiting: The waiting jobs, the oldest first.
+        limits: The limits of the project.
     """
     jobs = gpus = 0
     owners: Counter[str] = Counter()

@@ -1,6 +1,6 @@
-"""Replicas of a server on one PostgreSQL: which of them leads, and what they tell each other (the importer of psycopg).
+"""Replicas of a server on one PostgreSQL: the choice of the leader, and their notifications. Only this imports psycopg.
 
-The leader holds an advisory lock with a connection of its own. If its process ends, or its connection breaks, the next
+The leader holds an advisory lock with a separate connection. If its process ends or its connection breaks, the next
 replica that asks PostgreSQL gets the lock.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 PAUSE = 2.0
-"""Seconds between two looks at whether this replica leads, or could."""
+"""The seconds between two attempts to become the leader, and between two checks of the leader's connection."""
 
 _ALIVE_SECONDS = 5.0
 _KEEPALIVES: dict[str, Any] = {
@@ -51,15 +51,15 @@ async def _connected(conninfo: str) -> AsyncIterator[psycopg.AsyncConnection[Any
 
 
 async def lead(conninfo: str, work: Callable[[], Awaitable[None]], pause: float = PAUSE) -> None:
-    """Wait until this replica leads, and then work for as long as it does.
+    """Wait until this replica is the leader, and then run `work` while it stays the leader.
 
     Args:
         conninfo: The address of the database.
-        work: Is run while this replica leads, and cancelled if it no longer does.
-        pause: Seconds between two looks.
+        work: Called when this replica is the leader, and cancelled when it no longer is.
+        pause: The seconds between two attempts, and between two checks of the connection.
 
     Raises:
-        AwayError: The connection is broken: another replica may lead now.
+        AwayError: The connection is broken, and another replica may be the leader now.
     """
     async with _connected(conninfo) as connection:
         while True:
@@ -83,8 +83,11 @@ async def lead(conninfo: str, work: Callable[[], Awaitable[None]], pause: float 
 async def listen(conninfo: str, replica: int, heard: Callable[[str | None], None]) -> None:
     """Call `heard` with the release of each job that has an event, until the connection breaks.
 
-    At first it is called with None: what was told before was not heard. The connection holds the lock by which other
-    replicas know that this one runs. Raises AwayError.
+    The first call is with None, because earlier notifications were not received. The connection holds the lock by which
+    other replicas recognize that this one runs.
+
+    Raises:
+        AwayError: The connection is broken.
     """
     async with _connected(conninfo) as connection:
         await connection.execute("SELECT pg_advisory_lock_shared(%s::int, %s::int)", (RUNNING, replica))

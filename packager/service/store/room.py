@@ -1,4 +1,4 @@
-"""The statements on how much of the database the jobs of a project take."""
+"""The SQL statements for the part of the database that the jobs of a project use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Taken(Value, frozen=True):
-    """The part of the database that the jobs of a project take.
+    """The jobs of a project, and their size in the database.
 
     Attributes:
-        unfinished: How many jobs of each owner have not ended.
-        size: The bytes of all jobs, and of the logs that are kept of them.
+        unfinished: The number of jobs that have not ended, by owner.
+        size: The bytes of all jobs and of their kept logs.
     """
 
     unfinished: Mapping[str, int]
@@ -29,10 +29,10 @@ class Taken(Value, frozen=True):
 
 
 def taken(connection: Connection, project: str, active: Collection[str]) -> Taken:
-    """Return how much a project takes.
+    """Return the use of the database by a project.
 
     Args:
-        connection: A transaction that reads.
+        connection: A read transaction.
         project: The project.
         active: The statuses of jobs that have not ended.
     """

@@ -1,4 +1,4 @@
-"""The statements on the sessions of the page."""
+"""The SQL statements for sessions of the page."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 MOST = 20
-"""How many sessions an owner may have: with one more, the oldest one ends."""
+"""The maximum number of sessions of an owner: a further one ends the oldest."""
 
 
 class StoredSessions:
     """The sessions of a server.
 
     Args:
-        writing: Begins a transaction that writes.
-        reading: Begins one that reads.
+        writing: Begins a write transaction.
+        reading: Begins a read transaction.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class StoredSessions:
         self._reading = reading
 
     def add(self, identifier: str, owner: str, content: bytes, ends: str, time: str) -> None:
-        """Store a session; those that have ended at a time are removed, and the oldest of an owner who has many."""
+        """Store a session; remove all sessions that ended before `time`, and the owner's oldest over the limit."""
         own = select(sessions.c.id).where(sessions.c.owner == owner)
         kept = own.order_by(sessions.c.ends.desc(), sessions.c.id).limit(MOST - 1)
         with self._writing() as connection:
@@ -45,13 +45,13 @@ class StoredSessions:
             connection.execute(insert(sessions).values(id=identifier, owner=owner, content=content, ends=ends))
 
     def content(self, identifier: str) -> bytes | None:
-        """Return what is stored of a session; None if it has ended."""
+        """Return the content of a session; None if it has ended."""
         with self._reading() as connection:
             content = connection.execute(select(sessions.c.content).where(sessions.c.id == identifier)).scalar()
             return None if content is None else bytes(content)
 
     def change(self, identifier: str, content: bytes) -> bool:
-        """Store what has become of a session; return False if it has ended."""
+        """Store the new content of a session; return False if it has ended."""
         with self._writing() as connection:
             statement = update(sessions).where(sessions.c.id == identifier).values(content=content)
             return bool(connection.execute(statement).rowcount)

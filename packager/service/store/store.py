@@ -1,4 +1,4 @@
-"""All statements on the database. Each method is one transaction; a method returns plain values."""
+"""The SQL statements of the server. Each method is one transaction, and returns plain values."""
 
 from __future__ import annotations
 
@@ -31,66 +31,66 @@ if TYPE_CHECKING:
     from packager.service.store.room import Taken
 
 Row = dict[str, Any]
-"""A row of a table, by the names of its columns."""
+"""A row of a table, by the names of the columns."""
 
 KEPT_REQUESTS = timedelta(hours=24)
-"""How long the answer to a request with an idempotency key is kept."""
+"""The time for which the response to a request with an idempotency key is kept."""
 
 _LONGEST_REQUEST = timedelta(minutes=5)
-"""After which time a request with an idempotency key is made anew, though its replica runs."""
+"""The time after which a request with an idempotency key can be taken over, although its replica runs."""
 
 _MOST = (1 << 63) - 1
-"""The largest integer that the database takes."""
+"""The largest integer in the database."""
 
 FINAL = ("succeeded", "failed", "deleted")
-"""The statuses that a job ends in."""
+"""The statuses of ended jobs."""
 
 ACTIVE = ("queued", "pending", "running")
-"""The statuses before."""
+"""The statuses of jobs that have not ended."""
 
 STATUSES = (*ACTIVE, *FINAL)
 """All statuses of a job."""
 
 GOALS = ("cancel", "delete", "delete-storage")
-"""What may be wanted of a job, other than that it runs."""
+"""The goals of a job, except `run`."""
 
 PACKAGE = "package:"
-"""How the names begin under which `templates` has what packages render to; no template of a user is called so."""
+"""The start of the names of rendered packages in the table `templates`; names of templates cannot contain a colon."""
 
 _PROBE = "probe"
 _PROBE_BYTES = 16 << 10
-"""What is written to find out whether something can be: on a full disk, a few bytes still find a place."""
+"""The key and the size of the row that tests whether writes succeed: a full disk still accepts a few bytes."""
 
 _UNFINISHED = jobs.c.status.in_(ACTIVE) | jobs.c.goal.in_(GOALS)
 _NO_QUOTA = Quota()
 
 
 class ExistsError(MlpackError):
-    """Something of this name already exists."""
+    """The name is already used."""
 
 
 class MismatchError(MlpackError):
-    """The object is not of the revision that the caller expects."""
+    """The object does not have the revision that the caller expects."""
 
 
 class InUseError(MlpackError):
-    """The object is used by others."""
+    """The object is used by other objects."""
 
 
 class SameNameError(MlpackError):
-    """A job has the name that was made for another one."""
+    """Another job has the name that was generated for a new job."""
 
 
 class TakenOverError(MlpackError):
-    """A request was at work for so long, or so out of reach, that another one with its key was begun."""
+    """Another request with the same key has taken over: this one took too long, or its replica was unreachable."""
 
 
 class QueueFullError(MlpackError):
-    """As many jobs of a project wait as may wait."""
+    """The maximum number of jobs of the project already wait."""
 
 
 class Filters(Value, frozen=True):
-    """Which jobs are listed; None for all."""
+    """The filters of a list of jobs; None for no filter."""
 
     status: str | None = None
     definition: str | None = None
@@ -103,18 +103,18 @@ class Filters(Value, frozen=True):
 
 
 def is_same(stored: Row, row: Row) -> bool:
-    """Whether a revision of a template or a definition is what is to be stored; its author does not count."""
+    """Whether a stored revision of a template or a definition equals a new one, regardless of the author."""
     return all(stored[key] == value for key, value in row.items() if key != "author")
 
 
 class NewJob(Value, frozen=True):
-    """A job that is to be stored.
+    """A job to store.
 
     Attributes:
-        row: The job; with the status `queued`, it is Kueue that holds it.
-        actor: Who has asked for it.
-        answer: Returns the answer to the request, if it has an idempotency key, from the whole job.
-        limits: Those of its project: without room, the job is `queued`.
+        row: The job; with the status `queued`, Kueue holds it.
+        actor: The caller who requested the job.
+        answer: Returns the response to the request from the complete job; None without an idempotency key.
+        limits: The limits of the project; without room, the job is stored as `queued`.
     """
 
     row: Row
@@ -140,26 +140,26 @@ _NEW_JOB: Row = {
     "owner": "",
     "requester": "",
 }
-"""What a job has if nothing else is said."""
+"""The default values of a new job."""
 
 
 class Store:
     """The database of one server.
 
     Attributes:
-        replica: A random number, by which the replicas of the server tell their requests apart.
+        replica: A random number that identifies this replica in its requests.
     """
 
     def __init__(self, where: str | Path, *, is_served: bool = False) -> None:
-        """Open the database, create it if it does not exist, and bring it to the newest schema.
+        """Open the database, create it if it does not exist, and migrate it to the newest schema.
 
         Args:
             where: A path, `sqlite:PATH` or `postgresql://…`.
-            is_served: Whether no other server may use it meanwhile, if it is not PostgreSQL's.
+            is_served: Whether to lock a database that is not PostgreSQL, so that no other server can use it.
 
         Raises:
-            ToolError: It cannot be opened, is no database, is one of a newer mlpack, or another server uses it.
-            UsageError: It is no address of a database.
+            ToolError: The database cannot be opened, is faulty or of a newer mlpack, or another server uses it.
+            UsageError: The address is invalid.
         """
         self.database = databases.opened(where)
         self._writing, self._reading = self.database.writing, self.database.reading
@@ -182,7 +182,7 @@ class Store:
 
     @property
     def shown(self) -> str:
-        """What the database is called, without a password."""
+        """The address or the path of the database, without a password."""
         return self.database.shown
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class Store:
         with self._reading() as connection:
             try:
                 return [dict(row) for row in connection.execute(statement, values).mappings()]
-            except DataError:  # PostgreSQL's texts have no NUL, so nothing has a name with one
+            except DataError:  # texts in PostgreSQL cannot contain NUL, so no row matches
                 return []
 
     def _row(self, statement: Any) -> Row | None:
@@ -201,27 +201,27 @@ class Store:
         return rows[0] if rows else None
 
     def ping(self) -> None:
-        """Raise AwayError unless the database answers."""
+        """Raise AwayError if the database does not answer."""
         with self._reading() as connection:
             connection.execute(text("SELECT 1"))
 
     def check_writable(self) -> None:
-        """Raise ToolError unless the database takes what is written to it, and has room for more."""
+        """Raise ToolError if the database does not accept writes, or its disk is full."""
         self.database.check_room()
         with self._writing() as connection:
             connection.execute(delete_from(meta).where(meta.c.key == _PROBE))
             connection.execute(insert(meta).values(key=_PROBE, value="." * _PROBE_BYTES))
 
     def check(self) -> list[str]:
-        """Return what the database finds wrong with itself."""
+        """Return the problems that the database finds in itself."""
         return self.database.check()
 
     def backup(self, file: Path) -> None:
-        """Write a copy of the database, as of one moment. Raises ToolError; an existing file is not replaced."""
+        """Write a consistent copy of the database to a new file. Raises ToolError, also if the file exists."""
         self.database.backup(file)
 
     def setting(self, key: str, default: Callable[[], str]) -> str:
-        """Return a value that the database keeps, and on its first use the default."""
+        """Return a stored value; if there is none, store the default and return it."""
         with self._writing() as connection:
             value = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
             if value is None:
@@ -237,39 +237,39 @@ class Store:
             connection.execute(insert(tokens).values(**row))
 
     def tokens(self, projects: Sequence[str] | None = None) -> list[Row]:
-        """Return the tokens for some projects, or all tokens, the oldest first."""
+        """Return the tokens of some projects, or all tokens for None, the oldest first."""
         statement = select(tokens).order_by(tokens.c.created)
         return self._rows(statement if projects is None else statement.where(tokens.c.project.in_(projects)))
 
     def token(self, digest: str) -> Row | None:
-        """Return the token of a digest."""
+        """Return the token with a digest; None if it does not exist."""
         return self._row(select(tokens).where(tokens.c.digest == digest))
 
     def token_by_id(self, identifier: str) -> Row | None:
-        """Return a token."""
+        """Return the token with an id; None if it does not exist."""
         return self._row(select(tokens).where(tokens.c.id == identifier))
 
     def use_token(self, identifier: str) -> None:
-        """Note that a token was used."""
+        """Record the use of a token."""
         with self._writing() as connection:
             connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
 
     def remove_token(self, identifier: str, projects: Sequence[str] | None = None) -> bool:
-        """Remove a token, if it is for one of some projects; return whether there was one."""
+        """Remove a token, only of some projects unless they are None; return whether it existed."""
         statement = delete_from(tokens).where(tokens.c.id == identifier)
         with self._writing() as connection:
             if projects is not None:
                 statement = statement.where(tokens.c.project.in_(projects))
             return bool(connection.execute(statement).rowcount)
 
-    # templates and definitions, which are stored alike
+    # templates and definitions, which are stored in the same way
 
     def add_template(self, name: str, body: str, author: str) -> Row:
         """Store the first revision of a template. Raises ExistsError."""
         return self._add(templates, {"name": name, "body": body, "author": author})
 
     def add_definition(self, name: str, template: str, body: str, author: str, package: str | None = None) -> Row:
-        """Store the first revision of a definition, and what its package renders to. Raises ExistsError."""
+        """Store the first revision of a definition, and its rendered package. Raises ExistsError."""
         return self._add(definitions, {"name": name, "template": template, "body": body, "author": author}, package)
 
     def _add(self, table: Table, row: Row, package: str | None = None) -> Row:
@@ -282,19 +282,23 @@ class Store:
             return self._insert_revision(connection, table, {**row, "revision": number})
 
     def change_template(self, name: str, body: str, author: str, expected: int | None) -> Row | None:
-        """Store the next revision of a template, unless it is like the last one, and return it.
+        """Store the next revision of a template, unless it equals the last one, and return the current revision.
 
-        None if there is no template of this name. Raises MismatchError.
+        Returns:
+            The current revision; None if the template does not exist.
+
+        Raises:
+            MismatchError: The last revision is not the expected one.
         """
         return self._change(templates, {"name": name, "body": body, "author": author}, expected)
 
     def change_definition(self, row: Row, package: str | None, expected: int | None) -> Row | None:
-        """Store the next revision of a definition, as `change_template`."""
+        """Store the next revision of a definition and its rendered package; see `change_template`."""
         return self._change(definitions, row, expected, package)
 
     @staticmethod
     def _add_package(connection: Connection, definition: Row, package: str | None) -> None:
-        """Store what the package of a definition renders to, which is never changed, unless it is stored already."""
+        """Store the rendered package of a definition, unless it is already stored; it is never changed."""
         if package is not None:
             name = definition["template"]
             known = select(templates.c.name).where(templates.c.name == name)
@@ -303,7 +307,7 @@ class Store:
                 connection.execute(insert(templates).values(**row, created=now(), author=definition["author"]))
 
     def package(self, name: str) -> Row | None:
-        """Return what a package renders to; None if the name is a template's."""
+        """Return the row of a rendered package; None if `name` is the name of a template."""
         return self._row(select(templates).where(templates.c.name == name)) if name.startswith(PACKAGE) else None
 
     def _change(self, table: Table, row: Row, expected: int | None, package: str | None = None) -> Row | None:
@@ -340,11 +344,11 @@ class Store:
         return self._rows(select(definitions).where(definitions.c.is_current).order_by(definitions.c.name))
 
     def template(self, name: str, revision: int | None = None) -> Row | None:
-        """Return a revision of a template, or the current one."""
+        """Return a revision of a template, or the current one; None if it does not exist."""
         return None if name.startswith(PACKAGE) else self._revision(templates, name, revision)
 
     def definition(self, name: str, revision: int | None = None) -> Row | None:
-        """Return a revision of a definition, or the current one."""
+        """Return a revision of a definition, or the current one; None if it does not exist."""
         return self._revision(definitions, name, revision)
 
     def _revision(self, table: Table, name: str, revision: int | None) -> Row | None:
@@ -367,7 +371,7 @@ class Store:
         return self._rows(select(definitions).where(definitions.c.name == name).order_by(definitions.c.revision.desc()))
 
     def remove_template(self, name: str) -> bool:
-        """Remove a template, but not from the jobs that were made with it. Raises InUseError for a definition's."""
+        """Remove a template, and return whether it existed; its jobs stay unchanged. Raises InUseError."""
         with self._writing() as connection:
             users = select(definitions.c.name).where(definitions.c.template == name, definitions.c.is_current)
             names = [str(row[0]) for row in connection.execute(users.limit(5))]
@@ -376,7 +380,7 @@ class Store:
             return self._retire(connection, templates, name)
 
     def remove_definition(self, name: str) -> bool:
-        """Remove a definition, but not from the jobs that were made with it."""
+        """Remove a definition, and return whether it existed; its jobs stay unchanged."""
         with self._writing() as connection:
             return self._retire(connection, definitions, name)
 
@@ -391,8 +395,8 @@ class Store:
         """Store one job; see `NewJob`.
 
         Raises:
-            QueueFullError: It would have to wait, and as many jobs wait as may.
-            SameNameError: There is a job of its name.
+            QueueFullError: The job would have to wait, and the maximum number of jobs already waits.
+            SameNameError: A job of this name exists.
             TakenOverError: Another request with the same idempotency key has begun; the job is not stored.
         """
         outcome = self.add_jobs([NewJob(row, actor, answer, limits)])[0]
@@ -401,22 +405,22 @@ class Store:
         return outcome
 
     def taken(self, project: str) -> Taken:
-        """Return how much of the database the jobs of a project take."""
+        """Return the use of the database by the jobs of a project."""
         with self._reading() as connection:
             return room.taken(connection, project, ACTIVE)
 
     def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[Row | Exception]:
-        """Store jobs in one transaction, each with its first event and the answer to the request that asks for it.
+        """Store jobs in one transaction, each with its first event and the response to its request.
 
         Returns:
-            For each the whole job, or why it is not stored: one that cannot be stored does not keep the others from it.
+            The complete job or the error, for each new job: an error of one job does not affect the others.
         """
         try:
             with self._writing() as connection:
                 return [self._add_job(connection, new) for new in new_jobs]
         except AwayError as error:
             return [error] * len(new_jobs)
-        except Exception as error:  # noqa: BLE001 - which of the jobs it is of is not known
+        except Exception as error:  # noqa: BLE001 - it is unknown which job has caused it
             if len(new_jobs) == 1:
                 release = str(new_jobs[0].row["release"])
                 is_taken = isinstance(error, IntegrityError) and self.job(release) is not None
@@ -440,7 +444,7 @@ class Store:
         return job
 
     def _queue(self, connection: Connection, job: Row, limits: Quota) -> None:
-        """Let a new job wait if there is no room for it. Raises QueueFullError."""
+        """Set the status of a new job to `queued` if there is no room for it. Raises QueueFullError."""
         started, waiting = self._shares(connection, job["project"])
         if job["status"] == "queued":
             counted = select(func.count()).where(jobs.c.project == job["project"], jobs.c.status == "queued")
@@ -457,7 +461,7 @@ class Store:
 
     @staticmethod
     def _shares(connection: Connection, project: str) -> tuple[list[Share], list[Share]]:
-        """Return what the jobs of a project take that have started, and what those take that wait for room."""
+        """Return the shares of a project's started jobs, and of the jobs that wait for room."""
         columns = (jobs.c.release, jobs.c.owner, jobs.c.gpus, jobs.c.status, jobs.c.applied)
         statement = (
             select(*columns)
@@ -472,7 +476,7 @@ class Store:
         return started, waiting
 
     def admit(self, project: str, limits: Quota) -> list[str]:
-        """Let the waiting jobs of a project begin for which there is room; return their releases."""
+        """Set the waiting jobs of a project for which there is room to `pending`, and return their releases."""
         with self._writing() as connection:
             started, waiting = self._shares(connection, project)
             releases = list(startable(started, waiting, limits)) if waiting else []
@@ -483,7 +487,7 @@ class Store:
             return releases
 
     def usage(self, project: str) -> list[Row]:
-        """Return how many `jobs` and `gpus` each `owner` has now in each `status` of a project, and their `creator`."""
+        """Return the current `jobs` and `gpus` of a project, by `status` and `owner`, with a `creator` of each."""
         named = func.max(jobs.c.creator).label("creator")
         columns = (jobs.c.status, jobs.c.owner, named, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
         return self._rows(
@@ -494,7 +498,7 @@ class Store:
         )
 
     def usage_of_all(self) -> list[Row]:
-        """Return how many `jobs` and `gpus` each `project` has now in each `status`."""
+        """Return the current `jobs` and `gpus`, by `project` and `status`."""
         columns = (jobs.c.project, jobs.c.status, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
         return self._rows(select(*columns).where(jobs.c.status.in_(ACTIVE)).group_by(jobs.c.project, jobs.c.status))
 
@@ -510,7 +514,7 @@ class Store:
         return added
 
     def job(self, release: str) -> Row | None:
-        """Return a job."""
+        """Return a job; None if it does not exist."""
         rows = self._rows(prepared.JOB, release=release)
         return rows[0] if rows else None
 
@@ -518,9 +522,9 @@ class Store:
         """Return jobs, the newest first.
 
         Args:
-            filters: Which.
-            limit: How many at most.
-            after: Creation and release of the last job of the page before.
+            filters: The filters.
+            limit: The maximum number of jobs.
+            after: The creation time and the release of the last job on the previous page.
         """
         statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(limit)
         for key in ("status", "definition", "creator", "application"):
@@ -533,7 +537,7 @@ class Store:
             statement = statement.where(jobs.c.created >= filters.since)
         if filters.until is not None:
             statement = statement.where(jobs.c.created < filters.until)
-        if filters.q is not None and "\0" in filters.q:  # where a pattern of SQLite ends
+        if filters.q is not None and "\0" in filters.q:  # SQLite ends a pattern at NUL
             return []
         if filters.q is not None:
             statement = statement.where(jobs.c.release.contains(filters.q, autoescape=True))
@@ -542,30 +546,30 @@ class Store:
         return self._rows(statement)
 
     def unfinished(self) -> list[Row]:
-        """Return the jobs that the control loop has to look after: that have not ended, or are to be deleted.
+        """Return the jobs of the control loop: those that have not ended or have a goal such as delete.
 
-        Of each, where it runs, and what says whether it waits for room or runs well.
+        The rows have only the columns that the control loop needs to choose the jobs to check.
         """
         what_it_does = (jobs.c.status, jobs.c.applied, jobs.c.goal, jobs.c.reason)
         columns = (jobs.c.release, jobs.c.project, jobs.c.namespace, *what_it_does)
         return self._rows(select(*columns).where(_UNFINISHED).order_by(jobs.c.created))
 
     def namespaces_in_use(self) -> list[str]:
-        """Return the namespaces of the jobs that the control loop has to look after."""
+        """Return the namespaces of the jobs of the control loop."""
         return [row["namespace"] for row in self._rows(select(jobs.c.namespace).where(_UNFINISHED).distinct())]
 
     def ended_before(self, time: str, limit: int) -> list[str]:
-        """Return jobs that have ended before a time and are not being deleted, the oldest first."""
+        """Return the releases of jobs that ended before a time and are not being deleted, the oldest first."""
         statement = select(jobs.c.release).where(jobs.c.status.in_(FINAL), jobs.c.ended < time, jobs.c.goal == "run")
         return [row["release"] for row in self._rows(statement.order_by(jobs.c.ended).limit(limit))]
 
     def mark_applied(self, release: str) -> None:
-        """Note that the objects of a job were applied."""
+        """Record that the objects of a job were applied."""
         with self._writing() as connection:
             connection.execute(update(jobs).where(jobs.c.release == release).values(applied=True))
 
     def want(self, release: str, goal: str, actor: str) -> Row | None:
-        """Note what is to become of a job; return it, or None if there is none."""
+        """Set the goal of a job, and return the job; None if it does not exist."""
         with self._writing() as connection:
             changed = connection.execute(update(jobs).where(jobs.c.release == release).values(goal=goal)).rowcount
             if changed:
@@ -576,7 +580,7 @@ class Store:
         return None
 
     def change_job(self, release: str, fields: Mapping[str, Any]) -> bool:
-        """Store what has become of a job; return whether its status is another one, which is an event."""
+        """Store new values of a job that has not ended; return whether its status or reason changed, with an event."""
         with self._writing() as connection:
             before = connection.execute(select(jobs).where(jobs.c.release == release)).mappings().first()
             if before is None or before["status"] in FINAL:
@@ -593,12 +597,12 @@ class Store:
             return is_event
 
     def settle(self, release: str) -> None:
-        """Note that nothing is left to do about a job that was cancelled."""
+        """Record that a cancelled job needs no more work."""
         with self._writing() as connection:
             connection.execute(update(jobs).where(jobs.c.release == release).values(goal="run"))
 
     def remove_job(self, release: str) -> None:
-        """Remove a job and its events; callbacks that are to be sent stay until they are."""
+        """Remove a job and its events; waiting callbacks stay until they are sent."""
         with self._writing() as connection:
             self.outbox.forget(connection, release)
             connection.execute(delete_from(jobs).where(jobs.c.release == release))
@@ -606,7 +610,7 @@ class Store:
     def events(
         self, release: str | None, after: int = 0, limit: int = 1000, projects: Sequence[str] | None = None
     ) -> list[Row]:
-        """Return the events of a job, or of all jobs (of some projects), the oldest first, after the id `after`."""
+        """Return the events of a job, or of all jobs (of some projects), after the id `after`, the oldest first."""
         statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
         if release is not None:
             statement = statement.where(events.c.release == release)
@@ -620,7 +624,7 @@ class Store:
             return int(connection.execute(select(events.c.id).order_by(events.c.id.desc()).limit(1)).scalar() or 0)
 
     def counts(self) -> dict[str, int]:
-        """Return how many jobs have each status."""
+        """Return the number of jobs with each status."""
         with self._reading() as connection:
             rows = connection.exec_driver_sql("SELECT status, count(*) FROM jobs GROUP BY status")
             return {str(status): int(count) for status, count in rows}
@@ -628,9 +632,9 @@ class Store:
     # requests with an idempotency key
 
     def begin(self, request: Row) -> Row | None:
-        """Note that a request is at work; return the earlier one of the same caller, path and key, if there is one.
+        """Record the start of a request; return the earlier request of the same caller, path and key, if there is one.
 
-        An earlier one without an answer, whose replica has ended, has made nothing and does not count.
+        An earlier request without a response is replaced if its replica has ended or it is older than five minutes.
         """
         old = as_text(datetime.now(UTC) - KEPT_REQUESTS)
         with self._writing() as connection:
@@ -649,12 +653,12 @@ class Store:
         return replica == self.replica or self.database.has_replica(connection, replica)
 
     def finish(self, request: Row) -> None:
-        """Store the answer to a request, unless it is stored, or another one with its key has begun."""
+        """Store the response to a request, unless one is stored or another request has taken over."""
         with self._writing() as connection:
             self._finish(connection, request)
 
     def _finish(self, connection: Connection, request: Row) -> bool:
-        """Store the answer to a request; return whether it was this replica that was at work on it."""
+        """Store the response to a request, if this replica processes it; return whether it does."""
         statement = update(requests).where(*self._own(request))
         answer = {key: request[key] for key in ("status", "body", "location")}
         return bool(connection.execute(statement.values(**answer)).rowcount)
@@ -663,7 +667,7 @@ class Store:
         return (*_same(request), requests.c.status.is_(None), requests.c.replica == self.replica)
 
     def forget(self, request: Row) -> None:
-        """Remove a request that has failed, so that it can be made again."""
+        """Remove a failed request, so that it can be repeated."""
         with self._writing() as connection:
             connection.execute(delete_from(requests).where(*self._own(request)))
 

@@ -1,8 +1,8 @@
-"""The tables of the database, as the newest migration leaves them.
+"""The tables of the database after the newest migration.
 
-Revisions of templates and definitions are never changed, and a job keeps the manifests that were applied: so a changed
-template never changes a job that runs. What the package of a definition renders to is in `templates` too, under a name
-with its digest, and is never current. Times are RFC 3339 in UTC, with microseconds: in order as texts.
+Revisions of templates and definitions are never changed, and a job keeps its applied manifests, so a changed template
+never changes a running job. The rendered package of a definition is also in `templates`, under a name with its digest,
+and is never current. Times are RFC 3339 in UTC with microseconds, so they sort as text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ tokens = Table(
     Column("created", Text, nullable=False),
     Column("expires", Text),
     Column("last_used", Text),
-    Column("project", Text),  # none for all projects
+    Column("project", Text),  # NULL for all projects
     sqlite_strict=True,
 )
 
@@ -49,7 +49,7 @@ sessions = Table(
     "sessions",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("content", LargeBinary, nullable=False),  # who it is and how the issuer is asked again, encrypted
+    Column("content", LargeBinary, nullable=False),  # the identity and the refresh token, encrypted
     Column("ends", Text, nullable=False),
     Column(
         "owner", Text, nullable=False, server_default=""
@@ -112,9 +112,9 @@ jobs = Table(
     Column("ended", Text),
     Column("project", Text, nullable=False, server_default="default"),
     Column("gpus", Integer, nullable=False, server_default="0"),
-    Column("attempts", Integer),  # none before the first
-    Column("owner", Text, nullable=False, server_default=""),  # the key of whom it belongs to; the creator is a name
-    Column("requester", Text, nullable=False, server_default=""),  # the key of who has filled in the values
+    Column("attempts", Integer),  # NULL before the first one
+    Column("owner", Text, nullable=False, server_default=""),  # the key of the owner; the creator is a name
+    Column("requester", Text, nullable=False, server_default=""),  # the key of the caller who filled in the values
     ForeignKeyConstraint(["definition", "definition_revision"], ["definitions.name", "definitions.revision"]),
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),
     Index("jobs_by_creation", "created", "release"),
@@ -150,11 +150,11 @@ requests = Table(
     Column("path", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("digest", Text, nullable=False),
-    Column("status", Integer),  # none while the first request is at work
+    Column("status", Integer),  # NULL while the first request is processed
     Column("body", Text),
     Column("location", Text),
     Column("created", Text, nullable=False),
-    Column("replica", Integer, nullable=False, server_default="0"),  # that is at work on it
+    Column("replica", Integer, nullable=False, server_default="0"),  # the replica that processes the request
     sqlite_strict=True,
 )
 
@@ -162,14 +162,14 @@ deliveries = Table(
     "deliveries",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("release", Text, nullable=False),  # of a job that may be deleted since
-    Column("endpoint", Integer, nullable=False),  # its index in the filled values
-    Column("sequence", Integer, nullable=False),  # of the event
-    Column("status", Text, nullable=False),  # of the job, as it is told
+    Column("release", Text, nullable=False),  # the job, which may have been deleted
+    Column("endpoint", Integer, nullable=False),  # the index in the filled values
+    Column("sequence", Integer, nullable=False),  # the sequence of the event
+    Column("status", Text, nullable=False),  # the reported status of the job
     Column("url", Text, nullable=False),
     Column("host", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Column("secrets", LargeBinary, nullable=False),  # the job's headers, encrypted
+    Column("secrets", LargeBinary, nullable=False),  # the headers of the job, encrypted
     Column("state", Text, nullable=False),  # waiting, delivered, given-up, gone
     Column("attempts", Integer, nullable=False),
     Column("code", Integer),
@@ -177,7 +177,7 @@ deliveries = Table(
     Column("created", Text, nullable=False),
     Column("last_try", Text),
     Column("next_try", Text),
-    Column("project", Text, nullable=False, server_default="default"),  # of the job
+    Column("project", Text, nullable=False, server_default="default"),  # the project of the job
     Index("deliveries_by_place", "release", "endpoint", "sequence"),
     Index("deliveries_by_time", "state", "next_try"),
     sqlite_strict=True,
@@ -189,9 +189,9 @@ logs = Table(
     Column("release", Text, ForeignKey("jobs.release", ondelete="CASCADE"), primary_key=True),
     Column("pod", Text, primary_key=True),
     Column("container", Text, primary_key=True),
-    Column("instance", Text, primary_key=True),  # current, or previous: the one before the last restart
-    Column("place", Integer, nullable=False),  # of the container in its pod; init containers have negative ones
-    Column("size", Integer, nullable=False),  # of the text
+    Column("instance", Text, primary_key=True),  # current, or previous: the run before the last restart
+    Column("place", Integer, nullable=False),  # the index of the container in its pod; negative for init containers
+    Column("size", Integer, nullable=False),  # the size of the text
     Column("content", LargeBinary, nullable=False),  # the text, compressed; each line begins with its time
     Column("time", Text, nullable=False),
     Index("logs_by_time", "time"),
@@ -202,6 +202,6 @@ metrics = Table(
     "metrics",
     metadata,
     Column("release", Text, ForeignKey("jobs.release", ondelete="CASCADE"), primary_key=True),
-    Column("body", Text, nullable=False),  # the curves, and up to where each log was read
+    Column("body", Text, nullable=False),  # the curves, and the position in each log
     sqlite_strict=True,
 )

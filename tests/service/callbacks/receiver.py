@@ -1,4 +1,4 @@
-"""A receiver of callbacks: real connections on 127.0.0.1, with or without TLS, that answer as a test says."""
+"""A receiver of callbacks: a server on 127.0.0.1, with or without TLS, that sends the responses a test sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Receiver:
-    """Attributes: what the next connections are answered with, and what came in."""
+    """A receiver of callbacks.
+
+    Attributes:
+        chunks: Returns the chunks of the response to the next connection; None stands for silence.
+        requests: The received requests.
+        names: The server name (SNI) of each TLS connection.
+        sent: The number of bytes that were sent.
+        port: The port of the server.
+    """
 
     def __init__(self) -> None:
         self.chunks: Callable[[], Iterable[bytes | None]] = lambda: [OK]
@@ -33,7 +41,7 @@ class Receiver:
         self._is_closed = False
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read one request and write each chunk of the answer; None is a silence until the client has gone."""
+        """Read one request and write each chunk of the response; for None, wait until the client disconnects."""
         self._connections[asyncio.current_task()] = writer
         with suppress(ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             await self._answer(reader, writer)
@@ -54,7 +62,7 @@ class Receiver:
             await writer.drain()
 
     async def close(self) -> None:
-        """Cut all connections."""
+        """Abort all connections."""
         self._is_closed = True
         for writer in self._connections.values():
             writer.transport.abort()
@@ -63,7 +71,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
-    """Yield a receiver that listens."""
+    """Yield a listening receiver."""
     receiver = Receiver()
     if tls:
         tls.sni_callback = lambda _socket, name, _context: receiver.names.append(name)
@@ -77,7 +85,7 @@ async def receiving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver
 
 
 def certificates(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return how a server proves to be `name`, and how a client believes it."""
+    """Return the TLS contexts of a server with a certificate for `name`, and of a client that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)

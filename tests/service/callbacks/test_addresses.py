@@ -19,7 +19,7 @@ NONE = Allowed()
         ("https://[2606:2800:220:1::1]:443/x", "[2606:2800:220:1::1]", "/x"),
     ],
 )
-def test_an_address_of_the_internet_is_accepted(url: str, authority: str, path: str) -> None:
+def test_parse_accepts_public_addresses(url: str, authority: str, path: str) -> None:
     target = parse(url, NONE)
     assert (target.scheme, target.authority, target.path) == ("https", authority, path)
 
@@ -37,7 +37,7 @@ def test_an_address_of_the_internet_is_accepted(url: str, authority: str, path: 
         "localhost", "LOCALHOST", "x.localhost",
     ],
 )  # fmt: skip
-def test_an_address_that_is_not_public_is_refused(host: str) -> None:
+def test_parse_refuses_addresses_that_are_not_public(host: str) -> None:
     with pytest.raises(InvalidAddressError, match="is not a public address, or has one that is not"):
         parse(f"https://{host}/", NONE)
 
@@ -54,7 +54,7 @@ def test_an_address_that_is_not_public_is_refused(host: str) -> None:
         "\u24d4xample.com", "\u3002example", "a.example#@b.example", "a.example/#x",
     ],
 )  # fmt: skip
-def test_an_address_in_another_form_is_refused(host: str) -> None:
+def test_parse_refuses_hosts_in_unusual_forms(host: str) -> None:
     with pytest.raises(InvalidAddressError):
         parse(f"https://{host}", NONE)
 
@@ -73,13 +73,13 @@ def test_an_address_in_another_form_is_refused(host: str) -> None:
         ("https://hooks.example.com/" + "a" * 3000, "expected at most 2048 characters, found 3026"),
     ],
 )
-def test_what_is_wrong_is_said(url: str, message: str) -> None:
+def test_parse_reports_the_fault_of_an_address(url: str, message: str) -> None:
     with pytest.raises(InvalidAddressError) as caught:
         parse(url, NONE)
     assert str(caught.value) == message
 
 
-def test_an_administrator_allows_hosts_and_networks() -> None:
+def test_parse_and_check_accept_allowed_hosts_and_networks() -> None:
     allowed, problems = read_allowed(["Hooks.internal.example", "10.1.0.0/16", "127.0.0.1", "[fd00::]/8"])
     assert problems == {3: "expected a host, an address or a network such as 10.1.0.0/16, found '[fd00::]/8'"}
     for url in ("http://hooks.internal.example:8080/x", "https://10.1.2.3/", "http://10.1.2.3/", "http://127.0.0.1:1/"):
@@ -91,7 +91,7 @@ def test_an_administrator_allows_hosts_and_networks() -> None:
             parse(url, allowed)
 
 
-def test_an_administrator_names_the_ports() -> None:
+def test_parse_accepts_only_allowed_ports() -> None:
     allowed, _ = read_allowed(["hooks.internal"], [443, 8443])
     assert [parse(url, allowed).port for url in ("https://h.example/", "https://h.example:8443/")] == [443, 8443]
     for url, port in {"https://h.example:22/": 22, "http://hooks.internal/": 80, "https://1.1.1.1:8080/": 8080}.items():
@@ -102,11 +102,11 @@ def test_an_administrator_names_the_ports() -> None:
 
 
 @pytest.mark.parametrize("entry", ["", "*", "*.example.com", "http://x", "2130706433", "10.1.2.3/16", "a/b", "a b"])
-def test_an_entry_that_means_nothing_is_refused(entry: str) -> None:
+def test_read_allowed_refuses_faulty_entries(entry: str) -> None:
     assert read_allowed([entry])[1].keys() == {0}
 
 
-def test_all_addresses_of_a_name_must_be_public() -> None:
+def test_check_refuses_names_with_an_address_that_is_not_public() -> None:
     public, private = ipaddress.ip_address("93.184.216.34"), ipaddress.ip_address("::ffff:10.0.0.1")
     assert check("a.example", [public], NONE) == [public]
     for addresses in ([public, private], []):

@@ -37,7 +37,15 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 class Endpoints:
-    """A transport to endpoints in memory; attributes: what they answer, and what they got."""
+    """A transport to endpoints in memory.
+
+    Attributes:
+        answers: The next replies; without any, the reply has status 200.
+        got: The URL, the headers and the body of each callback.
+        at_once: The hosts of the callbacks that wait at the gate.
+        most: The largest number of callbacks that waited at once, in total and for one host.
+        gate: An event that callbacks wait for; None to reply at once.
+    """
 
     def __init__(self) -> None:
         self.answers: list[Reply] = []
@@ -65,7 +73,7 @@ class Endpoints:
 
 
 class Post:
-    """A store with one job, a courier and a clock that goes on only when it is told to."""
+    """A store, a courier, and a clock that only the test advances."""
 
     def __init__(self, database: str, folder: Path) -> None:
         self.store = Store(database)
@@ -128,7 +136,7 @@ def post(database: str, tmp_path: Path) -> Iterator[Post]:
 
 
 @BOTH
-def test_an_endpoint_is_told_what_the_original_told(post: Post) -> None:
+def test_callback_has_the_content_and_headers_of_the_original(post: Post) -> None:
     post.job()
     post.becomes("running", started="2026-11-22T10:00:07.000000Z")
     post.becomes("succeeded", ended="2026-11-22T10:03:40.000000Z")
@@ -168,7 +176,7 @@ def test_an_endpoint_is_told_what_the_original_told(post: Post) -> None:
         (["failed"], []),
     ],
 )
-def test_an_endpoint_is_told_the_statuses_that_it_asks_for(
+def test_endpoint_receives_only_the_statuses_in_its_events(
     events: list[str] | None, told: list[str], post: Post
 ) -> None:
     post.job("demo-1", {**HOOK, "events": events} if events else HOOK, {"endpoint": "s3://b/x", "type": "dataset"})
@@ -178,7 +186,7 @@ def test_an_endpoint_is_told_the_statuses_that_it_asks_for(
     assert post.endpoints.told == told
 
 
-def test_a_job_that_waits_for_its_turn_is_pending_to_receivers(post: Post) -> None:
+def test_queued_job_is_reported_as_pending_once(post: Post) -> None:
     post.job(status="queued")
     post.becomes("pending")
     post.becomes("succeeded")
@@ -186,7 +194,7 @@ def test_a_job_that_waits_for_its_turn_is_pending_to_receivers(post: Post) -> No
     assert post.endpoints.told == ["pending", "succeeded"]
 
 
-def test_a_change_of_the_reason_alone_is_not_told(post: Post) -> None:
+def test_change_of_only_the_reason_sends_no_callback(post: Post) -> None:
     post.job()
     post.becomes("pending", reason="Unschedulable")
     post.send()
@@ -194,7 +202,7 @@ def test_a_change_of_the_reason_alone_is_not_told(post: Post) -> None:
 
 
 @BOTH
-def test_the_retries_follow_the_schedule_and_then_end(post: Post) -> None:
+def test_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     post.job()
     post.becomes("failed")
     post.endpoints.answers = [Reply(500)] * 8 + [Reply(error="no answer in 10 s")]
@@ -203,7 +211,7 @@ def test_the_retries_follow_the_schedule_and_then_end(post: Post) -> None:
         post.send()
         pauses.append(post.waits())
         post.time += timedelta(seconds=pauses[-1] - 0.01)
-        post.send()  # it is not yet time
+        post.send()  # the next attempt is not due yet
         post.time += timedelta(seconds=0.01)
     assert pauses == list(SCHEDULE)
     assert post.endpoints.told == ["pending"] * 8
@@ -217,8 +225,8 @@ def test_the_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     assert post.log[0] == f"demo-1: callback {row['id']}: the endpoint has answered 500; waiting"
 
 
-def test_what_waits_behind_another_callback_is_not_looked_at_before_its_time(post: Post) -> None:
-    """Else each look would go through all that waits while a receiver is away."""
+def test_callback_behind_a_retry_has_the_time_of_the_retry(post: Post) -> None:
+    """Otherwise, each query of due callbacks would read all waiting callbacks of an unreachable receiver."""
     post.job()
     post.endpoints.answers = [Reply(500), Reply(500)]
     post.becomes("failed")
@@ -236,7 +244,7 @@ def test_what_waits_behind_another_callback_is_not_looked_at_before_its_time(pos
 
 
 @BOTH
-def test_what_comes_while_another_callback_waits_is_sent_after_it(post: Post) -> None:
+def test_new_callback_is_sent_after_a_waiting_one(post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(500)]
     post.send()
@@ -248,7 +256,7 @@ def test_what_comes_while_another_callback_waits_is_sent_after_it(post: Post) ->
 
 
 @pytest.mark.parametrize("code", [300, 307, 400, 404, 429, 500, 503])
-def test_every_answer_but_success_is_tried_again(code: int, post: Post) -> None:
+def test_courier_retries_after_every_status_except_success(code: int, post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(code)]
     post.send(0.5)
@@ -257,7 +265,7 @@ def test_every_answer_but_success_is_tried_again(code: int, post: Post) -> None:
 
 
 @pytest.mark.parametrize(("wish", "seconds"), [(60.0, 60.0), (1.0, 5.0), (99_999.0, 3600.0)])
-def test_what_an_endpoint_asks_to_wait_is_heeded_up_to_an_hour(wish: float, seconds: float, post: Post) -> None:
+def test_courier_obeys_retry_after_up_to_an_hour(wish: float, seconds: float, post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(503, retry_after=wish)]
     post.send()
@@ -265,7 +273,7 @@ def test_what_an_endpoint_asks_to_wait_is_heeded_up_to_an_hour(wish: float, seco
 
 
 @BOTH
-def test_an_endpoint_that_is_gone_gets_no_more(post: Post) -> None:
+def test_courier_sends_no_more_to_an_endpoint_after_status_410(post: Post) -> None:
     other = {"endpoint": "https://other.example/cb", "type": "event"}
     post.job("demo-1", HOOK, other)
     post.endpoints.answers = [Reply(410), Reply(200)]
@@ -280,7 +288,7 @@ def test_an_endpoint_that_is_gone_gets_no_more(post: Post) -> None:
     }
 
 
-def test_what_happens_after_an_endpoint_was_gone_is_not_sent(post: Post) -> None:
+def test_later_callbacks_are_not_sent_after_status_410(post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(410)]
     post.send()
@@ -291,7 +299,7 @@ def test_what_happens_after_an_endpoint_was_gone_is_not_sent(post: Post) -> None
 
 
 @BOTH
-def test_slow_endpoints_of_a_project_do_not_delay_those_of_another(post: Post) -> None:
+def test_slow_endpoints_of_a_project_do_not_delay_other_projects(post: Post) -> None:
     for number in range(60):
         hooks = [{"endpoint": f"https://h{number}-{index}.example/cb", "type": "event"} for index in range(9)]
         post.job(f"slow-{number}", *hooks, {"endpoint": "https://shared.example/slow", "type": "event"}, project="red")
@@ -317,7 +325,7 @@ def test_slow_endpoints_of_a_project_do_not_delay_those_of_another(post: Post) -
 
 
 @BOTH
-def test_one_is_under_way_for_an_endpoint_two_for_a_host_and_twenty_of_a_project(post: Post) -> None:
+def test_courier_sends_one_per_endpoint_two_per_host_and_twenty_per_project(post: Post) -> None:
     for number in range(30):
         post.job(f"demo-{number}", {"endpoint": f"https://h{number // 3}.example/cb", "type": "event"})
         post.becomes("failed", f"demo-{number}")
@@ -340,7 +348,7 @@ def test_one_is_under_way_for_an_endpoint_two_for_a_host_and_twenty_of_a_project
         assert told == ["pending", "failed"]
 
 
-def test_a_slow_host_does_not_hold_up_the_others(post: Post) -> None:
+def test_slow_host_does_not_delay_other_hosts(post: Post) -> None:
     for number in range(40):
         post.job(f"slow-{number}", {"endpoint": "https://slow.example/", "type": "event"})
     post.job("fast-1", {"endpoint": "https://fast.example/", "type": "event"})
@@ -362,8 +370,8 @@ def test_a_slow_host_does_not_hold_up_the_others(post: Post) -> None:
 
 
 @BOTH
-def test_a_restart_loses_nothing(post: Post) -> None:
-    """What was under way when the server was killed is sent again, under the same id."""
+def test_courier_sends_interrupted_callback_again_after_a_restart(post: Post) -> None:
+    """A callback that was being sent when the server was killed is sent again with the same id."""
     post.job()
 
     async def killed() -> None:
@@ -381,7 +389,7 @@ def test_a_restart_loses_nothing(post: Post) -> None:
     assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [post.row()["id"]] * 2
 
 
-def test_a_stop_waits_for_what_is_under_way(post: Post) -> None:
+def test_courier_waits_for_its_current_callback_when_it_stops(post: Post) -> None:
     post.job()
 
     async def run() -> None:
@@ -399,7 +407,7 @@ def test_a_stop_waits_for_what_is_under_way(post: Post) -> None:
     assert post.states() == [("pending", "delivered")]
 
 
-def test_the_courier_sends_what_comes_in_and_what_becomes_due(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_courier_sends_new_callbacks_and_due_retries(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(courier, "_LOOK_SECONDS", 0.01)
 
     def is_delivered() -> bool:
@@ -419,7 +427,7 @@ def test_the_courier_sends_what_comes_in_and_what_becomes_due(post: Post, monkey
 
 
 @BOTH
-def test_a_callback_can_be_sent_again(post: Post) -> None:
+def test_callback_can_be_redelivered_after_status_410(post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(410)]
     post.send()
@@ -434,7 +442,7 @@ def test_a_callback_can_be_sent_again(post: Post) -> None:
 
 
 @BOTH
-def test_what_is_to_be_said_of_a_deleted_job_is_said(post: Post) -> None:
+def test_callback_of_a_removed_job_is_delivered_and_then_removed(post: Post) -> None:
     post.job()
     post.send()
     post.becomes("deleted", reason="Deleted")
@@ -445,7 +453,7 @@ def test_what_is_to_be_said_of_a_deleted_job_is_said(post: Post) -> None:
     assert post.states() == []
 
 
-def test_headers_that_cannot_be_decrypted_do_not_stop_the_others(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_courier_logs_undecryptable_headers_and_continues(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(courier, "_LOOK_SECONDS", 0.0)
     post.job("demo-1")
     post.job("demo-2")
@@ -462,7 +470,7 @@ def test_headers_that_cannot_be_decrypted_do_not_stop_the_others(post: Post, mon
     assert post.endpoints.told == ["pending", "pending"]
 
 
-def test_a_callback_is_signed_with_the_secret_of_its_project_also_when_its_job_is_gone(post: Post) -> None:
+def test_callback_of_a_removed_job_is_signed_with_the_secret_of_its_project(post: Post) -> None:
     post.job("demo-1", project="vision")
     post.becomes("deleted")
     post.store.remove_job("demo-1")
@@ -473,7 +481,7 @@ def test_a_callback_is_signed_with_the_secret_of_its_project_also_when_its_job_i
         assert headers["webhook-signature"] == sign([SECRET_OF_VISION], headers["webhook-id"], time, body)
 
 
-def test_own_headers_do_not_replace_ours(post: Post) -> None:
+def test_headers_of_an_endpoint_do_not_replace_headers_of_the_courier(post: Post) -> None:
     post.job()
     secrets = {"0": {"content-type": "text/html", "USER-AGENT": "curl", "x-b": "1"}}
     with post.store._writing() as connection:  # noqa: SLF001 - as an older version may have stored it

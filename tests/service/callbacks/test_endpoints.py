@@ -13,13 +13,13 @@ def told(**item: Any) -> list[tuple[str, str]]:
     return [(complaint.pointer, complaint.detail) for complaint in complaints(filled, Allowed())]
 
 
-def test_an_endpoint_with_headers_is_accepted() -> None:
+def test_complaints_accept_endpoints_with_headers() -> None:
     assert told(endpoint="https://h.example/x", headers={"x-api-key": "123qweasd", "Authorization": "Bearer a b"}) == []
     assert told(endpoint=None) == told() == []
     assert complaints({}, Allowed()) == complaints({"endpoints": "x"}, Allowed()) == []
 
 
-def test_an_address_is_checked_when_a_job_is_created() -> None:
+def test_complaints_name_faulty_addresses() -> None:
     place = "/endpoints/1/endpoint"
     assert told(endpoint="http://h.example/x") == [(place, "expected https, found http")]
     assert told(endpoint=7) == [(place, "expected an address, found the number 7")]
@@ -49,12 +49,12 @@ def test_an_address_is_checked_when_a_job_is_created() -> None:
         ("Webhook-Signature", "v1,x", "the header Webhook-Signature is the server's to set"),
     ],
 )
-def test_a_header_that_would_change_the_request_is_refused(name: str, value: object, detail: str) -> None:
+def test_complaints_name_headers_that_would_change_the_request(name: str, value: object, detail: str) -> None:
     ((pointer, message),) = told(endpoint="https://h.example/x", headers={name: value})
     assert (pointer.startswith("/endpoints/1/headers/"), message) == (True, detail)
 
 
-def test_headers_and_endpoints_are_limited() -> None:
+def test_complaints_name_too_many_headers_and_endpoints() -> None:
     url = "https://h.example/x"
     twenty = {f"x-{number}": "1" for number in range(20)}
     assert told(endpoint=url, headers=twenty) == []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GOOD = "whsec_" + base64.b64encode(b"a" * 32).decode()
 
 
-def test_the_example_of_the_specification_is_signed_alike(tmp_path: Path) -> None:
+def test_signature_equals_the_example_of_standard_webhooks(tmp_path: Path) -> None:
     """The values are those in the tests of the libraries of Standard Webhooks."""
     (tmp_path / "secret").write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n", encoding="utf-8")
     secrets = read_secrets(tmp_path / "secret", "callbacks.signing_secret_file")
@@ -27,19 +27,19 @@ def test_the_example_of_the_specification_is_signed_alike(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text", ["", "whsec_", "c2hvcnQ=", "not base64 at all!", "A" * 200, f"{GOOD}\nx", f"{GOOD}\n" * 9]
 )
-def test_a_file_without_a_secret_is_refused(text: str, tmp_path: Path) -> None:
+def test_read_secrets_refuses_files_without_a_valid_secret(text: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(text, encoding="utf-8")
     message = f"callbacks.signing_secret_file: {tmp_path}/secret: expected 24 to 64 bytes in base64, in 1 to 8 lines"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         read_secrets(tmp_path / "secret", "callbacks.signing_secret_file")
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_read_secrets_reports_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="secret cannot be read: no such file or directory"):
         read_secrets(tmp_path / "secret", "callbacks.signing_secret_file")
 
 
-def test_each_line_of_a_file_signs_and_it_is_read_again(tmp_path: Path) -> None:
+def test_signature_has_each_secret_of_a_file_that_is_read_again(tmp_path: Path) -> None:
     old, new = (base64.b64encode(letter * 32).decode() for letter in (b"o", b"n"))
     file, log = tmp_path / "secret", list[str]()
     file.write_text(old, encoding="utf-8")
@@ -55,7 +55,7 @@ def test_each_line_of_a_file_signs_and_it_is_read_again(tmp_path: Path) -> None:
     assert log == [f"callbacks.signing_secret_file: {file}: expected 24 to 64 bytes in base64, in 1 to 8 lines"]
 
 
-def test_a_project_has_secrets_of_its_own(tmp_path: Path) -> None:
+def test_project_secrets_replace_the_secrets_of_the_server(tmp_path: Path) -> None:
     for name, letter in {"server": b"s", "research": b"r"}.items():
         (tmp_path / name).write_bytes(base64.b64encode(letter * 32))
     secrets = SigningSecrets(tmp_path / "server", {"research": tmp_path / "research"})

@@ -22,7 +22,7 @@ LOCAL = read_allowed(["127.0.0.0/8"])[0]
 
 
 class Names:
-    """A name server whose answers are given, the last one again and again."""
+    """A name server with prepared answers; it repeats the last one."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = [*map(list, answers)]
@@ -44,7 +44,7 @@ def post(
     allowed: Allowed = LOCAL,
     names: Names | None = None,
 ) -> tuple[Reply, Any]:
-    """Send a callback to a receiver, whose port replaces PORT, and return the answer and the receiver."""
+    """Send a callback to a receiver, whose port replaces PORT in `url`, and return the reply and the receiver."""
 
     async def run() -> tuple[Reply, Any]:
         server, client = tls or (None, None)
@@ -59,7 +59,7 @@ def post(
     return asyncio.run(run())
 
 
-def test_the_connection_goes_to_the_checked_address_under_the_name(tmp_path: Path) -> None:
+def test_transport_connects_to_the_checked_address_with_the_host_name(tmp_path: Path) -> None:
     names = Names(["127.0.0.1"], ["127.0.0.99"])
     tls = certificates(tmp_path, NAME)
     answer, receiver = post(f"https://{NAME}:PORT/cb?a=%2F", tls=tls, headers={"x-api-key": "k"}, names=names)
@@ -78,7 +78,7 @@ def test_the_connection_goes_to_the_checked_address_under_the_name(tmp_path: Pat
     assert names.asked == 1
 
 
-def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
+def test_transport_refuses_a_certificate_of_another_name(tmp_path: Path) -> None:
     answer, receiver = post(f"https://{NAME}:PORT/", tls=certificates(tmp_path, "other.example.com"))
     assert answer.code is None
     assert "certificate verify failed: Hostname mismatch" in str(answer.error)
@@ -86,14 +86,14 @@ def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answers", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []])
-def test_a_name_with_an_address_that_is_not_public_gets_nothing(answers: list[str]) -> None:
+def test_transport_sends_nothing_to_names_with_private_addresses(answers: list[str]) -> None:
     answer, receiver = post("https://rebind.example:PORT/", allowed=Allowed(), names=Names(answers))
     message = "rebind.example is not a public address, or has one that is not"
     assert (answer, receiver.requests) == (Reply(error=message), [])
 
 
-def test_a_name_server_that_answers_otherwise_the_second_time_changes_nothing() -> None:
-    """Each delivery asks once, and checks what it connects to."""
+def test_transport_checks_the_address_of_each_delivery() -> None:
+    """Each delivery resolves the name once, and checks the address to which it connects."""
     names = Names(["93.184.216.34"], ["127.0.0.1"])
     allowed = Allowed()
 
@@ -117,13 +117,13 @@ def test_a_name_server_that_answers_otherwise_the_second_time_changes_nothing() 
     ]
 
 
-def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transport_ignores_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert post("http://127.0.0.1:PORT/")[0] == Reply(200)
 
 
-def test_a_redirect_is_an_answer_like_others() -> None:
+def test_transport_does_not_follow_redirects() -> None:
     moved = b"HTTP/1.1 307 Moved\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n"
     answer, receiver = post("http://127.0.0.1:PORT/", lambda: [moved])
     assert (answer, len(receiver.requests)) == (Reply(307), 1)
@@ -133,12 +133,12 @@ def test_a_redirect_is_an_answer_like_others() -> None:
     ("wish", "seconds"),
     [("7", 7.0), ("9999999999999", None), ("-1", None), ("soon", None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)],
 )
-def test_what_an_endpoint_asks_to_wait_is_read(wish: str, seconds: float | None) -> None:
+def test_transport_reads_retry_after_as_seconds_or_date(wish: str, seconds: float | None) -> None:
     busy = f"HTTP/1.1 503 Busy\r\nRetry-After: {wish}\r\nContent-Length: 0\r\n\r\n".encode()
     assert post("http://127.0.0.1:PORT/", lambda: [busy])[0] == Reply(503, retry_after=seconds)
 
 
-def test_an_endless_answer_is_read_to_4_kib() -> None:
+def test_transport_stops_reading_an_endless_body() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     endless = itertools.chain([head], itertools.repeat(b"400\r\n" + b"x" * 1024 + b"\r\n"))
     answer, receiver = post("http://127.0.0.1:PORT/", lambda: endless)
@@ -146,7 +146,7 @@ def test_an_endless_answer_is_read_to_4_kib() -> None:
     assert receiver.sent < 64 << 20
 
 
-def test_endless_headers_are_refused() -> None:
+def test_transport_refuses_endless_headers() -> None:
     endless = itertools.chain([b"HTTP/1.1 200 OK\r\n"], itertools.repeat(b"X-Header: " + b"x" * 1000 + b"\r\n"))
     answer, _ = post("http://127.0.0.1:PORT/", lambda: endless)
     assert answer.code is None
@@ -161,7 +161,7 @@ def test_endless_headers_are_refused() -> None:
         [b"HTTP/1.1 100 Continue\r\n\r\n", None],
     ],
 )
-def test_a_silent_endpoint_is_left(chunks: list[bytes | None]) -> None:
+def test_transport_times_out_on_silent_endpoints(chunks: list[bytes | None]) -> None:
     answer, _ = post("http://127.0.0.1:PORT/", lambda: chunks, seconds=0.3)
     assert answer == Reply(error="no answer in 0.3 s")
 
@@ -169,24 +169,24 @@ def test_a_silent_endpoint_is_left(chunks: list[bytes | None]) -> None:
 @pytest.mark.parametrize(
     "chunk", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 abc\r\n\r\n", b"\x00" * 100 + b"\r\n\r\n"]
 )
-def test_what_is_no_answer_is_an_error(chunk: bytes) -> None:
+def test_transport_reports_malformed_responses_as_errors(chunk: bytes) -> None:
     answer, _ = post("http://127.0.0.1:PORT/", lambda: [chunk])
     assert (answer.code, bool(answer.error)) == (None, True)
 
 
-def test_what_an_endpoint_sends_instead_is_told_as_text() -> None:
+def test_transport_reports_a_foreign_protocol_as_escaped_text() -> None:
     answer, _ = post("http://127.0.0.1:PORT/", lambda: [b"SSH-2.0-x \x00\r\n\r\n"])
     assert answer == Reply(error="illegal status line: 'SSH-2.0-x \\x00'")
 
 
-def test_an_endpoint_that_quotes_bytes_again_and_again_takes_no_time() -> None:
+def test_transport_reports_repeated_bytes_quotes_within_three_seconds() -> None:
     begun = time.process_time()
     answer, _ = post("http://127.0.0.1:PORT/", lambda: [b"bytearray(b'" * 5_000 + b"\r\n\r\n"])
     assert str(answer.error).startswith("illegal status line: ")
     assert time.process_time() - begun < 3
 
 
-def test_an_endpoint_that_nobody_listens_at_is_said() -> None:
+def test_transport_reports_a_refused_connection() -> None:
     async def run() -> Reply:
         async with receiving() as receiver:
             port = receiver.port
@@ -198,14 +198,14 @@ def test_an_endpoint_that_nobody_listens_at_is_said() -> None:
     assert str(asyncio.run(run()).error).startswith("127.0.0.1 cannot be reached: ")
 
 
-def test_the_next_address_of_a_name_is_tried(tmp_path: Path) -> None:
-    """Nothing listens at the first one."""
+def test_transport_tries_the_next_address_of_a_name(tmp_path: Path) -> None:
+    """No server listens on the first address."""
     names = Names(["127.0.0.77", "127.0.0.1"])
     answer, receiver = post(f"https://{NAME}:PORT/", tls=certificates(tmp_path, NAME), names=names)
     assert (answer, len(receiver.requests)) == (Reply(200), 1)
 
 
-def test_the_resolver_of_the_system_is_asked() -> None:
+def test_transport_resolves_names_with_the_resolver_of_the_system() -> None:
     allowed = read_allowed(["localhost"])[0]
 
     async def run() -> Reply:
@@ -220,7 +220,7 @@ def test_the_resolver_of_the_system_is_asked() -> None:
     assert asyncio.run(run()) == Reply(200)
 
 
-def test_a_cookie_is_not_kept() -> None:
+def test_transport_does_not_keep_cookies() -> None:
     cookie = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=b\r\n\r\n")
 
     async def run() -> list[bytes]:

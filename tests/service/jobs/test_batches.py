@@ -1,4 +1,4 @@
-"""What comes in at once is done at once."""
+"""Batches: requests that arrive together are processed together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADA = Owner("research", "ada")
 
 
 class _Store:
-    """Takes its time with the first jobs; refuses those of the creator `full`."""
+    """A store that blocks until `go_on` is set, and refuses jobs of the creator `full`."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -35,7 +35,7 @@ def _job(release: str, creator: str = "ada") -> NewJob:
     return NewJob({"release": release, "creator": creator}, creator, lambda _: None, Quota())
 
 
-def test_jobs_that_come_while_others_are_stored_are_stored_together() -> None:
+def test_jobs_that_arrive_while_others_are_stored_form_one_batch() -> None:
     async def run() -> None:
         store: Any = _Store()
         intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
@@ -43,7 +43,7 @@ def test_jobs_that_come_while_others_are_stored_are_stored_together() -> None:
         assert await asyncio.to_thread(store.begun.wait, 30)
         others = [asyncio.create_task(intake.add(ADA, _job(*names))) for names in (("b",), ("c", "full"), ("d",))]
         await asyncio.sleep(0)
-        others[2].cancel()  # and is not stored
+        others[2].cancel()  # a cancelled job is not stored
         store.go_on.set()
         assert (await first)["release"] == "a"
         assert (await others[0])["release"] == "b"
@@ -55,7 +55,7 @@ def test_jobs_that_come_while_others_are_stored_are_stored_together() -> None:
     asyncio.run(run())
 
 
-def test_who_waits_hears_when_the_server_ends() -> None:
+def test_waiting_callers_are_cancelled_when_the_server_ends() -> None:
     async def run() -> None:
         store: Any = _Store()
         intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
@@ -70,7 +70,7 @@ def test_who_waits_hears_when_the_server_ends() -> None:
     asyncio.run(run())
 
 
-def test_what_a_batch_leaves_over_is_done_next_and_a_failure_is_told_to_all_of_it() -> None:
+def test_batches_process_left_items_next_and_raise_a_failure_for_all_items() -> None:
     batches: list[list[int]] = []
 
     def work(numbers: Any) -> list[int | Exception]:

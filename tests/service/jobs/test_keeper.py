@@ -20,7 +20,7 @@ ROW = {"release": "demo-1", "namespace": "tests"}
 
 
 class Shelf:
-    """What is kept, in memory."""
+    """A store of logs in memory."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -39,7 +39,7 @@ class Shelf:
 
 
 class Bench:
-    """A keeper with a cluster and a shelf in memory."""
+    """A keeper with a cluster and a log store in memory."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
@@ -60,11 +60,11 @@ class Bench:
         return item
 
     def end(self) -> None:
-        """Have the logs kept as when the job has ended."""
+        """Keep the logs as the control loop does when a job has ended."""
 
         async def run() -> None:
             assert not self.keeper.has_kept(ROW, is_final=True)
-            while not self.keeper.has_kept(ROW, is_final=True):  # noqa: ASYNC110 - what the loop does too
+            while not self.keeper.has_kept(ROW, is_final=True):  # noqa: ASYNC110 - the control loop polls in the same way
                 await asyncio.sleep(0)
             await self.keeper.close()
 
@@ -81,7 +81,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_the_log_of_each_container_that_has_begun_is_kept(bench: Bench) -> None:
+def test_keeper_keeps_the_log_of_each_started_container(bench: Bench) -> None:
     item = bench.pod(
         "p-1",
         [],
@@ -104,7 +104,7 @@ def test_the_log_of_each_container_that_has_begun_is_kept(bench: Bench) -> None:
     assert bench.looked == ["demo-1"]
 
 
-def test_the_end_of_a_long_log_is_kept(bench: Bench) -> None:
+def test_keeper_keeps_the_end_of_a_long_log(bench: Bench) -> None:
     bench.pod("p-1", [f"{number:06} {'x' * 100}\n" for number in range(9_000)])
     bench.end()
     text = bench.shelf.text("p-1")
@@ -115,7 +115,7 @@ def test_the_end_of_a_long_log_is_kept(bench: Bench) -> None:
     assert len(bench.shelf.text("p-1")) == MOST_BYTES == bench.shelf.rows["p-1", "main", "current"]["size"]
 
 
-def test_the_logs_of_a_job_are_limited_and_those_of_failed_containers_go_before(bench: Bench) -> None:
+def test_keeper_limits_the_logs_of_a_job_and_prefers_failed_containers(bench: Bench) -> None:
     for number in range(30):
         failed = {"name": "main", "state": ended(1 if number == 29 else 0)}
         bench.pod(f"p-{number:02}", ["x" * MOST_BYTES + "\n"], failed)
@@ -127,8 +127,8 @@ def test_the_logs_of_a_job_are_limited_and_those_of_failed_containers_go_before(
     assert len(bench.shelf.rows) == MOST_PODS
 
 
-def test_the_first_failure_is_kept_at_once_and_what_comes_later_too(bench: Bench) -> None:
-    """Many a controller deletes the pods of a set when one has failed."""
+def test_keeper_keeps_logs_at_the_first_failure_and_later_logs_too(bench: Bench) -> None:
+    """Many controllers delete the other pods of a set when one pod has failed."""
     fine = bench.pod("p-1", ["fine\n"], {"name": "main", "state": {"running": {}}})
     failing = bench.pod("p-2", ["why\n"], {"name": "main", "state": ended(1)})
 
@@ -148,7 +148,7 @@ def test_the_first_failure_is_kept_at_once_and_what_comes_later_too(bench: Bench
     assert sorted(bench.shelf.rows) == [(f"p-{number}", "main", "current") for number in (1, 2, 3)]
 
 
-def test_a_log_that_cannot_be_read_does_not_keep_a_job_from_ending(bench: Bench) -> None:
+def test_keeper_finishes_a_job_when_a_log_cannot_be_read(bench: Bench) -> None:
     bench.pod("p-1", ["a\n"])
     bench.pod("p-2", ["b\n"])
     del bench.cluster.logs["p-1"]
@@ -161,7 +161,7 @@ def test_a_log_that_cannot_be_read_does_not_keep_a_job_from_ending(bench: Bench)
     assert bench.log[1:] == ["demo-1: its logs cannot be kept: UnreachableError: the cluster does not answer"]
 
 
-def test_a_kubelet_that_does_not_answer_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeper_stops_waiting_for_a_silent_kubelet(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_SECONDS", 0.05)
     item = bench.pod("p-1", ["a\n"])
     item["status"]["phase"] = "Running"
@@ -175,7 +175,7 @@ def test_a_kubelet_that_does_not_answer_is_left(bench: Bench, monkeypatch: pytes
     assert (bench.shelf.rows, bench.log) == ({}, ["demo-1: its logs could not be read in 0.05 s"])
 
 
-def test_a_kept_log_is_read_as_one_of_a_pod() -> None:
+def test_kept_lines_returns_lines_like_the_log_of_a_pod() -> None:
     text = "2026-11-22T10:00:01.25Z a\u2028b\n2026-11-22T10:00:02.5Z c\nwithout a time\n2026-11-22T10:00:03Z \n"
     content = zlib.compress(text.encode())
     every = ["a\u2028b\n", "c\n", "without a time\n", "\n"]

@@ -37,7 +37,7 @@ def log(**options: Any) -> list[str]:
     return asyncio.run(read())
 
 
-def test_a_log_is_asked_for_and_split_into_lines(api: ApiServer) -> None:
+def test_log_sends_its_options_and_returns_lines(api: ApiServer) -> None:
     api.log = "ä\n\u2028b\r\n\n\xa0without an end".encode()
     assert log() == ["ä\n", "\u2028b\r\n", "\n", "\xa0without an end\n"]
     since = datetime(2026, 11, 22, 10, 0, 1, 500_000, UTC)
@@ -57,7 +57,7 @@ def test_a_log_is_asked_for_and_split_into_lines(api: ApiServer) -> None:
     ]
 
 
-def test_a_line_without_end_comes_in_pieces_and_bytes_that_are_no_text_are_replaced(api: ApiServer) -> None:
+def test_log_splits_long_lines_and_replaces_invalid_bytes(api: ApiServer) -> None:
     api.log = b"\xff" + b"x" * 1_000_000
     pieces = log()
     assert max(map(len, pieces)) < 256 << 10
@@ -65,7 +65,7 @@ def test_a_line_without_end_comes_in_pieces_and_bytes_that_are_no_text_are_repla
     assert (text[0], len(text), set(text[1:])) == ("\ufffd", 1_000_001, {"x"})
 
 
-def test_what_the_api_server_says_of_a_log_is_an_error_of_ours(api: ApiServer) -> None:
+def test_log_raises_the_error_of_the_api_server(api: ApiServer) -> None:
     api.refusal = 'container "main" in pod "p-1" is waiting to start: ContainerCreating'
     with pytest.raises(RefusedError, match="is waiting to start: ContainerCreating") as caught:
         log()
@@ -77,7 +77,7 @@ def test_what_the_api_server_says_of_a_log_is_an_error_of_ours(api: ApiServer) -
 
 
 @pytest.mark.parametrize("name", ["api.internal.example", "other.example", None])
-def test_the_api_server_is_known_by_the_tls_server_name(api: ApiServer, tmp_path: Path, name: str | None) -> None:
+def test_cluster_verifies_api_server_by_tls_server_name(api: ApiServer, tmp_path: Path, name: str | None) -> None:
     names: list[str | None] = []
     server, _ = certificates(tmp_path, "api.internal.example")
     server.sni_callback = lambda _socket, asked, _context: names.append(asked)

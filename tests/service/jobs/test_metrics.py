@@ -17,7 +17,7 @@ def curve(lines: list[str], name: str = "loss") -> Curve:
     return added({}, "pod", lines)["pod", name]
 
 
-def test_lines_of_json_with_a_step_become_curves() -> None:
+def test_json_lines_with_a_step_become_curves() -> None:
     lines = ["starting\n", line(0, loss=2.5, accuracy=0), "Epoch 1\n", line(10, loss=1.25, accuracy=0.5), "{}\n"]
     curves = added({}, "pod", lines)
     assert {key: item.drawn for key, item in curves.items()} == {
@@ -50,18 +50,18 @@ def test_lines_of_json_with_a_step_become_curves() -> None:
         '{"step": 5, "loss": 1, "x": "' + "y" * 20_000 + '"}',
     ],
 )
-def test_other_lines_are_left_out(text: str) -> None:
+def test_measured_ignores_other_lines(text: str) -> None:
     assert metrics.measured(text) is None
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 400])
-def test_what_is_no_number_is_a_gap(value: str) -> None:
+def test_curve_has_a_gap_for_values_that_are_not_finite(value: str) -> None:
     item = curve([line(1, loss=1), f'{{"step": 2, "loss": {value}}}\n', line(3, loss=3)])
     assert item.drawn == ((1, 1.0), (2, None), (3, 3.0))
     assert (item.lowest, item.highest) == (1.0, 3.0)
 
 
-def test_long_curves_are_thinned_from_their_begin_to_their_end() -> None:
+def test_long_curves_are_thinned_evenly() -> None:
     item = curve([line(step, loss=math.cos(step)) for step in range(100_000)])
     assert MOST_POINTS / 2 <= len(item.points) <= MOST_POINTS
     assert (item.drawn[0][0], item.drawn[-1][0]) == (0, 99_999)
@@ -70,18 +70,18 @@ def test_long_curves_are_thinned_from_their_begin_to_their_end() -> None:
     assert (item.lowest, item.highest) == pytest.approx((-1, 1), abs=1e-6)
 
 
-def test_reading_in_parts_gives_the_same_curve() -> None:
+def test_curves_are_equal_when_a_log_is_read_in_parts() -> None:
     lines = [line(step, loss=step) for step in range(3_000)]
     curves = added(added(added({}, "pod", lines[:700]), "pod", []), "pod", lines[700:])
     assert curves == added({}, "pod", lines)
 
 
-def test_what_a_program_does_again_replaces_what_it_did_before() -> None:
+def test_repeated_steps_replace_earlier_values() -> None:
     item = curve([line(step, loss=1) for step in range(10)] + [line(step, loss=2) for step in range(5, 8)])
     assert item.drawn == (*((step, 1.0) for step in range(5)), (5, 2.0), (6, 2.0), (7, 2.0))
 
 
-def test_the_number_of_curves_is_limited() -> None:
+def test_number_of_curves_is_limited() -> None:
     values = {f"v{number}": number for number in range(100)}
     curves = added({}, "first", [line(1, **values), line(2, **values)])
     assert len(curves) == MOST_CURVES
@@ -89,6 +89,6 @@ def test_the_number_of_curves_is_limited() -> None:
     assert curves["first", "v0"].drawn == ((1, 0.0), (2, 0.0))
 
 
-def test_pods_have_curves_of_their_own() -> None:
+def test_curves_are_separate_for_each_pod() -> None:
     curves = added(added({}, "a", [line(1, loss=1)]), "b", [line(1, loss=2)])
     assert [item.pod for item in curves.values()] == ["a", "b"]

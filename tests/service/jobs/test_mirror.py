@@ -1,4 +1,4 @@
-"""What the mirror of a namespace keeps of the objects of jobs, and gives back."""
+"""The objects of jobs that the mirror of a namespace stores and returns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EVENT: dict[str, Any] = {
 
 
 class _Cluster:
-    """Has a Job, its pod and an event; a second pod comes, and the first one goes."""
+    """A cluster with a Job, its pod and an event; a second pod is added, and then the first one is deleted."""
 
     def __init__(self) -> None:
         self.is_over = asyncio.Event()
@@ -61,11 +61,11 @@ class _Cluster:
             second = {**POD["metadata"], "name": f"{RELEASE}-second", "uid": "u5", "resourceVersion": "2"}
             yield "ADDED", {**POD, "metadata": second}
             yield "DELETED", {**POD, "metadata": {**POD["metadata"], "resourceVersion": "3"}}
-            self.is_over.set()  # the other kinds have been listed: that waits for nothing
+            self.is_over.set()  # listing does not wait, so the other kinds have been listed
         await asyncio.Event().wait()
 
 
-def test_objects_are_given_back_as_they_were_without_managed_fields() -> None:
+def test_mirror_returns_unchanged_objects_without_managed_fields() -> None:
     async def run() -> None:
         cluster: Any = _Cluster()
         told: list[str] = []
@@ -102,7 +102,7 @@ def _item(kind: str, name: str, owner: str, labels: dict[str, str]) -> dict[str,
         ("JobSet", f"{RELEASE}-worker-0", {attempts.JOBSET: RELEASE}),  # jobset_controller.go: constructJob
     ],
 )
-def test_jobs_that_have_no_labels_of_the_server_lead_to_the_pods(kind: str, job: str, labels: dict[str, str]) -> None:
+def test_mirror_finds_pods_through_jobs_without_server_labels(kind: str, job: str, labels: dict[str, str]) -> None:
     cluster = FakeCluster()
     whole = {"name": RELEASE, "uid": "u1", "namespace": "tests", "labels": LABELS, "creationTimestamp": _CREATED}
     cluster.put({"kind": kind, "metadata": whole, "spec": {}})
@@ -116,7 +116,7 @@ def test_jobs_that_have_no_labels_of_the_server_lead_to_the_pods(kind: str, job:
         mirror = Mirror(connected, "default", "tests", lambda _release: None, lambda _line: None, Figures())
         task = asyncio.create_task(mirror.run())
         async with asyncio.timeout(30):
-            while not (mirror.knows(kind) and len(mirror.pods(RELEASE)) == 2):  # noqa: ASYNC110 - nothing tells of it
+            while not (mirror.knows(kind) and len(mirror.pods(RELEASE)) == 2):  # noqa: ASYNC110 - the mirror sends no event
                 await asyncio.sleep(0.01)
         workload = mirror.workload(RELEASE, kind, RELEASE)
         assert workload is not None

@@ -16,7 +16,7 @@ from packager.service.jobs import queues
         ("Pod", {}),
     ],
 )
-def test_a_workload_is_put_into_a_queue_as_kueue_expects_it(kind: str, spec: dict[str, Any]) -> None:
+def test_put_labels_and_suspends_a_workload_for_kueue(kind: str, spec: dict[str, Any]) -> None:
     workload: dict[str, Any] = {"kind": kind, "metadata": {"name": "a", "labels": {"a": "b"}}, "spec": {}}
     assert queues.of(workload) is None
     queues.put(workload, "gpus")
@@ -26,7 +26,7 @@ def test_a_workload_is_put_into_a_queue_as_kueue_expects_it(kind: str, spec: dic
     assert queues.is_held(workload) == (kind != "Pod")
 
 
-def test_a_pod_is_held_by_the_gate_of_kueue() -> None:
+def test_pod_is_held_by_the_scheduling_gate_of_kueue() -> None:
     pod: dict[str, Any] = {"kind": "Pod", "metadata": {}, "spec": {}}
     assert not queues.is_held(pod)
     pod["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Logs:
-    """A cluster that has logs only: each line has the time that it begins with."""
+    """A cluster with only a log, each line of which begins with its time."""
 
     def __init__(self, text: list[str]) -> None:
         self.text = text
@@ -29,7 +29,7 @@ class Logs:
 
 
 class Memory:
-    """A store that has curves only."""
+    """A store with only curves."""
 
     def __init__(self) -> None:
         self.measured = self
@@ -55,7 +55,7 @@ def recorded(cluster: Logs, memory: Memory) -> list[tuple[int, float | None]]:
     return asyncio.run(run())
 
 
-def test_the_pods_of_running_jobs_are_those_that_the_control_loop_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "ROUND", 0.01)
     memory: Any = Memory()
     memory.unfinished = lambda: [
@@ -82,7 +82,7 @@ def test_the_pods_of_running_jobs_are_those_that_the_control_loop_knows(monkeypa
     assert set(asked) == {"r"}
 
 
-def test_pods_that_a_watch_has_told_of_are_not_listed_for_a_reader() -> None:
+def test_curves_use_watched_pods_without_listing_them() -> None:
     parts: tuple[Any, Any] = (Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory())  # it cannot list pods
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
     made = Recorder(*parts, "default", lambda _line: None, lambda _row: [pod])
@@ -90,7 +90,7 @@ def test_pods_that_a_watch_has_told_of_are_not_listed_for_a_reader() -> None:
     assert list(curve.drawn) == [(1, 1.0)]
 
 
-def test_lines_of_the_same_moment_are_read_once_each() -> None:
+def test_recorder_reads_each_line_of_the_same_time_once() -> None:
     memory = Memory()
     first = [f'2026-11-22T10:00:00.5Z {{"step": {step}, "loss": {step}}}\n' for step in range(3)]
     assert [step for step, _ in recorded(Logs(first), memory)] == [0, 1, 2]
@@ -105,7 +105,7 @@ def test_lines_of_the_same_moment_are_read_once_each() -> None:
     assert [step for step, _ in recorded(Logs(more), memory)] == [0, 1, 2, 3, 4]
 
 
-def test_a_long_log_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorder_reads_a_long_log_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_MOST_BYTES", 500)
     monkeypatch.setattr(recorder, "_BATCH", 3)
     text = [f'2026-11-22T10:00:{second:02}Z {{"step": {second}, "loss": 1}}\n' for second in range(30)]
@@ -114,7 +114,7 @@ def test_a_long_log_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(recorded(Logs(text[8:]), memory)) > 15
 
 
-def test_a_log_that_hangs_gives_what_it_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorder_keeps_points_of_a_log_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(Logs):
         async def log(self, pod: str, namespace: str, options: LogOptions) -> AsyncIterator[str]:
             async for line in super().log(pod, namespace, options):
@@ -125,7 +125,7 @@ def test_a_log_that_hangs_gives_what_it_has_given(monkeypatch: pytest.MonkeyPatc
     assert recorded(Hanging(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory()) == [(1, 1.0)]
 
 
-def test_hostile_lines_leave_no_curve() -> None:
+def test_recorder_ignores_malformed_lines() -> None:
     text = [
         "no time\n",
         "2026-11-22T10:00:00Z \n",

@@ -1,4 +1,4 @@
-"""A job of one project names an object that a job of another one has made, in a namespace that they share."""
+"""Jobs of one project that name an object of another project in a shared namespace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFINITION = {
 
 
 class Shared(Service):
-    """A server with the projects `research` and `vision` in one namespace, and developers of both."""
+    """A server with the projects `research` and `vision` in one namespace, and a developer in each."""
 
     def __init__(self, path: Path) -> None:
         projects = {name: ProjectConfig() for name in ("research", "vision")}
@@ -65,7 +65,7 @@ class Shared(Service):
         return release
 
     def read(self, claim: str, project: str, query: str = "", definition: str = "reader") -> Any:
-        """Create a job that mounts a claim."""
+        """Create a job that mounts a claim, and return the response."""
         filled = {"taskDef": definition, "project": project, "process": {"train": {"claim": claim}}}
         return self.post(f"/v1/jobs{query}", filled, project)
 
@@ -78,7 +78,7 @@ def service(tmp_path: Path) -> Iterator[Shared]:
 
 
 @pytest.mark.parametrize("query", ["", "?dry_run=true"])
-def test_job_with_a_claim_of_another_project_is_refused_before_anything_is_created(service: Shared, query: str) -> None:
+def test_job_with_a_claim_of_another_project_is_refused_before_it_creates_objects(service: Shared, query: str) -> None:
     release = service.fill()
     objects = set(service.cluster.objects)
     refused = service.read(release, "vision", query)
@@ -92,21 +92,21 @@ def test_job_with_a_claim_of_another_project_is_refused_before_anything_is_creat
 @pytest.mark.parametrize(
     ("labels", "vision"),
     [
-        ({}, 201),  # made by the site
+        ({}, 201),  # created by the administrators of the cluster
         ({"mlpack.dev/project": "vision", "mlpack.dev/server": "default"}, 201),
         ({"mlpack.dev/project": "research", "mlpack.dev/server": "default"}, 422),
         ({"mlpack.dev/project": "vision", "mlpack.dev/server": "another"}, 422),
-        ({"mlpack.dev/job": "gone-abc123", "mlpack.dev/server": "default"}, 422),  # of a job that no one knows
+        ({"mlpack.dev/job": "gone-abc123", "mlpack.dev/server": "default"}, 422),  # of an unknown job
     ],
 )
-def test_labels_of_a_claim_say_whose_it_is(service: Shared, labels: dict[str, str], vision: int) -> None:
+def test_claim_labels_determine_its_project(service: Shared, labels: dict[str, str], vision: int) -> None:
     service.fill()
     item = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "tests", "labels": labels}}
     service.cluster.put(item)
     assert service.read("data", "vision").status_code == vision
 
 
-def test_claim_of_a_job_made_before_objects_had_the_label_of_their_project_belongs_to_the_jobs_project(
+def test_claim_without_project_label_belongs_to_the_project_of_its_job(
     service: Shared,
 ) -> None:
     release = service.fill()
@@ -115,8 +115,8 @@ def test_claim_of_a_job_made_before_objects_had_the_label_of_their_project_belon
     assert service.read(release, "research").status_code == 201
 
 
-def test_job_with_a_claim_that_does_not_exist_is_refused_and_a_dry_run_warns(service: Shared) -> None:
-    """So no one waits for a claim that a job of others will make."""
+def test_job_with_a_missing_claim_is_refused_and_a_dry_run_warns(service: Shared) -> None:
+    """Otherwise, a job could wait for a claim that a job of another project will create."""
     service.fill()
     warning = "the PersistentVolumeClaim later does not exist in the namespace tests"
     assert service.read("later", "vision", "?dry_run=true").json()["warnings"] == [warning]
@@ -124,8 +124,8 @@ def test_job_with_a_claim_that_does_not_exist_is_refused_and_a_dry_run_warns(ser
     assert [error["detail"] for error in refused.json()["errors"]] == [warning]
 
 
-def test_job_that_pulls_with_a_secret_of_a_shared_namespace_is_refused(service: Shared) -> None:
-    """The server may read no Secret, so it cannot know whose it is."""
+def test_job_with_a_pull_secret_of_a_shared_namespace_is_refused(service: Shared) -> None:
+    """The server may not read Secrets, so it cannot determine the project of the Secret."""
     service.fill()
     refused = service.read("data", "vision", definition="p")
     assert refused.json()["errors"][0]["detail"] == (
@@ -133,7 +133,7 @@ def test_job_that_pulls_with_a_secret_of_a_shared_namespace_is_refused(service: 
     )
 
 
-def test_references_are_found_wherever_a_pod_can_name_an_object() -> None:
+def test_references_are_found_in_every_field_of_a_pod_that_names_objects() -> None:
     spec = {
         "imagePullSecrets": [{"name": "pull"}],
         "containers": [

@@ -1,4 +1,4 @@
-"""How many jobs a project and a caller may have, and how much of the database they may take."""
+"""The limits on the jobs of a project and of a caller, and on their share of the database."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
     assert narrow.post("/v1/jobs", FILLED, "developer").json()["detail"].startswith("3 jobs of the project 'default'")
     assert narrow.post(f"/v1/jobs/{first}/cancel").status_code == 202
     narrow.status(first, "deleted")
-    assert narrow.post("/v1/jobs", FILLED).status_code == 429  # by the last reading
+    assert narrow.post("/v1/jobs", FILLED).status_code == 429  # the number of jobs is cached
     monkeypatch.setattr(room, "_SECONDS", 0)
     assert narrow.post("/v1/jobs", FILLED).status_code == 201
 
 
 @BOTH
-def test_jobs_that_take_too_much_of_the_database_leave_no_room_for_more(
+def test_jobs_are_refused_when_the_project_uses_too_much_of_the_database(
     narrow: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "_SECONDS", 0)

@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
 
 @BOTH
-def test_what_is_too_old_is_deleted_and_nothing_else(database: str) -> None:
+def test_sweeper_deletes_only_jobs_and_logs_older_than_their_retention(database: str) -> None:
     store = Store(database)
     store.add_template("t", "{}", "ada")
     store.add_definition("d", "t", "{}", "ada")

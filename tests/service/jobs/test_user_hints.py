@@ -1,4 +1,4 @@
-"""What the user of a job is told to do about a finding."""
+"""Test the hints for the user of a job."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_hints_on_requests_name_the_values_that_users_fill_in() -> None:
 
 
 @pytest.mark.parametrize("action", Action, ids=lambda action: action.name)
-def test_no_hint_for_users_needs_kubectl_mlpack_or_files_of_a_package(action: Action) -> None:
+def test_hint_for_users_needs_neither_kubectl_nor_files_of_a_package(action: Action) -> None:
     for source in (OF_TEMPLATE, OF_PACKAGE):
         hint = hint_for_user(Remedy.of(action, **VALUES), {}, source)
         for word in ("kubectl", "mlpack ", "mlops.env", "overlay", "--replace", "{", "deploy"):

@@ -1,6 +1,6 @@
-"""Bodies and templates as the service that this one follows took them, in words of ours.
+"""Bodies and templates in the format of the original service, with descriptions in our words.
 
-They have all that is particular about those in its public description (ChappiebotAI/chappiebotai.github.io at commit
+The bodies have all particularities of those in its public description (ChappiebotAI/chappiebotai.github.io at commit
 46f22a7c82ce, `_posts/2018-7-31-kubernetes-tut.md`): the same keys, values, types and expressions; YAML as text in JSON,
 with CRLF, and with a backslash before each slash; keys without a value; a document inside a condition.
 """
@@ -18,10 +18,10 @@ FILLED = (FOLDER / "filled.json").read_bytes()
 """The request that creates a job."""
 
 NAME = "mnist_softmax_cpu"
-"""The definition."""
+"""The name of the definition."""
 
 IMAGE = "registry.example.com/ml/base:mnist-softmax-cpu"
-"""The image in it."""
+"""The image in the definition."""
 
 COUNTDOWN = (FOLDER / "countdown-task.yaml").read_text(encoding="utf-8")
 NON_DISTRIBUTED = (FOLDER / "non-distributed-task.yaml").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ _DIFFERENCES = {
 
 
 def single_gpu() -> str:
-    """Return the template for one GPU, which differs from the one for CPUs in three places."""
+    """Return the template for one GPU, which differs from the template for CPUs in three places."""
     text = NON_DISTRIBUTED
     for before, after in _DIFFERENCES.items():
         assert text.count(before) == 1, before

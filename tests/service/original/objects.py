@@ -1,4 +1,4 @@
-"""What the original made of its bodies, and we make too."""
+"""Checks of the objects that the original service created from its bodies, and that this service must create."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.service import original
 
 
 def check_config(config: dict[str, Any], release: str) -> None:
-    """The ConfigMap contains what the user has filled in, as JSON, in three parts."""
+    """Check that the ConfigMap contains the filled values as JSON, in three parts."""
     filled = json.loads(original.FILLED)
     assert config["metadata"]["labels"]["mltask"] == "mltask"
     assert {key: json.loads(text) for key, text in config["data"].items()} == {
@@ -27,7 +27,7 @@ def check_config(config: dict[str, Any], release: str) -> None:
 
 
 def check_job(job: dict[str, Any], release: str, pull_policy: str = "Always") -> None:
-    """The Job has the names, labels, environment, mounts and limits of the description."""
+    """Check that the Job has the names, labels, environment, mounts and limits of the description."""
     of_pod = {"taskDef": original.NAME, "release": release, "application": "demo", "mltask": "mltask"}
     assert job["metadata"]["labels"].items() >= {**of_pod, "creator": "ducta"}.items()
     assert job["spec"]["backoffLimit"] == 0
@@ -35,7 +35,7 @@ def check_job(job: dict[str, Any], release: str, pull_policy: str = "Always") ->
     assert template["metadata"]["labels"].items() >= of_pod.items()
     assert "creator" not in template["metadata"]["labels"]
     spec = template["spec"]
-    assert (spec["restartPolicy"], spec.get("nodeSelector") or None) == ("Never", None)  # the site has mapped it away
+    assert (spec["restartPolicy"], spec.get("nodeSelector") or None) == ("Never", None)  # removed by the site
     (volume,) = spec["volumes"]
     assert volume == {"name": volume["name"], "persistentVolumeClaim": {"claimName": release}}
     (container,) = spec["containers"]

@@ -67,7 +67,7 @@ def test_filled_values_become_the_objects_of_a_job(renderer: Renderer) -> None:
 
 
 @pytest.mark.parametrize("name", [template.name for template in bundled.templates()])
-def test_the_bundled_templates_take_the_same_values(renderer: Renderer, name: str) -> None:
+def test_bundled_templates_accept_the_same_values(renderer: Renderer, name: str) -> None:
     template = next(template for template in bundled.templates() if template.name == name)
     assert renderer.check(template.template) == []
     changes: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def test_the_bundled_templates_take_the_same_values(renderer: Renderer, name: st
     assert accepted.workload["kind"] == "Job"
 
 
-def test_the_number_of_the_countdown_is_never_a_part_of_a_command(renderer: Renderer) -> None:
+def test_countdown_number_is_never_a_part_of_a_command(renderer: Renderer) -> None:
     template = bundled.templates()[0]
     names = {"release": "demo-1", "taskDef": "t", "application": "a", "creator": "c"}
     context = {
@@ -94,7 +94,7 @@ def test_the_number_of_the_countdown_is_never_a_part_of_a_command(renderer: Rend
     assert container["env"] == [{"name": "NUMBER", "value": "0"}]
 
 
-def test_everything_that_is_wrong_with_a_definition_is_reported_at_once() -> None:
+def test_read_reports_all_faults_of_a_definition() -> None:
     assert details(
         user_values_description="x: steps\n",
         user_values_example="a: [",
@@ -116,7 +116,7 @@ def test_everything_that_is_wrong_with_a_definition_is_reported_at_once() -> Non
     ]
 
 
-def test_the_example_has_to_satisfy_the_description() -> None:
+def test_example_must_satisfy_the_description() -> None:
     assert details(user_values_example="taskDef: digits\ncreator: a@b\n")[:2] == [
         ("/user_values_example", "description: is missing: What the job does"),
         ("/user_values_example", "name: is missing: Application"),
@@ -124,14 +124,14 @@ def test_the_example_has_to_satisfy_the_description() -> None:
 
 
 @pytest.mark.parametrize("key", ["image", "global", "configs"])
-def test_users_cannot_fill_in_what_the_definition_sets(key: str) -> None:
+def test_users_cannot_fill_in_keys_of_the_definition_or_service(key: str) -> None:
     described = f"{bodies.DESCRIPTION}{key}: (Optional) Anything\n"
     assert details(user_values_description=described)[0][1].startswith(f"users cannot fill in {key!r}: it is ")
     complaints = definitions.value_complaints(read(), bodies.filled(**{key: {"tag": "evil"}}))
     assert [complaint.pointer for complaint in complaints] == [f"/{key}"]
 
 
-def test_labels_are_checked_where_they_are_filled_in() -> None:
+def test_label_values_are_checked_in_filled_values() -> None:
     complaints = definitions.value_complaints(read(), bodies.filled(creator="a@b.example", name="x" * 64))
     assert [(complaint.pointer, complaint.detail) for complaint in complaints] == [
         ("/creator", "expected the value of a label, found 'a@b.example'"),
@@ -139,7 +139,7 @@ def test_labels_are_checked_where_they_are_filled_in() -> None:
     ]
 
 
-def test_the_trial_reports_what_the_template_lacks(renderer: Renderer) -> None:
+def test_trial_reports_undefined_values_of_the_template(renderer: Renderer) -> None:
     _, complaints = definitions.trial(read(system_values=""), bodies.TEMPLATE, renderer, SITE)
     assert [complaint.detail for complaint in complaints] == [
         "with the example filled in: template, line 16: 'image' is undefined"
@@ -184,7 +184,7 @@ spec:
         ("{{ process.train.saveStep }} {{ process.train.maxStep or 1000 }} {{ (resources or {}).cpu or 1 }}", []),
     ],
 )
-def test_the_trial_leaves_out_optional_values(renderer: Renderer, argument: str, details: list[str]) -> None:
+def test_trial_leaves_out_optional_values(renderer: Renderer, argument: str, details: list[str]) -> None:
     _, complaints = definitions.trial(read(), SMALL.replace("LINE", argument), renderer, SITE)
     assert [complaint.detail for complaint in complaints] == details
     assert all("(Required)" in str(complaint.hint) for complaint in complaints)
@@ -221,7 +221,7 @@ spec:
         ('command: [bash, -c, "echo {{ global.release }} {{ global.application }}"]', None),
     ],
 )
-def test_the_trial_warns_of_values_that_become_code(renderer: Renderer, command: str, place: str | None) -> None:
+def test_trial_warns_about_values_in_code_of_a_command(renderer: Renderer, command: str, place: str | None) -> None:
     template = POD.replace("COMMAND", command)
     accepted, complaints = definitions.trial(read(), template, renderer, SITE)
     assert complaints == []
@@ -230,7 +230,7 @@ def test_the_trial_warns_of_values_that_become_code(renderer: Renderer, command:
     )
 
 
-def test_the_trial_warns_of_values_in_a_script_of_a_configmap(renderer: Renderer) -> None:
+def test_trial_warns_about_values_in_a_script_of_a_configmap(renderer: Renderer) -> None:
     data = """---
 apiVersion: v1
 kind: ConfigMap
@@ -247,7 +247,7 @@ data:
     ]
 
 
-def test_the_trial_takes_a_bounded_number_of_renderings(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_renders_a_bounded_number_of_times(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"key{number}" for number in range(300)]
     described = bodies.DESCRIPTION + "".join(f"{key}: (Optional) A value\n" for key in keys)
     example = bodies.EXAMPLE + "".join(f"{key}: 1\n" for key in keys)
@@ -265,7 +265,7 @@ def test_the_trial_takes_a_bounded_number_of_renderings(renderer: Renderer, monk
 
 
 @pytest.mark.parametrize(("flag", "appended"), [(0, False), ("0", False), (False, False), (1, True), ("true", True)])
-def test_a_unique_part_is_appended_on_request(flag: Any, *, appended: bool) -> None:
+def test_final_name_has_a_unique_part_on_request(flag: Any, *, appended: bool) -> None:
     name = definitions.final_name(convert(bodies.definition(append_uuid=flag), DefinitionBody))
     assert re.fullmatch(r"digits-[0-9a-f]{8}" if appended else "digits", name)
 
@@ -280,19 +280,19 @@ def test_a_unique_part_is_appended_on_request(flag: Any, *, appended: bool) -> N
         ("Ä", "ß", "job-[0-9a-f]{6}"),
     ],
 )
-def test_a_release_is_a_name_that_every_kind_takes(definition: str, application: str, pattern: str) -> None:
+def test_release_name_is_valid_for_every_kind(definition: str, application: str, pattern: str) -> None:
     name = values.release_name(definition, application)
     assert re.fullmatch(pattern, name)
     assert len(name) <= 50
 
 
-def test_headers_are_never_shown() -> None:
+def test_headers_of_endpoints_are_masked() -> None:
     shown = values.masked(bodies.filled())
     assert shown["endpoints"][1]["headers"] == {"x-api-key": "***"}
     assert msgspec.json.encode(bodies.filled()).count(b"secret-word") == 1
 
 
-def test_system_values_win_and_leave_the_rest() -> None:
+def test_system_values_replace_filled_values_by_key() -> None:
     names = values.template_values(
         {"resources": {"cpu": "1", "gpu": "9"}, "empty": None, "process": {"a": 1}},
         {"resources": {"gpu": "0"}, "process": {"a": 2}, "image": {"tag": "x"}},
@@ -316,7 +316,7 @@ KEYS = st.sampled_from(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(KEYS, JSON, max_size=4))
-def test_hostile_values_are_refused_or_change_nothing_but_scalars(renderer: Renderer, changes: dict[str, Any]) -> None:
+def test_hostile_values_are_refused_or_change_only_scalars(renderer: Renderer, changes: dict[str, Any]) -> None:
     definition = read()
     filled = bodies.filled(**changes)
     if definitions.value_complaints(definition, filled):

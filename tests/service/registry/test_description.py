@@ -26,12 +26,12 @@ def complaints(filled: dict[str, Any], text: str = bodies.DESCRIPTION) -> list[t
     return [(complaint.pointer, complaint.detail, complaint.hint) for complaint in found]
 
 
-def test_the_example_and_the_filled_values_satisfy_the_description() -> None:
+def test_example_and_filled_values_satisfy_the_description() -> None:
     assert complaints(yamlio.load(bodies.EXAMPLE.encode(), "example")[0].data) == []
     assert complaints(bodies.filled()) == []
 
 
-def test_all_faults_are_reported_at_once_each_with_its_place() -> None:
+def test_faults_are_reported_together_with_their_places() -> None:
     filled = bodies.filled(process={"train": {"maxSteps": 1}, "eval": {"batchSize": "ten"}, "model": 3}, extra=1)
     del filled["creator"]
     filled["resources"] = {"memory": "lots"}
@@ -51,7 +51,7 @@ def test_all_faults_are_reported_at_once_each_with_its_place() -> None:
     ]
 
 
-def test_a_mapping_is_required_when_a_leaf_in_it_is() -> None:
+def test_mapping_is_required_when_it_has_a_required_leaf() -> None:
     filled = bodies.filled()
     del filled["process"]
     del filled["resources"]
@@ -84,7 +84,7 @@ def test_a_mapping_is_required_when_a_leaf_in_it_is() -> None:
         ),
     ],
 )
-def test_items_are_known_by_their_type(endpoints: Any, expected: list[tuple[str, str, str | None]]) -> None:
+def test_items_are_identified_by_their_type(endpoints: Any, expected: list[tuple[str, str, str | None]]) -> None:
     assert complaints(bodies.filled(endpoints=endpoints)) == expected
 
 
@@ -99,7 +99,7 @@ def test_items_are_known_by_their_type(endpoints: Any, expected: list[tuple[str,
         ("uri", ["s3://b/x", "https://e.example"], ["b/x", "s3://a b", 1]),
     ],
 )
-def test_types_are_checked(kind: str, good: list[Any], bad: list[Any]) -> None:
+def test_types_of_values_are_checked(kind: str, good: list[Any], bad: list[Any]) -> None:
     text = f"x: (Required:{kind}) A value"
     assert all(complaints({"taskDef": "t", "x": value}, text) == [] for value in good)
     assert all([pointer for pointer, _, _ in complaints({"taskDef": "t", "x": value}, text)] == ["/x"] for value in bad)
@@ -121,14 +121,14 @@ def test_types_are_checked(kind: str, good: list[Any], bad: list[Any]) -> None:
         ("x: \ud800", "expected text, found an unpaired surrogate"),
     ],
 )
-def test_what_is_no_description_is_refused_with_its_place(text: str, message: str) -> None:
+def test_faulty_description_is_refused_with_its_line(text: str, message: str) -> None:
     group, problems = description.read(text)
     assert group is None
     assert problems[0].message.startswith(message)
     assert problems[0].line in (1, 2)
 
 
-def test_the_json_schema_accepts_what_the_description_accepts() -> None:
+def test_json_schema_accepts_the_same_values_as_the_description() -> None:
     example = yamlio.load(bodies.EXAMPLE.encode(), "example")[0].data
     schema = description.json_schema(described(), example, "digits")
     jsonschema.Draft202012Validator.check_schema(schema)

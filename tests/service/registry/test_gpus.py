@@ -1,4 +1,4 @@
-"""How many GPUs a job takes, and which of its devices cannot be counted."""
+"""The number of GPUs that a job uses, and its devices that cannot be counted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_gpus_and_parts_of_gpus_of_every_vendor_are_counted(resource: str) -> No
 @pytest.mark.parametrize(
     "resource", ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "rdma/hca_shared", "vpc.amazonaws.com/efa"]
 )
-def test_processors_memory_and_network_cards_are_no_gpus(resource: str) -> None:
+def test_processors_memory_and_network_cards_are_not_counted(resource: str) -> None:
     assert count_gpus([job({resource: "4"})]) == Gpus(0, ())
 
 
@@ -60,12 +60,12 @@ def test_processors_memory_and_network_cards_are_no_gpus(resource: str) -> None:
         "gpu.intel.com/tiles",
     ],
 )
-def test_a_device_that_is_not_known_cannot_be_counted(resource: str) -> None:
+def test_unlisted_device_is_uncounted_unless_it_is_excluded(resource: str) -> None:
     assert count_gpus([job({resource: "1"})]) == Gpus(0, (resource,))
     assert count_gpus([job({resource: "1"})], [resource]) == Gpus(0, ())
 
 
-def test_a_claim_of_devices_cannot_be_counted() -> None:
+def test_resource_claim_is_uncounted() -> None:
     claims = [{"name": "gpu", "resourceClaimTemplateName": "eight"}, {"name": "more", "resourceClaimName": "x"}]
     assert count_gpus([job({}, resourceClaims=claims)]).uncounted == (
         "the resource claim gpu",
@@ -73,11 +73,11 @@ def test_a_claim_of_devices_cannot_be_counted() -> None:
     )
 
 
-def test_a_request_without_a_limit_counts_too() -> None:
+def test_request_without_a_limit_is_counted() -> None:
     item = job({})
     item["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"amd.com/gpu": "3"}}
     assert count_gpus([item]).count == 3
 
 
-def test_more_gpus_than_the_database_can_hold_are_as_many_as_it_can() -> None:
+def test_gpu_count_is_capped_at_the_maximum_of_the_database() -> None:
     assert count_gpus([job({"nvidia.com/gpu": "9E"}, 9)]).count == 2**31 - 1

@@ -1,4 +1,4 @@
-"""What a template may create, and what is added to it."""
+"""The objects that a template may create, and the fields that the service adds to them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def problems(*items: dict[str, Any], level: Level = Level.restricted) -> list[st
     return list(map(str, accepted.problems))
 
 
-def test_what_pod_security_asks_for_is_added() -> None:
+def test_accept_adds_labels_and_fields_of_pod_security() -> None:
     accepted = accept((JOB, CLAIM), RELEASE, "demo", SITE)
     assert accepted.problems == ()
     assert [item["kind"] for item in accepted.objects] == ["PersistentVolumeClaim", "Job"]
@@ -138,7 +138,7 @@ def test_what_pod_security_asks_for_is_added() -> None:
         ),
     ],
 )
-def test_what_the_policy_forbids_is_refused(item: dict[str, Any], message: str) -> None:
+def test_accept_refuses_forbidden_fields_of_a_job(item: dict[str, Any], message: str) -> None:
     assert any(message in problem for problem in problems(item)), problems(item)
 
 
@@ -207,25 +207,25 @@ def test_what_the_policy_forbids_is_refused(item: dict[str, Any], message: str) 
         ),
     ],
 )
-def test_objects_that_a_task_may_not_create_are_refused(items: tuple[dict[str, Any], ...], message: str) -> None:
+def test_accept_refuses_objects_that_a_task_may_not_create(items: tuple[dict[str, Any], ...], message: str) -> None:
     assert any(message in problem for problem in problems(*items)), problems(*items)
 
 
-def test_a_weaker_level_allows_more() -> None:
+def test_weaker_level_allows_root() -> None:
     root = job(securityContext={"runAsUser": 0})
     assert problems(root) != []
     assert problems(root, level=Level.baseline) == []
     assert problems(job(hostNetwork=True), level=Level.baseline) != []
 
 
-def test_the_secret_of_the_job_can_be_read_and_no_text_of_a_template_hides_a_finding() -> None:
+def test_template_reads_only_the_secret_of_its_job() -> None:
     own = container(env=[{"name": "X", "valueFrom": {"secretKeyRef": {"name": "demo-1-endpoints", "key": "x"}}}])
     assert problems(own) == []
     crafted = "others the Secret 'demo-1-endpoints' of the namespace"
     assert problems(container(envFrom=[{"secretRef": {"name": crafted}}])) != []
 
 
-def test_the_secret_has_the_labels_of_the_job() -> None:
+def test_secret_has_the_labels_of_the_job() -> None:
     item = secret(RELEASE, "endpoints", {"dataset.json": "[]"}, "", SITE)
     assert item["metadata"]["name"] == "demo-1-endpoints"
     assert item["metadata"]["labels"]["mlpack.dev/job"] == RELEASE
@@ -236,7 +236,7 @@ def test_the_secret_has_the_labels_of_the_job() -> None:
 @pytest.mark.parametrize(
     "path", [("spec",), ("spec", "template"), ("spec", "template", "spec"), ("metadata", "labels")]
 )
-def test_objects_of_any_shape_are_refused_and_not_fatal(value: Any, path: tuple[str, ...]) -> None:
+def test_objects_of_any_shape_are_refused_without_an_exception(value: Any, path: tuple[str, ...]) -> None:
     item = deepcopy(JOB)
     holder = item
     for step in path[:-1]:
@@ -273,11 +273,11 @@ POD_ATTACKS: dict[str, Any] = {
     ],
     "workloadRef": {"name": "x"},
 }
-"""Fields of a pod that even a template of an administrator has only if the site permits it."""
+"""Fields of a pod that every template, also of an administrator, may have only if the site permits them."""
 
 
 @pytest.mark.parametrize("field", POD_ATTACKS)
-def test_a_field_that_the_table_does_not_list_is_refused_in_a_template(field: str) -> None:
+def test_template_with_an_unlisted_pod_field_is_refused(field: str) -> None:
     assert problems(job(**{field: POD_ATTACKS[field]}))
 
 
@@ -299,7 +299,7 @@ def test_a_field_that_the_table_does_not_list_is_refused_in_a_template(field: st
     ],
     ids=lambda volume: next(iter(volume)),
 )
-def test_a_volume_of_others_is_refused_in_a_template(volume: dict[str, Any]) -> None:
+def test_template_with_a_foreign_volume_is_refused(volume: dict[str, Any]) -> None:
     assert problems(job(volumes=[{"name": "x", **volume}]))
 
 
@@ -318,7 +318,7 @@ def test_a_volume_of_others_is_refused_in_a_template(volume: dict[str, Any]) -> 
     ],
     ids=str,
 )
-def test_metadata_that_others_act_on_is_refused_in_the_pods_of_a_template(metadata: dict[str, Any]) -> None:
+def test_template_with_pod_metadata_for_other_programs_is_refused(metadata: dict[str, Any]) -> None:
     item = job()
     item["spec"]["template"]["metadata"] = metadata
     assert problems(item)
@@ -332,7 +332,7 @@ def test_metadata_that_others_act_on_is_refused_in_the_pods_of_a_template(metada
 
 
 @pytest.mark.parametrize("key", ["app.kubernetes.io/part-of", "app.kubernetes.io/component"])
-def test_labels_that_builds_write_to_workloads_are_refused_in_pod_templates(key: str) -> None:
+def test_workload_labels_of_builds_are_refused_in_pod_templates(key: str) -> None:
     item = job()
     item["spec"]["template"]["metadata"] = {"labels": {key: "others"}}
     assert problems(item)
@@ -342,13 +342,13 @@ def test_labels_that_builds_write_to_workloads_are_refused_in_pod_templates(key:
     "spec",
     [{"managedBy": "example.com/mine"}, {"manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}],
 )
-def test_a_job_that_is_not_kubernetes_own_is_refused_in_a_template(spec: dict[str, Any]) -> None:
+def test_template_with_a_foreign_job_controller_or_selector_is_refused(spec: dict[str, Any]) -> None:
     item = job()
     item["spec"].update(spec)
     assert problems(item)
 
 
-def test_a_service_selects_no_pods_but_those_of_its_job() -> None:
+def test_service_selects_only_pods_of_its_job() -> None:
     spec = {"clusterIP": "None", "selector": {"app": "others"}, "ports": [{"port": 80}]}
     accepted = accept(
         (JOB, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": RELEASE}, "spec": spec}), RELEASE, "", SITE
@@ -374,6 +374,6 @@ def test_a_service_selects_no_pods_but_those_of_its_job() -> None:
         ("ServiceAccount", job(serviceAccountName="trainer")),
     ],
 )
-def test_the_site_permits_by_a_word_what_the_hint_names(word: str, item: dict[str, Any]) -> None:
+def test_site_permits_the_field_that_a_hint_names(word: str, item: dict[str, Any]) -> None:
     assert f'(allow: ["{word}"] in server.yaml permits it)' in problems(item)[0]
     assert accept((item,), RELEASE, "", Site(allowed=frozenset((word,)))).problems == ()

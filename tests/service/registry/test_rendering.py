@@ -1,4 +1,4 @@
-"""Values cannot change the structure of what a template makes, and templates cannot do anything but fill in."""
+"""Values cannot change the structure of rendered objects, and templates can only fill in values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOSTILE = [
 ]
 
 
-def test_the_structure_is_that_of_the_template_whatever_the_values(renderer: Renderer) -> None:
+def test_hostile_values_keep_the_structure_of_the_template(renderer: Renderer) -> None:
     for text in HOSTILE:
         names = {**VALUES["global"], "creator": text}
         rendered = renderer.render(bodies.TEMPLATE, {**VALUES, "global": names, "configs": {"global": text}})
@@ -61,7 +61,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False,
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=SCALARS, name=TEXTS)
-def test_any_value_comes_out_as_it_went_in(renderer: Renderer, value: Any, name: str) -> None:
+def test_rendered_values_equal_the_given_values(renderer: Renderer, value: Any, name: str) -> None:
     template = 'a: {{ x }}\nb: "{{ y }}"\nc: <{{ y }}>\nd: |\n  {{ y }}\n  end\ne: [{{ x }}, "{{ y }}"]\n'
     rendered = renderer.render(template, {"x": value, "y": name})
     assert rendered.problems == ()
@@ -69,7 +69,7 @@ def test_any_value_comes_out_as_it_went_in(renderer: Renderer, value: Any, name:
     assert rendered.objects == (expected,)
 
 
-def test_a_plain_scalar_takes_the_type_and_a_quoted_one_the_text(renderer: Renderer) -> None:
+def test_plain_scalars_keep_types_and_quoted_scalars_are_text(renderer: Renderer) -> None:
     template = "a: {{ x }}\nb: '{{ x }}'\nc: {{ y }}\nd: {{ y.k }}{{ x }}\ne: 007\nf: yes\n"
     rendered = renderer.render(template, {"x": 5, "y": {"k": True}})
     assert rendered.objects == ({"a": 5, "b": "5", "c": {"k": True}, "d": "true5", "e": "007", "f": "yes"},)
@@ -94,15 +94,13 @@ def test_a_plain_scalar_takes_the_type_and_a_quoted_one_the_text(renderer: Rende
         ("a: " + "x" * (65 << 10), 0, "expected at most 64 KiB, found 65 KiB"),
     ],
 )
-def test_what_cannot_be_filled_in_is_reported_with_its_line(
-    renderer: Renderer, template: str, line: int, message: str
-) -> None:
+def test_render_reports_faults_with_their_lines(renderer: Renderer, template: str, line: int, message: str) -> None:
     rendered = renderer.render(template, VALUES)
     assert rendered.objects == ()
     assert (rendered.problems[0].line, rendered.problems[0].message) == (line, message)
 
 
-def test_a_word_of_another_rendering_is_text(renderer: Renderer) -> None:
+def test_placeholder_of_another_rendering_is_text(renderer: Renderer) -> None:
     rendered = renderer.render("a: {{ x }}\nb: v0123456789abn0e", {"x": "v0123456789abn1e"})
     assert rendered.objects == ({"a": "v0123456789abn1e", "b": "v0123456789abn0e"},)
 
@@ -172,12 +170,12 @@ def test_end_of_the_sandbox_is_reported_with_its_cause(monkeypatch: pytest.Monke
     renderer.close()
 
 
-def test_values_have_a_limit_too(renderer: Renderer) -> None:
+def test_values_over_64_kib_are_refused(renderer: Renderer) -> None:
     rendered = renderer.render("a: 1", {"x": "y" * (64 << 10)})
     assert rendered.problems[0].message == "expected at most 64 KiB, found 64 KiB"
 
 
-def test_a_text_is_read_once_for_all_values(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_template_is_parsed_once_for_all_values(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
     template = 'kind: X\na: {{ x }}\nb: "<{{ y }}>"\n{% if z %}\nc: [{{ z }}, {{ x }}]\n{% endif %}\n'
     values: list[dict[str, Any]] = [{"x": 1, "y": {"k": [2]}, "z": 0}, {"x": "v000000000000n0e", "y": None, "z": "- ["}]
     expected: list[dict[str, Any]] = [
@@ -196,8 +194,8 @@ def test_a_text_is_read_once_for_all_values(renderer: Renderer, monkeypatch: pyt
     assert renderer.render(template, values[1]).objects == (expected[1],)
 
 
-def test_a_template_that_knows_our_words_is_refused(renderer: Renderer) -> None:
-    word = f"{rendering._MARK}0e"  # noqa: SLF001 - which no one is told
+def test_template_that_writes_placeholders_is_refused(renderer: Renderer) -> None:
+    word = f"{rendering._MARK}0e"  # noqa: SLF001 - the secret mark
     for template in (f"a: {word}", f"a: {{{{ x }}}}\nb: {word}", f"{word}: {{{{ x }}}}", f"# {word}"):
         rendered = renderer.render(template, {"x": 1})
         assert [problem.message for problem in rendered.problems] == [

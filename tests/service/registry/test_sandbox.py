@@ -33,9 +33,7 @@ if TYPE_CHECKING:
         ("{% do x %}", "Encountered unknown tag 'do'."),
     ],
 )
-def test_what_a_template_may_not_use_is_refused_at_registration(
-    renderer: Renderer, template: str, message: str
-) -> None:
+def test_forbidden_constructs_are_refused_at_registration(renderer: Renderer, template: str, message: str) -> None:
     problems = renderer.check(f"a: 1\n{template}")
     assert [(problem.line, problem.message) for problem in problems] == [(2, message)]
 
@@ -55,7 +53,7 @@ def test_what_a_template_may_not_use_is_refused_at_registration(
         "{% set _ = x.append(1) %}a: 1",
     ],
 )
-def test_a_template_reaches_nothing_but_its_values(renderer: Renderer, template: str) -> None:
+def test_template_reaches_only_its_values(renderer: Renderer, template: str) -> None:
     rendered = renderer.render(template, {"x": [1]})
     assert rendered.objects in ((), ({"a": ""},))
     assert not any("<class" in problem.message for problem in rendered.problems)
@@ -153,7 +151,7 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("template", ESCAPES)
-def test_template_finds_no_way_out_of_its_values(renderer: Renderer, template: str) -> None:
+def test_template_cannot_escape_from_its_values(renderer: Renderer, template: str) -> None:
     values = {"x": [1], "y": "__class__", "z": {"a": 1}}
     rendered = renderer.render(f"a: {template}", values)
     assert rendered.objects in ((), ({"a": ""},), ({"a": None},))
@@ -162,7 +160,7 @@ def test_template_finds_no_way_out_of_its_values(renderer: Renderer, template: s
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc of Linux")
-def test_process_that_fills_in_templates_is_confined(renderer: Renderer) -> None:
+def test_rendering_process_is_confined(renderer: Renderer) -> None:
     assert renderer.render("a: 1", {}).objects == ({"a": 1},)
     assert confinement_gaps() == []
     children = [
@@ -178,7 +176,7 @@ def test_process_that_fills_in_templates_is_confined(renderer: Renderer) -> None
 
 
 def _status(process: Path) -> dict[str, str]:
-    """Return what the system says of a process; nothing of one that has ended."""
+    """Return the status, the command and the limits of a process from /proc; an empty mapping if it has ended."""
     try:
         lines = (process / "status").read_text(encoding="utf-8").splitlines()
         command = (process / "cmdline").read_text(encoding="utf-8")
@@ -189,7 +187,7 @@ def _status(process: Path) -> dict[str, str]:
     return {**{name: value.strip() for name, _, value in pairs}, "command": command, "limits": limits}
 
 
-def test_the_filters_that_templates_have(renderer: Renderer) -> None:
+def test_template_filters_return_expected_values(renderer: Renderer) -> None:
     template = (
         "a: {{ x | sh }}\nb: {{ y | tojson }}\nc: {{ z | default(3) }}\nd: {{ x | upper | trim }}\n"
         "e: {{ [1, 2] | join('-') }}\nf: {{ '5' | int }}\ng: {{ 1.6 | round | int }}\nh: {{ x | length }}\n"

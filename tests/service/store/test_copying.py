@@ -24,7 +24,7 @@ def rows(store: Store) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def test_everything_is_copied_to_postgresql_and_back(tmp_path: Path, postgres: Postgres) -> None:
+def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres: Postgres) -> None:
     first, second, third = Store(tmp_path / "a.db"), Store(postgres.create()), Store(tmp_path / "b.db")
     for number in range(3):
         store_release = added(first, application=f"a{number}")
@@ -40,7 +40,7 @@ def test_everything_is_copied_to_postgresql_and_back(tmp_path: Path, postgres: P
         store.close()
 
 
-def test_nothing_is_copied_into_a_database_with_rows(tmp_path: Path) -> None:
+def test_copy_refuses_a_database_with_rows(tmp_path: Path) -> None:
     first, second = Store(tmp_path / "a.db"), Store(tmp_path / "b.db")
     added(first)
     second.add_template("t", "1", "ada")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.service.postgres import Postgres as Server
 
 
-def test_a_database_is_named_by_a_path_or_an_address(tmp_path: Path) -> None:
+def test_opened_accepts_paths_and_refuses_unsupported_addresses(tmp_path: Path) -> None:
     for where in (tmp_path / "a.db", f"{tmp_path}/a.db", f"sqlite:{tmp_path}/a.db", f"sqlite://{tmp_path}/a.db"):
         assert databases.opened(where).shown == f"{tmp_path}/a.db"
     for address in ("mysql://x/y", "postgresql://h:port/x"):
@@ -27,7 +27,7 @@ def test_a_database_is_named_by_a_path_or_an_address(tmp_path: Path) -> None:
             databases.opened(address)
 
 
-def test_a_file_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_refuses_a_file_on_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.store.databases.network_file_system", lambda _folder: "nfs4")
     with pytest.raises(ToolError, match=r"server\.db is on a network file system \(nfs4\)") as refused:
         Store(tmp_path / "server.db")
@@ -36,7 +36,7 @@ def test_a_file_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) -> None:
+def test_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "server.db"
     first = Store(path, is_served=True)
     (tmp_path / "folder").symlink_to(tmp_path)
@@ -44,7 +44,7 @@ def test_a_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path
         with pytest.raises(ToolError, match=r"another server uses the database .*server\.db") as refused:
             Store(where, is_served=True)
         assert refused.value.exit_code == 6
-    other = Store(path)  # what makes tokens and backups may work beside a server
+    other = Store(path)  # commands for tokens and backups may use the database beside a server
     other.close()
     with pytest.raises(ToolError, match="another server"):
         Store(path, is_served=True)
@@ -53,7 +53,7 @@ def test_a_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path
     Store(path, is_served=True).close()
 
 
-def test_a_lock_that_a_killed_server_has_left_holds_nobody(tmp_path: Path) -> None:
+def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) -> None:
     path = tmp_path / "server.db"
     program = "import sys, signal, os; from packager.service.store.store import Store; from pathlib import Path\n"
     program += "store = Store(Path(sys.argv[1]), is_served=True); print('open', flush=True); signal.pause()"
@@ -66,7 +66,7 @@ def test_a_lock_that_a_killed_server_has_left_holds_nobody(tmp_path: Path) -> No
     Store(path, is_served=True).close()
 
 
-def test_several_servers_share_a_database_of_postgresql(postgres: Server) -> None:
+def test_several_servers_share_a_postgresql_database(postgres: Server) -> None:
     address = postgres.create()
     stores = [Store(address, is_served=True) for _ in range(2)]
     assert [store.check() for store in stores] == [[], []]
@@ -74,14 +74,14 @@ def test_several_servers_share_a_database_of_postgresql(postgres: Server) -> Non
         store.close()
 
 
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_lock_file_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server.db.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ToolError, match=r"server\.db\.lock cannot be opened"):
         Store(tmp_path / "server.db", is_served=True)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_password_is_not_shown(postgres: Server, tmp_path: Path) -> None:
+def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -> None:
     store = Store(postgres.create())
     assert "no-secret" not in store.shown
     assert store.shown.startswith("postgresql://postgres:***@/test")
@@ -92,7 +92,7 @@ def test_a_password_is_not_shown(postgres: Server, tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_database_that_is_away_is_told_and_comes_back(postgres: Server) -> None:
+def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> None:
     with pytest.raises(AwayError, match="the database does not answer: "):
         databases.opened("postgresql://nobody@127.0.0.1:1/none")
     store = Store(postgres.create())
@@ -102,9 +102,7 @@ def test_a_database_that_is_away_is_told_and_comes_back(postgres: Server) -> Non
     store.close()
 
 
-def test_a_newer_database_and_an_older_postgresql_are_refused(
-    postgres: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_schema_and_older_postgresql_are_refused(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres.create()
     store = Store(address)
     with store.database.writing() as connection:
@@ -118,7 +116,7 @@ def test_a_newer_database_and_an_older_postgresql_are_refused(
 
 
 @BOTH
-def test_what_fails_in_a_transaction_changes_nothing(database: str) -> None:
+def test_failed_transaction_changes_nothing(database: str) -> None:
     store = Store(database)
     with pytest.raises(ZeroDivisionError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
         connection.execute(text("INSERT INTO meta (key, value) VALUES ('a', 'b')"))
@@ -128,9 +126,9 @@ def test_what_fails_in_a_transaction_changes_nothing(database: str) -> None:
     store.close()
 
 
-def test_a_connection_that_was_in_use_is_closed_with_the_database(postgres: Server) -> None:
+def test_connection_in_use_is_closed_with_the_database(postgres: Server) -> None:
     database = databases.opened(postgres.create())
-    event.listen(database.engine, "checkin", lambda *_: database.close())  # just before it is given back
+    event.listen(database.engine, "checkin", lambda *_: database.close())  # just before its return to the pool
     with database.reading() as connection:
         used = connection.connection.dbapi_connection
         assert used

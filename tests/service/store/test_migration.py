@@ -26,12 +26,12 @@ JOB = {
 }
 
 
-def test_each_schema_follows_the_one_before() -> None:
+def test_schema_versions_are_consecutive() -> None:
     assert migration.versions() == [f"{number:04}" for number in range(1, len(migration.versions()) + 1)]
 
 
 @BOTH
-def test_the_migrations_make_the_tables_that_the_statements_use(database: str) -> None:
+def test_migrations_create_the_tables_of_the_metadata(database: str) -> None:
     store = Store(database)
     assert store.was_migrated
     with store.database.reading() as connection:
@@ -46,7 +46,7 @@ def test_the_migrations_make_the_tables_that_the_statements_use(database: str) -
 
 
 @BOTH
-def test_callbacks_of_before_get_the_project_of_their_job(database: str) -> None:
+def test_older_callbacks_get_the_project_of_their_job(database: str) -> None:
     older = databases.opened(database)
     config = migration._config()  # noqa: SLF001 - as an earlier mlpack has left the database
     callback = dict.fromkeys(("status", "url", "host", "body", "created"), "x")
@@ -68,7 +68,7 @@ def test_callbacks_of_before_get_the_project_of_their_job(database: str) -> None
 
 
 @BOTH
-def test_jobs_of_before_belong_to_the_tokens_of_their_creators_name(database: str) -> None:
+def test_older_jobs_belong_to_the_token_with_their_creators_name(database: str) -> None:
     older = databases.opened(database)
     config = migration._config()  # noqa: SLF001 - as an earlier mlpack has left the database
     event = {"sequence": 1, "status": "pending", "time": "x"}

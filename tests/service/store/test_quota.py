@@ -24,13 +24,13 @@ def share(release: str, creator: str = ADA, gpus: int = 0) -> Share:
         (Quota(running=2, running_per_creator=1), [share("a")], [share("b"), share("c", EVE)], ["c"]),
     ],
 )
-def test_the_first_come_are_the_first_served(
+def test_startable_returns_waiting_jobs_in_order_within_the_limits(
     limits: Quota, started: list[Share], waiting: list[Share], releases: list[str]
 ) -> None:
     assert list(startable(started, waiting, limits)) == releases
 
 
-def test_a_large_job_is_not_overtaken_by_small_ones() -> None:
+def test_small_job_does_not_overtake_a_large_job() -> None:
     waiting = [share("large", gpus=8), share("small", gpus=1)]
     assert list(startable([share("a", gpus=1)], waiting, Quota(gpus=8))) == []
     assert list(startable([], waiting, Quota(gpus=8))) == ["large"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Replicas = tuple[Service, Service, "subprocess.Popen[str]"]
 
-# Holds the lock of the leader, as a replica does, until it is killed.
+# Holds the leader's lock, as a replica does, until it is killed.
 LEADER = """
 import asyncio, sys
 from packager.service.store import replicas
@@ -31,7 +31,7 @@ async def work():
 asyncio.run(replicas.lead(sys.argv[1], work))
 """
 
-# A replica that runs, and is at work on a request, until it is killed.
+# Runs as a replica that processes a request until it is killed.
 AT_WORK = """
 import asyncio, json, sys
 from packager.service.store import replicas
@@ -46,7 +46,7 @@ asyncio.run(replicas.listen(store.database.conninfo, store.replica, heard))
 
 @pytest.fixture
 def replicas(postgres: Postgres) -> Iterator[Replicas]:
-    """Two replicas on one database and one cluster, while another process leads."""
+    """Two replicas on one database and one cluster, while another process is the leader."""
     address, cluster = postgres.create(), FakeCluster()
     first = Service(address, cluster=cluster)
     second = Service(address, cluster=cluster, roles=first.tokens)
@@ -60,14 +60,14 @@ def replicas(postgres: Postgres) -> Iterator[Replicas]:
     leader.communicate()
 
 
-def test_when_the_leader_is_killed_another_replica_goes_on_and_doubles_nothing(replicas: Replicas) -> None:
+def test_replica_takes_over_from_a_killed_leader_and_repeats_nothing(replicas: Replicas) -> None:
     first, second, leader = replicas
     releases = [service.post("/v1/jobs", FILLED).json()["release"] for service in (first, second, first)]
     headers = {"Idempotency-Key": "k"}
     answers = [service.post("/v1/jobs", FILLED, headers=headers) for service in (first, second)]
     assert answers[0].json() == answers[1].json()
     releases.append(answers[0].json()["release"])
-    assert first.cluster.applied == []  # that is the leader's, which does nothing here
+    assert first.cluster.applied == []  # only the leader creates objects, and this one creates none
     assert [job["release"] for job in second.get("/v1/jobs").json()["items"]] == releases[::-1]
     leader.send_signal(signal.SIGKILL)
     for release in releases:
@@ -80,13 +80,13 @@ def test_when_the_leader_is_killed_another_replica_goes_on_and_doubles_nothing(r
     assert sorted(first.cluster.applied) == sorted(f"Job/{release}" for release in (*releases, late))
     first.cluster.pod(releases[0], "Succeeded", exit_code=0)
     first.cluster.end(releases[0], "Complete")
-    for service in (first, second):  # one of them has heard from the other that there are events
+    for service in (first, second):  # one of the replicas has got the events from the other
         stream = service.get(f"/v1/jobs/{releases[0]}/events", headers={"Accept": "text/event-stream"}).text
         assert [line for line in stream.splitlines() if line.startswith("event:")] == ["event: status"] * 3
         assert '"status":"succeeded"' in stream
     told = [service.get("/metrics").text for service in (first, second)]
     assert sorted("mlpack_leader 1.0\n" in text for text in told) == [False, True]
-    jobs = 'mlpack_jobs{project="default",status="pending"} 4.0\n'  # as the sum over both
+    jobs = 'mlpack_jobs{project="default",status="pending"} 4.0\n'  # so that the sum over both replicas is right
     assert [jobs in text for text in told] == ["mlpack_leader 1.0\n" in text for text in told]
     assert all("mlpack_database_up 1.0\n" in text for text in told)
 
@@ -95,7 +95,7 @@ def _answers(service: Service, release: str) -> bool:
     return bool(service.get(f"/v1/jobs/{release}").status_code == 200)
 
 
-def test_a_database_that_is_away_is_a_503_and_comes_back(replicas: Replicas, postgres: Postgres) -> None:
+def test_unreachable_database_returns_503_until_it_answers_again(replicas: Replicas, postgres: Postgres) -> None:
     first, second, _ = replicas
     release = first.post("/v1/jobs", FILLED).json()["release"]
     name = first.server.store.shown.partition("@/")[2].partition("?")[0]
@@ -113,7 +113,7 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(replicas: Replicas, pos
     assert first.cluster.applied == [f"Job/{release}"]
 
 
-def test_a_request_whose_replica_is_killed_is_made_by_another(replicas: Replicas) -> None:
+def test_replica_repeats_the_request_of_a_killed_replica(replicas: Replicas) -> None:
     first, second, _ = replicas
     body = json.dumps(FILLED).encode()
     digest = hashlib.sha256(body).hexdigest()

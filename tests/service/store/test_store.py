@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row
 
 
-def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
+def test_store_creates_the_released_schema_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     assert store.was_migrated
     connection = sqlite3.connect(tmp_path / "s.db")
@@ -57,12 +57,12 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
     assert again.check() == []
 
 
-def test_only_the_owner_reads_the_file(tmp_path: Path) -> None:
+def test_database_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     Store(tmp_path / "new" / "s.db")
     assert (tmp_path / "new" / "s.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+def test_newer_database_is_refused(tmp_path: Path) -> None:
     Store(tmp_path / "s.db").close()
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -70,7 +70,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "s.db")
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_text("not a database, but long enough to look like one" * 10, encoding="utf-8")
     with pytest.raises(ToolError, match="cannot be used: file is not a database"):
         Store(tmp_path / "s.db")
@@ -81,7 +81,7 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_a_backup_is_a_whole_database(tmp_path: Path) -> None:
+def test_backup_is_a_complete_private_database(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     store.add_template("t", "{}", "ada")
     store.backup(tmp_path / "copy.db")
@@ -94,7 +94,7 @@ def test_a_backup_is_a_whole_database(tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(database: str) -> Iterator[Store]:
-    """A store in a database of each sort."""
+    """A store in the database of the test."""
     store = Store(database)
     yield store
     store.close()
@@ -116,7 +116,7 @@ def added(store: Store, *, answer: Row | None = None, **changes: Any) -> str:
 
 
 @BOTH
-def test_revisions_are_counted_and_checked(store: Store) -> None:
+def test_template_revisions_are_counted_and_checked(store: Store) -> None:
     store.add_template("t", "1", "ada")
     with pytest.raises(ExistsError):
         store.add_template("t", "2", "ada")
@@ -133,12 +133,12 @@ def test_revisions_are_counted_and_checked(store: Store) -> None:
 
 
 @BOTH
-def test_a_job_changes_and_each_change_is_an_event(store: Store) -> None:
+def test_job_status_changes_are_recorded_as_events(store: Store) -> None:
     release = added(store)
     assert not store.change_job(release, {"status": "pending", "message": "no pods yet"})
     assert store.change_job(release, {"status": "running", "message": "all is well"})
     assert store.change_job(release, {"status": "failed", "reason": "OOMKilled"})
-    assert not store.change_job(release, {"status": "running"})  # what has ended has ended
+    assert not store.change_job(release, {"status": "running"})  # an ended job does not change
     rows = store.events(release)
     assert [(row["sequence"], row["status"], row["reason"]) for row in rows] == [
         (1, "pending", "Created"),
@@ -160,7 +160,7 @@ def test_a_job_changes_and_each_change_is_an_event(store: Store) -> None:
 
 
 @BOTH
-def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
+def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     releases = [
         added(
             store,
@@ -195,7 +195,7 @@ def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
 
 
 @BOTH
-def test_a_project_has_room_for_as_many_as_it_may(store: Store) -> None:
+def test_project_runs_and_queues_jobs_up_to_its_limits(store: Store) -> None:
     limits = Quota(running=1, queued=1)
     first = added(store, limits=limits)
     second = added(store, limits=limits)
@@ -211,7 +211,7 @@ def test_a_project_has_room_for_as_many_as_it_may(store: Store) -> None:
 
 
 @BOTH
-def test_many_at_once_do_not_exceed_the_limits_or_share_an_id(store: Store) -> None:
+def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) -> None:
     added(store)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: added(store, project="p", limits=Quota(running=3)), range(12)))
@@ -221,7 +221,7 @@ def test_many_at_once_do_not_exceed_the_limits_or_share_an_id(store: Store) -> N
 
 
 @BOTH
-def test_a_request_is_made_once(store: Store) -> None:
+def test_repeated_request_gets_the_first_answer(store: Store) -> None:
     request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
     assert store.begin(request) is None
     assert store.begin(request) is not None
@@ -232,14 +232,14 @@ def test_a_request_is_made_once(store: Store) -> None:
 
 
 @BOTH
-def test_a_request_of_a_replica_that_has_ended_is_made_anew(store: Store, database: str) -> None:
+def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
     request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
     answer = {**request, "status": 201, "body": "{}", "location": "/x"}
     ended = Store(database)
     assert ended.begin(request) is None
     assert store.begin(request) is None
-    added(store)  # what a job refers to
-    with pytest.raises(TakenOverError):  # it was not at an end: it had only been out of reach
+    added(store)  # adds the template and the definition that a job refers to
+    with pytest.raises(TakenOverError):  # the other replica has not ended: it was only unreachable
         added(ended, answer=answer)
     assert len(store.jobs(Filters(), 10)) == 1
     ended.forget(request)
@@ -253,7 +253,7 @@ def test_a_request_of_a_replica_that_has_ended_is_made_anew(store: Store, databa
 
 
 @BOTH
-def test_a_request_that_nobody_ends_is_made_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
     assert store.begin(request) is None
     assert store.begin(request) is not None
@@ -262,7 +262,7 @@ def test_a_request_that_nobody_ends_is_made_anew(store: Store, monkeypatch: pyte
 
 
 @BOTH
-def test_tokens_are_kept_by_project(store: Store) -> None:
+def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
     for number, project in enumerate((None, "p", "q")):
         row = {"id": str(number), "digest": str(number), "name": "ada", "role": "user", "project": project}
         store.add_token({**row, "created": str(number), "expires": None, "last_used": None})
@@ -276,7 +276,7 @@ def test_tokens_are_kept_by_project(store: Store) -> None:
     assert token["last_used"] is not None
 
 
-def test_jobs_are_stored_together_and_none_keeps_the_others_from_it(store: Store) -> None:
+def test_add_jobs_stores_valid_jobs_of_a_batch_and_returns_errors_for_others(store: Store) -> None:
     release = added(store)
     first = store.job(release)
     assert first

@@ -1,1 +1,1 @@
-"""Packages that definitions name: read once, when a definition is registered, and filled in for each job."""
+"""Packages of definitions: read once, when a definition is registered, and filled with values for each job."""

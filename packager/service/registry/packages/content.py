@@ -1,4 +1,4 @@
-"""What is kept of a package: where it came from, its keys of mlops.env, and the objects that it renders to."""
+"""The stored parts of a package: its origin, its keys of mlops.env, and its rendered objects."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from packager.base.values import Fields, Meta, Value, field
 from packager.kubernetes.allowed.values import Facts
 
 ENV = "env"
-"""The top-level key of filled values below which the keys of mlops.env are."""
+"""The top-level key of filled values with the keys of mlops.env."""
 
 NOT_OF_JOBS = frozenset(("queue",))
-"""Site options that have no effect in a task service: the queue of a job is that of its project."""
+"""Site options without effect in a task service: the project of a job decides its queue."""
 
 ValueType = Literal["number", "boolean", "string", "secret"]
 
@@ -26,11 +26,11 @@ class PackageBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The package that a definition names.
 
     Attributes:
-        source: A bundled package's name, `file:` and a path in the server's folder of packages, or `oci://` and a
-            reference in one of its registries.
-        overlay: One of its overlays; None for its default one.
+        source: The name of a bundled package, `file:` and a path in the server's folder of packages, or `oci://` and a
+            reference in one of the server's registries.
+        overlay: An overlay of the package; None for its default overlay.
         options: The site options to switch on.
-        site: Values for them.
+        site: The values of site options.
     """
 
     source: Annotated[str, Meta(min_length=1, max_length=512)]
@@ -44,12 +44,12 @@ class PackageKey(Fields, frozen=True, kw_only=True):
 
     Attributes:
         name: The key.
-        default: Its value in the package; empty for a secret.
-        description: What its comment in mlops.env says.
-        type: What its value must be.
-        required: Whether the pods cannot start without it.
-        fixed: Whether only the definition sets it, because it decides more than an environment variable or a mount
-            path, such as the image.
+        default: The value in the package; empty for a secret.
+        description: The comment on the key in mlops.env.
+        type: The type of the value.
+        required: Whether the pods cannot start without the key.
+        fixed: Whether only the definition may set the key, because it decides more than an environment variable or a
+            mount path, such as the image.
     """
 
     name: str
@@ -61,21 +61,21 @@ class PackageKey(Fields, frozen=True, kw_only=True):
 
     @property
     def is_secret(self) -> bool:
-        """Whether its value is in no answer, log or manifest."""
+        """Whether the value must not appear in responses, logs and manifests."""
         return self.type == "secret"
 
 
 class PackageOrigin(Fields, frozen=True, kw_only=True):
-    """Where the objects of a definition's jobs come from.
+    """The package from which the objects of a definition's jobs come.
 
     Attributes:
-        source: As the definition names it.
-        name: The package's own name.
-        digest: `sha256:…` of its inventory, which has the digest of each file.
+        source: The source in the definition.
+        name: The name of the package.
+        digest: The digest (`sha256:…`) of the inventory, which has the digest of each file.
         overlay: The overlay.
-        options: The site options that are on in it.
-        keys: What can be filled in.
-        pulled: With a registry's package, what its tag meant then: the reference with the digest of the manifest.
+        options: The site options that are on in the overlay.
+        keys: The keys that can be filled in.
+        pulled: For a package from a registry, the reference with the digest of the manifest at registration.
     """
 
     source: str
@@ -88,12 +88,12 @@ class PackageOrigin(Fields, frozen=True, kw_only=True):
 
 
 class PackageFacts(Fields, frozen=True, kw_only=True):
-    """What a package says beside its objects.
+    """The facts about a package, in addition to its objects.
 
     Attributes:
         options: The site options that are on.
-        site: Their values.
-        claims: The names of claims that these values and the package's spec have.
+        site: The values of these options.
+        claims: The names of claims in these values and in the spec of the package.
     """
 
     options: list[str]
@@ -102,17 +102,17 @@ class PackageFacts(Fields, frozen=True, kw_only=True):
 
 
 class PackageObjects(Fields, frozen=True, kw_only=True):
-    """What a package renders to, with a word in the place of each value of mlops.env.
+    """The rendered objects of a package, with a placeholder ("word") for each value of mlops.env.
 
     Attributes:
         objects: The objects.
-        mark: What each word begins with.
-        keys: The key of each word, by its number.
-        numbers: Where a value becomes a whole number, as a path from the list of objects.
-        secrets: The names of the Secrets from which pods read the package's secrets.
-        prefix: The package's name, and
-        suffix: the overlay's, which names of objects begin and end with.
-        facts: What the package says beside them; None if it was read by a server that did not keep this.
+        mark: The start of each word.
+        keys: The key of each word, by the number of the word.
+        numbers: The places where a value becomes a whole number, as paths from the list of objects.
+        secrets: The names of the Secrets from which pods read the secrets of the package.
+        prefix: The start of the names of objects, which is the name of the package.
+        suffix: The end of the names of objects, which is the name of the overlay.
+        facts: The facts about the package; None if an older server has read the package and did not store them.
     """
 
     objects: list[dict[str, Any]]
@@ -126,14 +126,14 @@ class PackageObjects(Fields, frozen=True, kw_only=True):
 
 
 class PackageContent(Value, frozen=True):
-    """A package as it was read."""
+    """The stored parts of a package that was read."""
 
     origin: PackageOrigin
     objects: PackageObjects
 
 
 def facts_of(origin: PackageOrigin, objects: PackageObjects) -> Facts:
-    """Return what a package says beside its objects, for the table of allowed fields."""
+    """Return the facts about a package, for the table of allowed fields."""
     names = (origin.name, f"{origin.name}-{origin.overlay}")
     kept = objects.facts
     if kept is None:

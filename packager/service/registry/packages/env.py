@@ -1,4 +1,4 @@
-"""What a definition and its users set of a package's mlops.env: the description, the checks, and the values."""
+"""The keys of a package's mlops.env that a definition and its users set: their description, checks and values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EVENT = Group(
 
 
 def value_type(default: str) -> ValueType:
-    """Return the type of a key by its value in the package: where that is no number, there may be anything."""
+    """Return the type of a key from its value in the package: boolean, number, or else string."""
     if default in ("true", "false"):
         return "boolean"
     is_number = re.fullmatch(_WHOLE, default) or ("." in default and re.fullmatch(_NUMBER, default))
@@ -47,12 +47,12 @@ def value_type(default: str) -> ValueType:
 
 
 def as_text(value: Any) -> str:
-    """Return a filled value as mlops.env has it."""
+    """Return a filled value in the form of mlops.env."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def typed(key: PackageKey) -> Any:
-    """Return the value of a key in the package as it is filled in; None if there is none."""
+    """Return the value of a key in the package, converted to its type; None if it is empty."""
     if key.type == "boolean":
         return key.default == "true"
     if key.type == "number":
@@ -61,12 +61,12 @@ def typed(key: PackageKey) -> Any:
 
 
 def described(origin: PackageOrigin, system: Mapping[str, Any], given: Group | None) -> tuple[Group, list[Complaint]]:
-    """Return what users fill in, and what is wrong with the definition's own description.
+    """Return the description of the values of users, and the complaints about the definition's own description.
 
     Args:
         origin: The package.
-        system: The definition's `system_values`.
-        given: The definition's own description; None for all that users may set.
+        system: The `system_values` of the definition.
+        given: The definition's own description; None for all keys that users may set.
     """
     fixed = mapping(system.get(ENV))
     offered = {key.name: key for key in origin.keys if not key.fixed and key.name not in fixed}
@@ -126,7 +126,7 @@ def _unknown(name: str, origin: PackageOrigin, fixed: Mapping[str, Any]) -> str:
 
 
 def unknown_key(fault: Fault, origin: PackageOrigin, system: Mapping[str, Any]) -> Fault:
-    """Return a fault of filled values, with the reason if it is about a key that only the definition sets."""
+    """Return a fault of filled values; for an unknown key that is in the package, explain why users cannot set it."""
     name = fault.location[1] if len(fault.location) == 2 and fault.location[0] == ENV else None
     if not fault.at_key or all(key.name != name for key in origin.keys):
         return fault
@@ -134,21 +134,21 @@ def unknown_key(fault: Fault, origin: PackageOrigin, system: Mapping[str, Any]) 
 
 
 def example(name: str, origin: PackageOrigin, group: Group) -> dict[str, Any]:
-    """Return filled values that satisfy a description: those of the package."""
+    """Return filled values that satisfy a description, with the default values of the package."""
     offered = dict(mapping_of(group).entries)
     values = {key.name: MASK if key.type == SECRET else typed(key) for key in origin.keys if key.name in offered}
     return {"taskDef": name, ENV: {key: value for key, value in values.items() if value is not None}}
 
 
 def mapping_of(group: Group) -> Group:
-    """Return what is described of mlops.env."""
+    """Return the part of a description about mlops.env."""
     entry = dict(group.entries)[ENV]
     assert isinstance(entry, Group)
     return entry
 
 
 def system_complaints(system: Mapping[str, Any], origin: PackageOrigin) -> Iterator[Complaint]:
-    """Yield what is wrong with a definition's `system_values`, which set keys of mlops.env."""
+    """Yield the complaints about the `system_values` of a definition, which set keys of mlops.env."""
     for key in system.keys() - {ENV}:
         yield Complaint("/system_values", f"unknown key {show(key)}: a package has {ENV}, the keys of mlops.env")
     env = system.get(ENV, {})
@@ -170,7 +170,7 @@ def system_complaints(system: Mapping[str, Any], origin: PackageOrigin) -> Itera
 
 
 def faults(filled: Mapping[str, Any], origin: PackageOrigin) -> Iterator[Fault]:
-    """Yield what is wrong with values of mlops.env that no type says."""
+    """Yield the faults of values of mlops.env that are independent of their types."""
     secret = {key.name for key in origin.keys if key.is_secret}
     env = {key: value for key, value in mapping(filled.get(ENV)).items() if not isinstance(value, dict | list)}
     for key, value in env.items():
@@ -197,8 +197,8 @@ def split(
 
     Args:
         origin: The package.
-        system: The definition's `system_values`, which win.
-        filled: What the user has filled in, without faults.
+        system: The `system_values` of the definition, which have precedence.
+        filled: The filled values, without faults.
     """
     given = {**mapping(filled.get(ENV)), **mapping(system.get(ENV))}
     texts = {key: as_text(value) for key, value in given.items() if value is not None}
@@ -208,7 +208,7 @@ def split(
 
 
 def remarks(origin: PackageOrigin, system: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is no problem of a definition, and may not be what its author expects."""
+    """Yield warnings for the author of a definition, about values that may be unintended."""
     values, _ = split(origin, system, {})
     if values.get("REGISTRY") == "localhost":
         yield "REGISTRY is localhost: only nodes that have the image can run it; set env.REGISTRY in system_values"

@@ -1,4 +1,4 @@
-"""Package + values -> the objects of a job. Values are put into scalars of the objects; no text is parsed."""
+"""Package + values -> the objects of a job. Values are inserted into scalars of the objects; no text is parsed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from packager.service.registry.packages.content import PackageObjects
 
 SECRETS = "package-secrets"
-"""What follows the release in the name of the Secret with the secrets that were filled in."""
+"""The suffix of the Secret with the filled secrets, after the release."""
 
 _TEXTS = ("data", "binaryData", "stringData")
-"""Where the texts of a ConfigMap or a Secret are: nothing in them refers to an object."""
+"""The fields with the texts of a ConfigMap or a Secret, which never refer to objects."""
 
 
 def word(mark: str, number: int) -> str:
-    """Return the word that stands for a value: letters and digits, which no tool changes."""
+    """Return the placeholder for a value: letters and digits, which no tool changes."""
     return f"{mark}n{number}e"
 
 
@@ -32,9 +32,9 @@ def filled(
 
     Args:
         package: The package.
-        values: The value of each key of mlops.env that is no secret.
-        secrets: The secrets that were filled in.
-        release: The job's name.
+        values: The value of each key of mlops.env that is not a secret.
+        secrets: The filled secrets.
+        release: The name of the job.
     """
     objects = substituted(package, values)
     names = _names(objects, package, release)
@@ -46,7 +46,7 @@ def filled(
 
 
 def substituted(package: PackageObjects, values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the objects with values in place of the words: a key without a value is empty."""
+    """Return the objects with values in place of the words; a key without a value becomes empty."""
     pattern = re.compile(rf"{package.mark}n([0-9]+)e")
 
     def value_of(match: re.Match[str]) -> str:
@@ -71,7 +71,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _names(objects: Sequence[dict[str, Any]], package: PackageObjects, release: str) -> dict[str, str]:
-    """Return the name of each object in a job: the workload's is the release, all others begin with it."""
+    """Return the new name of each object: the release for the workload, and names that begin with it for the others."""
     names: dict[str, str] = {}
     manifests = [Manifest(item) for item in objects]
     for manifest in manifests:
@@ -88,7 +88,7 @@ def _names(objects: Sequence[dict[str, Any]], package: PackageObjects, release: 
 
 
 def renamed(item: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return an object under another name, with what it refers to; what programs are told stays."""
+    """Return an object with new names of itself and in its references, except in commands and environment values."""
     return {key: value if key in _TEXTS else _referring(key, value, names) for key, value in item.items()}
 
 
@@ -110,7 +110,7 @@ def _referring(key: str, value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _secrets_in_maps(objects: Sequence[dict[str, Any]], secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Take the secrets that were filled in out of ConfigMaps; yield the name of each map, and the key."""
+    """Remove filled secrets from ConfigMaps, and yield the name of the map and the key of each."""
     for item in objects:
         data = mapping(item.get("data")) if item.get("kind") == "ConfigMap" else {}
         for key in secrets:
@@ -119,7 +119,7 @@ def _secrets_in_maps(objects: Sequence[dict[str, Any]], secrets: Mapping[str, st
 
 
 def _read_from_secret(objects: Sequence[dict[str, Any]], name: str, key: str, secret: str) -> None:
-    """Let each container that gets its environment from a ConfigMap get a variable of it from a Secret instead."""
+    """Add a variable from a Secret to each container that gets its environment from the ConfigMap `name`."""
     for item in objects:
         for pods in structures.pods(Manifest(item)):
             for _, container in pods.containers():

@@ -1,7 +1,7 @@
 """Reads a package once, when a definition is registered: opens and verifies it, and renders one overlay.
 
-It is rendered twice: as it is, and with an opaque word as the value of each key of mlops.env. So the places are known
-to which kustomize brings each value, and a job needs no kubectl.
+The overlay is rendered twice: unchanged, and with opaque placeholders ("words") as the values of mlops.env. This shows
+the places to which kustomize copies each value, so a job needs no kubectl.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     from packager.service.registry.packages.sources import PackageSources
 
 LIMITS = Limits(size=128 << 20, files=5_000, ratio=100)
-"""How much a package may hold: the code that it delivers is in ConfigMaps, far smaller than this."""
+"""The limits of a package; its code is in ConfigMaps, which are far smaller."""
 
 MAX_RESULT = 1 << 20
 MAX_OBJECTS = 40
 MAX_KEYS = 300
-"""What a package may render to, which each job keeps, in bytes and in objects; and how many keys mlops.env may have."""
+"""The limits of the rendered manifests, which each job stores, in bytes and objects, and of the keys in mlops.env."""
 
 _SOURCE = "/package/source"
 _MOST_COMPLAINTS = 50
@@ -72,7 +72,11 @@ _LONGEST_DESCRIPTION = 500
 
 
 class RefusedPackageError(MlpackError):
-    """A package cannot be used. Attribute: why."""
+    """The package cannot be used.
+
+    Attributes:
+        complaints: The reasons.
+    """
 
     def __init__(self, complaints: Sequence[Complaint]) -> None:
         super().__init__("the package cannot be used")
@@ -80,7 +84,7 @@ class RefusedPackageError(MlpackError):
 
 
 class PackageReader:
-    """Reads packages. Each takes a processor for seconds, so its caller decides how many are read at once."""
+    """Reads packages. Each read occupies a processor for seconds, so the caller limits simultaneous reads."""
 
     def __init__(self, sources: PackageSources, *, kubectl: str = "kubectl", runner: Runner = SYSTEM) -> None:
         self._sources = sources
@@ -88,14 +92,14 @@ class PackageReader:
         self._runner = runner
 
     def read(self, body: PackageBody, project: str | None = None) -> PackageContent:
-        """Return what a package's overlay renders to, and what can be filled in.
+        """Read a package, and return the rendered objects of its overlay and the keys that can be filled in.
 
         Args:
-            body: The package, as the definition names it.
-            project: The project of the definition, with whose passwords it is pulled; None for all projects.
+            body: The package in the definition.
+            project: The project of the definition, whose passwords are used to pull; None for all projects.
 
         Raises:
-            RefusedPackageError: There is no such package, it is not valid, or its values cannot be filled in.
+            RefusedPackageError: The package does not exist, is not valid, or its values cannot be filled in.
         """
         with (
             _refusing(_SOURCE),
@@ -148,7 +152,7 @@ class PackageReader:
         return PackageContent(origin, objects)
 
     def _rendered(self, package: Package, overlay: str) -> list[dict[str, Any]]:
-        """Return the objects of an overlay."""
+        """Return the rendered objects of an overlay. Raises RefusedPackageError."""
         outcome = render.kubectl(package, overlay, render.read(package, overlay), self._kubectl, self._runner)
         if len(outcome.manifests) > MAX_RESULT:
             message = f"{overlay} renders to more than {MAX_RESULT >> 10} KiB, which each job would keep"
@@ -161,14 +165,14 @@ class PackageReader:
 
 
 def _mark(objects: list[dict[str, Any]]) -> str:
-    """Return how the words in objects begin: the same for the same objects, and in none of their texts."""
+    """Return the start of the words for objects: equal for equal objects, and not in any of their texts."""
     text = json.dumps(objects)
     marks = (f"v{hashlib.sha256(f'{number}{text}'.encode()).hexdigest()[:12]}" for number in itertools.count())
     return next(mark for mark in marks if mark not in text)
 
 
 def _named_alike(objects: list[dict[str, Any]], plain: list[dict[str, Any]], mark: str) -> list[dict[str, Any]]:
-    """Return objects with the names of other ones: kustomize appends a digest of a ConfigMap's content to its name."""
+    """Return objects with the names of those in `plain`: kustomize appends a digest of the content to names."""
     pairs = [(Manifest(one), Manifest(other)) for one, other in zip(objects, plain, strict=False)]
     names = {
         one.name: other.name
@@ -180,7 +184,7 @@ def _named_alike(objects: list[dict[str, Any]], plain: list[dict[str, Any]], mar
 
 @contextmanager
 def _refusing(pointer: str, path: str = "", source: str = "") -> Iterator[None]:
-    """Turn an error of mlpack into complaints about a part of the body, in which no path of this machine is."""
+    """Turn an error of mlpack into complaints about a part of the body, without paths of this machine."""
     try:
         yield
     except RefusedPackageError:
@@ -199,7 +203,7 @@ def _of_problem(problem: Problem, pointer: str = _SOURCE) -> Complaint:
 
 
 def _with_options(package: Package, overlay: str, body: PackageBody) -> Files:
-    """Return a package's files with its site options as the definition has them. Raises MlpackError."""
+    """Return the files of a package, with the site options of the definition. Raises MlpackError."""
     for key in body.site:
         if key not in KEYS:
             hint = similar(key, KEYS)
@@ -214,7 +218,7 @@ def _with_options(package: Package, overlay: str, body: PackageBody) -> Files:
 
 
 class _Places:
-    """Finds where the values of mlops.env are in the objects of a package."""
+    """Finds the places of mlops.env values in the objects of a package."""
 
     def __init__(
         self, package: Package, plain: list[dict[str, Any]], marked: PackageObjects, lines: list[Line], text: bytes
@@ -230,7 +234,7 @@ class _Places:
         self._complaints: list[Complaint] = []
 
     def read(self) -> tuple[list[PackageKey], PackageObjects]:
-        """Return the keys, and the objects with what filling them in needs to know. Raises RefusedPackageError."""
+        """Return the keys, and the objects with the data for filling in values. Raises RefusedPackageError."""
         self._walk((), self._plain, self._marked.objects)
         secret_names, of_secrets = self._declared()
         keys = [self._key(line) for line in self._lines]
@@ -256,7 +260,7 @@ class _Places:
         self._complaints.append(Complaint(_SOURCE, f"{self._package.source}: {message}", hint))
 
     def _walk(self, here: Location, plain: Any, marked: Any) -> None:
-        """Note where words are, and check that they change nothing but single values."""
+        """Record the places of words, and check that words change only single values."""
         if isinstance(marked, str):
             self._scalar(here, plain, marked)
         elif isinstance(marked, dict) and isinstance(plain, dict) and marked.keys() == plain.keys():
@@ -281,7 +285,7 @@ class _Places:
                 self._complain(f"{_shown(here)}: {words[0]} is written into a field that takes other values than text")
 
     def _declared(self) -> tuple[list[str], list[PackageKey]]:
-        """Return the Secrets that pods read the package's secrets from, and these secrets."""
+        """Return the names of the Secrets from which pods read the package's secrets, and the keys of these secrets."""
         known = declared.secrets(self._package)
         names: set[str] = set()
         required: dict[str, bool] = {}
@@ -320,12 +324,12 @@ class _Places:
             description=self._descriptions.get(line.key, ""),
             type="secret" if is_secret else value_type(line.value),
             required=False,
-            fixed=line.value == f"{ROOT}/{self._package.name}"  # where its code is, of which users need not know
+            fixed=line.value == f"{ROOT}/{self._package.name}"  # the folder of the code, which is not for users
             or any(self._decides(location) for location in self._found[line.key]),
         )
 
     def _decides(self, location: Location) -> bool:
-        """Whether a place is more than an environment variable, an argument or a mount path."""
+        """Whether a value at a place decides more than an environment variable, an argument or a mount path."""
         is_map = self._plain[int(location[0])].get("kind") == "ConfigMap"
         if is_map:
             return location[1] != "data"
@@ -339,7 +343,7 @@ def _shown(location: Location) -> str:
 
 
 def _descriptions(text: bytes) -> dict[str, str]:
-    """Return the comment right above each key of an env file."""
+    """Return the comment directly above each key of an env file."""
     descriptions: dict[str, str] = {}
     comment: list[str] = []
     for raw in text.decode("utf-8", "replace").splitlines():

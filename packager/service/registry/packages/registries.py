@@ -1,7 +1,7 @@
-"""Pulls packages from registries, by the distribution API of the OCI: read-only, and from those in server.yaml alone.
+"""Pulls packages from registries in server.yaml, with the read-only part of the OCI distribution API.
 
-A registry may send anything: sizes, digests and the time are bounded here. Its password is sent to the registry itself,
-and to the host that issues its tokens if server.yaml names it, to no other. A redirect leads to public addresses only.
+A registry may send anything: this module limits sizes and time, and checks digests. The password is sent only to the
+registry itself and to the token host in server.yaml. Redirects may lead only to public addresses.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ OCI = "oci://"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 PACKAGE_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
 LAYERS = (PACKAGE_LAYER, "application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.oci.image.layer.v1.tar")
-"""The media types of the layer that is the package: ours, and those that `oras push` gives to folders and files."""
+"""The media types of the layer with the package: ours, and those of `oras push` for folders and files."""
 
 MOST_BYTES = 128 << 20
 SECONDS = 120.0
-"""How long a pull may take in all."""
+"""The time limit of a pull, in seconds."""
 
 _READ_SECONDS = 15.0
 _MANIFEST_BYTES = 64 << 10
@@ -56,7 +56,7 @@ _PARAMETER = re.compile(r'([A-Za-z]+)="([^"\\]{0,1000})"')
 
 
 class Reference(Value, frozen=True):
-    """Where a package is: `oci://HOST/REPOSITORY:TAG`, or with a digest in the place of the tag."""
+    """The reference to a package: `oci://HOST/REPOSITORY:TAG`, or with a digest in place of the tag."""
 
     host: str
     repository: str
@@ -64,7 +64,7 @@ class Reference(Value, frozen=True):
     digest: str | None
 
     def pinned(self, digest: str) -> str:
-        """Return the same with a digest, which always means the same package."""
+        """Return the reference with a digest, which always identifies the same package."""
         return f"{OCI}{self.host}/{self.repository}@{digest}"
 
 
@@ -72,11 +72,11 @@ class Registry(Value, frozen=True):
     """A registry from which packages may be pulled.
 
     Attributes:
-        host: Its host, and its port if that is not the usual one.
-        credentials: A user and a password; None for none.
-        token_host: The host that issues its tokens, if the credentials may be sent there.
-        is_insecure: Whether it speaks http.
-        ca_file: The certificates of the authority of its own.
+        host: The host, and the port if it is not the default port.
+        credentials: The user name and the password; None for pulls without a password.
+        token_host: Another host that issues the registry's tokens and may receive the credentials.
+        is_insecure: Whether the registry is used over http.
+        ca_file: The certificates of the registry's own authority.
     """
 
     host: str
@@ -90,15 +90,15 @@ class Registry(Value, frozen=True):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the registry."""
         return f"{'http' if self.is_insecure else 'https'}://{self.host}"
 
 
 def read_registries(configured: Mapping[str, RegistryConfig], place: str) -> dict[str, Registry]:
-    """Return the registries at a place of the configuration, with their passwords.
+    """Return the registries from a place in the configuration, with their passwords.
 
     Raises:
-        ToolError: The file of a password cannot be read.
+        ToolError: A file with a password or certificates cannot be read.
         UsageError: A password is missing.
     """
     registries = {}
@@ -131,7 +131,7 @@ def _context(ca_file: str) -> ssl.SSLContext:
 
 
 def parse(source: str) -> Reference:
-    """Return where `oci://…` leads. Raises UsageError."""
+    """Return the reference in `oci://…`. Raises UsageError."""
     match = _REFERENCE.fullmatch(source.removeprefix(OCI))
     if match is None or len(match["repository"]) > 255:
         hint = "name a tag or a digest: oci://registry.example.com/team/model:1.0"
@@ -140,11 +140,11 @@ def parse(source: str) -> Reference:
 
 
 def pull(source: str, registries: Mapping[str, Registry], file: Path) -> str:
-    """Write the package at `oci://…` into a new file, and return the reference with the digest of its manifest.
+    """Write the package at `oci://…` to a new file, and return the reference with the digest of its manifest.
 
     Raises:
-        UsageError: It is no such reference, or the server may not pull from there.
-        ToolError: The registry does not answer as it must, or what it sends is no package.
+        UsageError: The reference is faulty, or the server may not pull from its registry.
+        ToolError: The registry does not respond as it must, or sends something other than a package.
     """
     reference = parse(source)
     registry = registries.get(reference.host)
@@ -196,7 +196,7 @@ async def _manifest(session: _Session, reference: Reference) -> tuple[str, dict[
 
 
 async def _blob(session: _Session, layer: dict[str, Any], file: Path) -> None:
-    """Write a layer into a new file. Raises ToolError unless it has its digest."""
+    """Write a layer to a new file. Raises ToolError if its size or digest is wrong."""
     digest, size = hashlib.sha256(), 0
     async with session.get(f"blobs/{layer['digest']}", "application/octet-stream") as answer:
         with file.open("xb") as stream:
@@ -214,8 +214,8 @@ class _Session:
     """The requests of one pull.
 
     Args:
-        registry: Where to.
-        reference: What is pulled.
+        registry: The registry.
+        reference: The reference to the package.
     """
 
     def __init__(self, registry: Registry, reference: Reference) -> None:
@@ -230,8 +230,8 @@ class _Session:
             await transport.close()
 
     def _transport(self, host: str | None) -> Transport:
-        """Return what sends requests to a host that server.yaml names, or to public addresses only for None."""
-        if host not in self._transports:  # each reads the certificates of the system
+        """Return the transport to a host that server.yaml names; for None, the transport to public addresses only."""
+        if host not in self._transports:  # a new transport reads the certificates of the system
             names = frozenset() if host is None else frozenset({host.partition(":")[0]})
             ca_file = None if host is None else self._registry.ca_file
             tls = None if ca_file is None else _context(ca_file)
@@ -241,7 +241,7 @@ class _Session:
 
     @asynccontextmanager
     async def get(self, path: str, accept: str) -> AsyncIterator[StreamedAnswer]:
-        """Give what is at a path of the repository; with a token, if the registry asks for one. Raises ToolError."""
+        """Yield the response for a path of the repository; if required, authenticate first. Raises ToolError."""
         url = f"{self._registry.url}/v2/{self._reference.repository}/{path}"
         challenge = None
         async with self._followed(url, accept) as answer:
@@ -254,7 +254,7 @@ class _Session:
             yield self._checked(answer)
 
     def _checked(self, answer: StreamedAnswer) -> StreamedAnswer:
-        """Return an answer that has what was asked for. Raises ToolError."""
+        """Return a response with status 200. Raises ToolError for other responses."""
         if answer.status == 200:
             return answer
         where = f"{self._registry.host}/{self._reference.repository}"
@@ -266,7 +266,7 @@ class _Session:
 
     @asynccontextmanager
     async def _followed(self, url: str, accept: str) -> AsyncIterator[StreamedAnswer]:
-        """Give the answer to a request, after a few redirects; credentials go to the registry alone."""
+        """Yield the response to a request, after a few redirects; only the registry receives credentials."""
         for _ in range(_MOST_REDIRECTS + 1):
             is_home = url.startswith(f"{self._registry.url}/")
             headers = {"Accept": accept, "Accept-Encoding": "identity"}
@@ -287,7 +287,7 @@ class _Session:
         return location
 
     async def _authorized(self, challenge: str) -> str:
-        """Return the header for which a registry asks. Raises ToolError."""
+        """Return the Authorization header that a registry requires. Raises ToolError."""
         scheme, _, rest_of = challenge.partition(" ")
         credentials = self._registry.credentials
         if scheme.lower() == "basic" and credentials is not None:

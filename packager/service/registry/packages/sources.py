@@ -1,4 +1,4 @@
-"""Finds the package that a definition names: a bundled one, one in the server's folder, or one in a registry."""
+"""Locates the package of a definition: a bundled package, or one in the server's folder or in a registry."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _STEP = re.compile(r"(?!\.)[A-Za-z0-9._+-]{1,200}")
 
 
 class PackageSources(Value, frozen=True):
-    """Where packages may come from.
+    """The permitted sources of packages.
 
     Attributes:
         folder: The server's folder of packages; None for none.
-        registries: Registries, by their hosts.
-        own_registries: Those of projects, by the names of the projects.
+        registries: The registries of the server, by host.
+        own_registries: The registries of each project, by the name of the project.
     """
 
     folder: Path | None = None
@@ -42,9 +42,9 @@ class PackageSources(Value, frozen=True):
     own_registries: Mapping[str, Mapping[str, Registry]] = {}
 
     def registries_of(self, project: str | None) -> Mapping[str, Registry]:
-        """Return the registries for definitions of a project, or for None for those that belong to all projects.
+        """Return the registries for definitions of a project; for None, those for definitions of all projects.
 
-        A project has its own passwords, and no others; the only project of a server has all of them.
+        A project uses only its own passwords; the only project of a server uses all passwords.
         """
         if project is None or len(self.own_registries) <= 1:
             return {**self.registries, **self.own_registries.get(project or "", {})}
@@ -56,8 +56,8 @@ class LocatedPackage(Value, frozen=True):
     """A package on this machine.
 
     Attributes:
-        path: Where it is.
-        pulled: With a registry's package, the reference with the digest of its manifest.
+        path: The path of the package.
+        pulled: For a package from a registry, the reference with the digest of its manifest.
     """
 
     path: Path
@@ -66,16 +66,16 @@ class LocatedPackage(Value, frozen=True):
 
 @contextmanager
 def located(source: str, sources: PackageSources, project: str | None) -> Iterator[LocatedPackage]:
-    """Give a package, for as long as the block runs.
+    """Yield the location of a package, which exists while the block runs.
 
     Args:
-        source: As a definition names it.
-        sources: Where packages may come from.
+        source: The source in a definition.
+        sources: The permitted sources.
         project: The project of the definition; None for all projects.
 
     Raises:
-        UsageError: There is no such package, or the server may not read it.
-        MlpackError: It cannot be built or pulled.
+        UsageError: The package does not exist, or the server may not read it.
+        MlpackError: The package cannot be built or pulled.
     """
     if source.startswith(FILE):
         yield LocatedPackage(_in_folder(source.removeprefix(FILE), sources.folder))
@@ -89,7 +89,7 @@ def located(source: str, sources: PackageSources, project: str | None) -> Iterat
 
 
 def _in_folder(path: str, folder: Path | None) -> Path:
-    """Return a path in the folder of packages, to which no link leads."""
+    """Return a path in the folder of packages. Raises UsageError if it does not exist or contains a symlink."""
     if folder is None:
         raise UsageError(
             "the server has no folder of packages", hint="set packages.folder in server.yaml, or name a bundled package"

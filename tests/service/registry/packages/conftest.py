@@ -28,7 +28,7 @@ DEMO = demo.changed(
 
 
 def build(folder: Path, spec: str = DEMO, files: Mapping[str, str | bytes] | None = None) -> Path:
-    """Write the package of a spec into the new `folder`, and return it."""
+    """Build the package of a spec in the new `folder`, and return the folder."""
     loaded = load(demo.write(folder.with_name(f"{folder.name}-model"), spec, files))
     folder.mkdir()
     tree.write(render(plan(loaded, choose(loaded.spec, None, None), Options())), folder)
@@ -44,13 +44,13 @@ def _kubectl_on_the_path(kubectl: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def demo_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package of DEMO, for all tests to copy."""
+    """The package of DEMO, which tests copy before they change it."""
     return build(tmp_path_factory.mktemp("demo") / "demo")
 
 
 @pytest.fixture(scope="module")
 def packages_folder(tmp_path_factory: pytest.TempPathFactory, demo_package: Path) -> Path:
-    """The folder of packages of `site`, one of which is `demo`."""
+    """The folder of packages of `site`, with the package `demo`."""
     folder = tmp_path_factory.mktemp("packages")
     shutil.copytree(demo_package, folder / "demo")
     return folder

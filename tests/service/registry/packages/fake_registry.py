@@ -1,4 +1,4 @@
-"""A registry of packages on 127.0.0.1, without TLS, that answers as a test tells it to."""
+"""A registry of packages on 127.0.0.1, without TLS, that sends the responses a test sets."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def digest_of(content: bytes) -> str:
 
 
 class FakeRegistry:
-    """What a registry has, and what it was asked.
+    """The content and the received requests of a registry.
 
     Attributes:
-        host: Its host and port.
-        answers: What the next requests for a path are answered with, in place of what it has.
+        host: The host and the port of the registry.
+        answers: Functions by path that return the response in place of the content.
         requests: The path and the header Authorization of each request.
-        asks_for: The way in which it asks for a password, if not None: `basic`, or the realm of its tokens.
+        asks_for: The required authentication: `basic`, the realm of tokens, or None.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class FakeRegistry:
         self.asks_for: str | None = None
 
     def push(self, repository: str, tag: str, content: bytes, **changes: Any) -> str:
-        """Put a package below a tag, and return the digest of its manifest."""
+        """Store a package with a tag, and return the digest of its manifest."""
         layer = {"mediaType": PACKAGE_LAYER, "digest": digest_of(content), "size": len(content)} | changes
         empty = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}"), "size": 2}
         manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": empty, "layers": [layer]}
@@ -47,7 +47,7 @@ class FakeRegistry:
         return self.put(repository, tag, json.dumps(manifest).encode())
 
     def put(self, repository: str, tag: str, manifest: bytes) -> str:
-        """Put a manifest below a tag, and return its digest."""
+        """Store a manifest with a tag, and return its digest."""
         for name in (tag, digest_of(manifest)):
             self.contents[f"/v2/{repository}/manifests/{name}"] = (MANIFEST, manifest)
         return digest_of(manifest)
@@ -71,7 +71,7 @@ class FakeRegistry:
 
 @contextmanager
 def registry() -> Iterator[FakeRegistry]:
-    """Serve a registry for as long as the block runs."""
+    """Yield a running registry."""
     fake = FakeRegistry()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What a developer tries with an edited package, which is judged with what was sealed and what was edited."""
+"""Attacks with hostile content in a package, either sealed or as an edit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ATTACKS = {
     "name of others": (METADATA, "      labels: {app.kubernetes.io/part-of: others}\n"),
 }
 PERMITTED = ("pod.spec.imagePullSecrets", "pod.spec.priorityClassName", "pod.spec.tolerations")
-"""What the project `open` allows."""
+"""The fields that the project `open` allows."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Sit
 DEMO = {"source": "file:demo", "options": ["secrets"]}
 
 
-def test_the_package_itself_is_accepted(site: Site) -> None:
+def test_unchanged_package_is_accepted(site: Site) -> None:
     assert site.post("/v1/definitions", {"name": "unchanged", "package": DEMO}, "developer").status_code == 201
 
 
@@ -101,7 +101,7 @@ def refusals(site: Site, package: dict[str, Any], **body: Any) -> list[str]:
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "by an edit"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_no_build_makes_is_refused_in_a_package(attack: str, site: Site, folder: Path, *, sealed: bool) -> None:
+def test_package_with_an_attack_is_refused(attack: str, site: Site, folder: Path, *, sealed: bool) -> None:
     path = folder / "demo" / OVERLAY / "job.yaml"
     text = path.read_text(encoding="utf-8")
     above, lines = ATTACKS[attack]
@@ -119,8 +119,8 @@ def test_what_no_build_makes_is_refused_in_a_package(attack: str, site: Site, fo
         inventory.write_bytes(sealed_before)
 
 
-def test_an_edited_package_is_refused_by_its_values_too(site: Site, folder: Path) -> None:
-    """A value of mlops.env becomes the class of the pods only when a job is made."""
+def test_edited_package_with_a_hostile_value_is_refused(site: Site, folder: Path) -> None:
+    """A value of mlops.env becomes the priority class of the pods only when a job is created."""
     overlay = folder / "demo" / OVERLAY
     manifest, kustomization, values = (overlay / name for name in ("job.yaml", "kustomization.yaml", "mlops.env"))
     before = {path: path.read_bytes() for path in (manifest, kustomization, values)}
@@ -152,7 +152,7 @@ BY_OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("field", "package"), BY_OPTIONS, ids=[field for field, _ in BY_OPTIONS])
-def test_an_option_gives_a_job_what_others_have_only_if_the_site_permits_it(
+def test_option_adds_a_pod_field_only_if_the_project_permits_it(
     field: str, package: dict[str, Any], site: Site, folder: Path
 ) -> None:
     placement = next(folder.glob("demo/quickstart/common/*/k8s/mlops/site/placement.yaml"))
@@ -170,13 +170,13 @@ def test_an_option_gives_a_job_what_others_have_only_if_the_site_permits_it(
         placement.write_text(before, encoding="utf-8")
 
 
-def test_the_queue_of_a_package_is_that_of_the_project(site: Site) -> None:
+def test_package_with_a_queue_is_refused(site: Site) -> None:
     package = {"source": "file:demo", "options": ["secrets", "queue"], "site": {"QUEUE": "others"}}
     [refusal] = refusals(site, package)
     assert refusal.endswith("the queue of the project decides when its jobs start")
 
 
-def test_parts_of_gpus_of_a_package_count(site: Site, folder: Path) -> None:
+def test_package_jobs_count_parts_of_gpus(site: Site, folder: Path) -> None:
     path = folder / "demo" / OVERLAY / "job.yaml"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("limits: {}", "limits: {nvidia.com/mig-1g.5gb: 56}"), encoding="utf-8")

@@ -51,11 +51,11 @@ def wrong(filled: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
         *((text, "boolean") for text in ("true", "false")),
     ],
 )
-def test_a_default_says_the_type(default: str, kind: str) -> None:
+def test_value_type_follows_from_the_default(default: str, kind: str) -> None:
     assert env.value_type(default) == kind
 
 
-def test_the_package_describes_what_users_fill_in() -> None:
+def test_definition_without_description_uses_keys_of_the_package() -> None:
     definition, _ = read(body(), ORIGIN)
     assert definition is not None
     schema = definition.json_schema["properties"]["env"]
@@ -66,7 +66,7 @@ def test_the_package_describes_what_users_fill_in() -> None:
     assert definition.example == {"taskDef": "d", "env": example}
 
 
-def test_values_of_jobs() -> None:
+def test_split_separates_values_and_secrets() -> None:
     system = {"env": {"REGISTRY": "r.example"}}
     values, secrets = env.split(ORIGIN, system, {"env": {"STEPS": 1.5, "FAST": False, "HF_TOKEN": "t"}})
     assert values == {"REGISTRY": "r.example", "OUTPUT_DIR": "ROOT/p/output", "STEPS": "1.5", "FAST": "false"}
@@ -123,11 +123,11 @@ def test_values_of_jobs() -> None:
         ({"user_values_example": "taskDef: d"}, "/user_values_example", "env.HF_TOKEN: is missing: A secret"),
     ],
 )
-def test_what_is_wrong_with_a_definition(changes: dict[str, Any], pointer: str, detail: str) -> None:
+def test_read_reports_faults_of_a_definition(changes: dict[str, Any], pointer: str, detail: str) -> None:
     assert details(**changes) == [(pointer, detail)]
 
 
-def test_a_definition_over_nothing() -> None:
+def test_definition_without_template_or_package_is_refused() -> None:
     _, complaints = read(DefinitionBody(name="d"))
     assert [item.pointer for item in complaints] == [
         "/task_template_name",
@@ -136,7 +136,7 @@ def test_a_definition_over_nothing() -> None:
     ]
 
 
-def test_a_definition_may_offer_less_and_say_it_otherwise() -> None:
+def test_definition_may_offer_fewer_keys_with_its_own_descriptions() -> None:
     description = "env:\n  STEPS: (Required:integer) Steps\n  HF_TOKEN: (Optional) Token"
     example = "taskDef: d\nenv: {STEPS: 3, HF_TOKEN: '***'}"
     changes = {"user_values_description": description, "user_values_example": example}
@@ -160,14 +160,14 @@ def test_a_definition_may_offer_less_and_say_it_otherwise() -> None:
         ({"STEP": 1}, "unknown key 'STEP'"),
     ],
 )
-def test_what_is_wrong_with_values(filled: dict[str, Any], detail: str) -> None:
+def test_value_complaints_report_faulty_values_without_secrets(filled: dict[str, Any], detail: str) -> None:
     ((pointer, text),) = wrong(filled)
     assert pointer == f"/env/{next(iter(filled))}"
     assert text.startswith(detail)
     assert "123456" not in text
 
 
-def test_remarks_name_what_would_surprise() -> None:
+def test_remarks_name_local_registry_and_output_folder() -> None:
     assert [line.partition(":")[0] for line in env.remarks(ORIGIN, {})] == [
         "REGISTRY is localhost",
         "OUTPUT_DIR is ROOT/p/output, a folder in the pod",

@@ -21,7 +21,7 @@ def filled(*objects: dict[str, Any], given: dict[str, str] | None = None, **more
     return filling.filled(package, {"A": "one", "B": "2"}, given or {}, "run-1")
 
 
-def test_names_begin_with_the_release_and_references_follow() -> None:
+def test_names_begin_with_the_release_and_references_match() -> None:
     container = {"envFrom": [{"configMapRef": {"name": "p-env-o"}}], "args": ["p-env-o"], "command": ["p-env-o"]}
     container["env"] = [
         {"name": "p-env-o", "value": "p-env-o"},
@@ -37,7 +37,7 @@ def test_names_begin_with_the_release_and_references_follow() -> None:
     assert items[0]["data"] == {"text": "p-env-o"}
 
 
-def test_values_are_put_in_once_and_numbers_stay_numbers() -> None:
+def test_values_are_filled_in_once_and_numbers_stay_numbers() -> None:
     path: list[str | int] = [1, "spec", "template", "spec", "priority"]
     first, last = filled(config("p-env-o", a="vabcn0e/x", b="vabcn1e"), job(priority="vabcn1e"), numbers=[path])
     assert first["data"] == {"a": "one/x", "b": "2"}
@@ -46,7 +46,7 @@ def test_values_are_put_in_once_and_numbers_stay_numbers() -> None:
     assert again[0]["data"] == {"a": "one"}
 
 
-def test_a_secret_leaves_the_configmap_for_the_secret_of_the_job() -> None:
+def test_secret_value_moves_from_the_configmap_to_the_secret_of_the_job() -> None:
     container = {"envFrom": [{"configMapRef": {"name": "p-env-o"}}]}
     maps, made = filled(config("p-env-o", T="", a="x"), job(container=container), given={"T": "hidden"})
     assert maps["data"] == {"a": "x"}
@@ -56,7 +56,7 @@ def test_a_secret_leaves_the_configmap_for_the_secret_of_the_job() -> None:
     assert "hidden" not in str((maps, made))
 
 
-def test_pods_read_the_secrets_of_the_package_from_that_of_the_job() -> None:
+def test_pods_read_package_secrets_from_the_secret_of_the_job() -> None:
     reference = {"name": "T", "valueFrom": {"secretKeyRef": {"name": "site", "key": "T"}}}
     (made,) = filled(job(container={"env": [reference]}), secrets=["site"])
     variable = made["spec"]["template"]["spec"]["containers"][0]["env"][0]

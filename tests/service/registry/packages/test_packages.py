@@ -1,4 +1,4 @@
-"""Definitions that name a package, through HTTP and by form, with a cluster in memory."""
+"""Definitions of packages, over the API and the page, with a cluster in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _defined(site: Site) -> None:
     define(site, "demo", package={"source": "file:demo"})
 
 
-def test_a_bundled_package_is_started_with_its_keys_as_values(site: Site) -> None:
+def test_bundled_package_runs_with_filled_values(site: Site) -> None:
     made = define(site, "hello", package={"source": "hello-mpi", "overlay": "multi-node"})
     assert (made["origin"]["name"], made["origin"]["overlay"]) == ("hello-mpi", "multi-node")
     assert made["origin"]["digest"].startswith("sha256:")
@@ -70,7 +70,7 @@ def test_a_bundled_package_is_started_with_its_keys_as_values(site: Site) -> Non
     ]
 
 
-def test_the_launcher_of_a_package_is_followed(site: Site) -> None:
+def test_launcher_of_a_package_sets_the_job_status(site: Site) -> None:
     define(site, "launched", package={"source": "hello-mpi", "overlay": "multi-node"})
     answer = site.post("/v1/jobs", {"taskDef": "launched", "env": {"OUTPUT_DIR": "/results"}}, "user")
     assert answer.status_code == 201, answer.text
@@ -83,7 +83,7 @@ def test_the_launcher_of_a_package_is_followed(site: Site) -> None:
         "name": f"{release}-launcher",
         "namespace": "tests",
         "uid": "uid-of-launcher",
-        "labels": {"app": release},  # and none of ours
+        "labels": {"app": release},  # without labels of the server
         "ownerReferences": [{"uid": job["metadata"]["uid"]}],
     }
     spec = {"template": {**template, "metadata": {"labels": labels}}}
@@ -92,7 +92,7 @@ def test_the_launcher_of_a_package_is_followed(site: Site) -> None:
     assert [pod["name"] for pod in site.status(release, "running")["pods"]] == [f"{release}-launcher-x2x9p"]
 
 
-def test_a_package_of_a_registry_is_pulled_when_it_is_registered(tmp_path: Path, packages_folder: Path) -> None:
+def test_package_of_a_registry_is_pulled_only_at_registration(tmp_path: Path, packages_folder: Path) -> None:
     archive = tmp_path / "demo.tar.gz"
     with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
         tar.add(packages_folder / "demo", "demo")
@@ -116,8 +116,8 @@ def test_a_package_of_a_registry_is_pulled_when_it_is_registered(tmp_path: Path,
     assert (again.status_code, again.json()["errors"][0]["detail"]) == (422, f"{fake.host}/team/demo: 1.0 not found")
 
 
-def test_a_callers_packages_are_read_one_after_the_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further ones wait, or are refused; other requests are answered."""
+def test_packages_of_a_caller_are_read_one_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further registrations of the caller wait or are refused; other requests are answered."""
     begun: list[str] = []
     may_go_on = threading.Event()
     read = PackageReader.read
@@ -151,7 +151,7 @@ def test_a_callers_packages_are_read_one_after_the_other(site: Site, monkeypatch
     assert statuses == [201, 201, 201]
 
 
-def test_what_a_package_renders_to_is_no_template(site: Site) -> None:
+def test_rendered_package_is_not_listed_as_a_template(site: Site) -> None:
     names = [item["name"] for item in site.get("/v1/templates").json()["items"]]
     assert all(":" not in name for name in names)
     rows = sqlite3.connect(site.path).execute("SELECT name FROM templates WHERE name LIKE 'package:%'").fetchall()
@@ -160,7 +160,7 @@ def test_what_a_package_renders_to_is_no_template(site: Site) -> None:
     assert site.post("/v1/definitions", {"name": "x", "task_template_name": rows[0][0]}).status_code == 422
 
 
-def test_a_secret_is_in_no_answer_log_or_manifest(site: Site) -> None:
+def test_secret_is_only_in_the_secret_of_the_job(site: Site) -> None:
     filled = {"taskDef": "demo", "env": {"HF_TOKEN": HIDDEN, "STEPS": 3}}
     answers = [site.post("/v1/jobs?dry_run=true", filled, "user"), site.post("/v1/jobs", filled, "user")]
     assert [answer.status_code for answer in answers] == [200, 201], answers[0].text
@@ -188,7 +188,7 @@ def test_a_secret_is_in_no_answer_log_or_manifest(site: Site) -> None:
     assert HIDDEN.encode() not in stored
 
 
-def test_rerun_gives_secrets_of_a_package_to_their_owner_alone(site: Site) -> None:
+def test_rerun_with_secrets_is_allowed_only_to_their_owner(site: Site) -> None:
     site.tokens["other user"] = create(site.server.store, "eve", "user", None)[1]
     filled = {"taskDef": "demo", "env": {"HF_TOKEN": HIDDEN, "STEPS": 3}}
     release = site.post("/v1/jobs", filled, "user").json()["release"]
@@ -212,7 +212,7 @@ def test_rerun_gives_secrets_of_a_package_to_their_owner_alone(site: Site) -> No
         "v0n1e",
     ],
 )
-def test_values_change_nothing_but_scalars(site: Site, value: str) -> None:
+def test_values_of_a_package_change_only_scalars(site: Site, value: str) -> None:
     shape = _shape(site.post("/v1/jobs?dry_run=true", _filled("plain"), "user").json()["manifests"])
     answer = site.post("/v1/jobs?dry_run=true", _filled(value), "user")
     if "\0" in value:
@@ -235,7 +235,7 @@ def _shape(value: Any) -> Any:
     return [_shape(item) for item in value] if isinstance(value, list) else type(value)
 
 
-def test_a_changed_package_changes_no_revision(site: Site, demo_package: Path, packages_folder: Path) -> None:
+def test_changed_package_changes_only_later_revisions(site: Site, demo_package: Path, packages_folder: Path) -> None:
     shutil.copytree(demo_package, packages_folder / "moving")
     first = define(site, "moving", package={"source": "file:moving"})
     release = site.post("/v1/jobs", _of("moving"), "user").json()["release"]
@@ -254,7 +254,7 @@ def test_a_changed_package_changes_no_revision(site: Site, demo_package: Path, p
     assert steps == ["99", "10"]
     assert [job["package"]["digest"] for job in again] == [put.json()["origin"]["digest"], first["origin"]["digest"]]
     text = text_of(site.view("/definitions/moving"))
-    assert "Source" not in text  # no one has written any
+    assert "Source" not in text  # this definition has no written source
     assert "Changes since revision 1 origin" in text
     assert "+ added digest: sha256:" in text
 
@@ -296,7 +296,7 @@ def _steps(answer: Any, key: str | None = "manifests") -> str:
         ),
     ],
 )
-def test_what_the_policy_forbids_is_refused_when_it_is_registered(
+def test_package_with_forbidden_objects_is_refused_at_registration(
     site: Site, package: dict[str, Any], detail: str, hint: str | None
 ) -> None:
     answer = site.post("/v1/definitions", {"name": "no", "package": package}, "developer")
@@ -307,7 +307,7 @@ def test_what_the_policy_forbids_is_refused_when_it_is_registered(
     assert site.get("/v1/definitions/no").status_code == 404
 
 
-def test_options_and_claims_come_with_the_package(site: Site) -> None:
+def test_options_of_a_package_add_claims_to_its_jobs(site: Site) -> None:
     package = {"source": "file:demo", "options": ["output-pvc"], "site": {"OUTPUT_CLAIM": "results"}}
     made = define(site, "claims", package=package, system_values="env:\n  REGISTRY: r.example.com:5000/ml\n")
     assert made["origin"]["options"] == ["output-pvc", "secrets"]
@@ -318,7 +318,7 @@ def test_options_and_claims_come_with_the_package(site: Site) -> None:
     assert {"claimName": "results"} in [volume.get("persistentVolumeClaim") for volume in spec["volumes"]]
 
 
-def test_a_hostile_archive_is_refused_and_leaves_nothing(site: Site, packages_folder: Path) -> None:
+def test_hostile_archives_are_refused_and_leave_no_files(site: Site, packages_folder: Path) -> None:
     with tarfile.open(packages_folder / "evil.tar.gz", "w:gz") as archive:
         for name, target in (("demo/x", "/etc/passwd"), ("demo/../../y", None)):
             member = tarfile.TarInfo(name)
@@ -338,13 +338,13 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(site: Site, packages_fo
     assert answer.status_code == 422, answer.text
 
 
-def test_a_viewer_or_user_registers_no_package(site: Site) -> None:
+def test_viewers_and_users_cannot_register_packages(site: Site) -> None:
     for role in ("viewer", "user"):
         answer = site.post("/v1/definitions", {"name": "x", "package": {"source": "hello-mpi"}}, role)
         assert answer.status_code == 403
 
 
-def test_everything_is_done_by_form(site: Site) -> None:
+def test_page_registers_a_package_and_creates_its_job(site: Site) -> None:
     form = {"name": "by-form", "source": "file:demo", "options": "", "site": "", "overlay": "single-node"}
     trial = site.send("/new-definition", {**form, "action": "trial"}, "developer")
     assert "The example makes these objects" in text_of(trial), text_of(trial)
@@ -373,7 +373,7 @@ def test_everything_is_done_by_form(site: Site) -> None:
     assert "source: file:nothing not found in the server's folder of packages" in text_of(wrong)
 
 
-def test_users_choose_only_among_the_scripts_of_the_package(site: Site, packages_folder: Path) -> None:
+def test_users_choose_only_scripts_of_the_package(site: Site, packages_folder: Path) -> None:
     scripts = DEMO.replace("files: [train.sh]", "files: [train.sh, test.sh]")
     scripts = scripts.replace("script: train.sh", "scripts: [train.sh, test.sh]")
     build(packages_folder / "several", scripts, {"test.sh": "#!/bin/sh\necho tested\n"})
@@ -385,7 +385,7 @@ def test_users_choose_only_among_the_scripts_of_the_package(site: Site, packages
     assert "train.sh" in wrong.text
 
 
-def test_an_endpoint_is_told_what_becomes_of_a_package(site: Site) -> None:
+def test_package_job_sends_callbacks_to_its_endpoint(site: Site) -> None:
     endpoint = {"type": "event", "endpoint": "https://example.com/hook", "headers": {"x-api-key": "k"}}
     answer = site.post("/v1/jobs", {**_of("demo"), "endpoints": [endpoint, {"type": "event"}]}, "user")
     assert answer.status_code == 201, answer.text

@@ -30,7 +30,7 @@ def refused(folder: Path, **body: Any) -> list[tuple[str, str, str | None]]:
 
 @pytest.fixture
 def folder(demo_package: Path, tmp_path: Path) -> Path:
-    """A folder of packages, with the demo."""
+    """A folder of packages with the package `demo`."""
     shutil.copytree(demo_package, tmp_path / "packages" / "demo")
     return tmp_path / "packages"
 
@@ -46,8 +46,8 @@ HOSTILE = {
 }
 
 
-def test_values_end_where_kustomize_brings_them(folder: Path, kubectl: Path) -> None:
-    """Whatever a value contains: the objects are those of the package with these lines in its mlops.env."""
+def test_filled_objects_equal_the_output_of_kustomize(folder: Path, kubectl: Path) -> None:
+    """For hostile values, the objects equal those of a package with the same lines in its mlops.env."""
     content = read(folder, PackageBody(source="file:demo"))
     env = folder / "demo" / layout.env("single-node")
     lines = [line for line in env.read_text().splitlines() if not line.startswith(tuple(f"{key}=" for key in HOSTILE))]
@@ -60,7 +60,7 @@ def test_values_end_where_kustomize_brings_them(folder: Path, kubectl: Path) -> 
     assert filled == [document.data for document in documents]
 
 
-def test_keys_have_types_and_say_who_sets_them(folder: Path) -> None:
+def test_keys_have_types_and_show_fixed_and_required(folder: Path) -> None:
     keys = {key.name: key for key in read(folder, PackageBody(source="file:demo")).origin.keys}
     assert {name: key.type for name, key in keys.items()} == {
         "REGISTRY": "string",
@@ -104,7 +104,7 @@ def test_keys_have_types_and_say_who_sets_them(folder: Path) -> None:
         ({"source": "file:demo", "site": {"STEPS": "1"}}, "site", "STEPS is not a value of a site option", None),
     ],
 )
-def test_what_cannot_be_read_is_refused(
+def test_faulty_source_overlay_or_option_is_refused(
     body: dict[str, Any], pointer: str, detail: str, hint: str | None, folder: Path
 ) -> None:
     (folder / "link").symlink_to("/etc")
@@ -116,26 +116,26 @@ def test_what_cannot_be_read_is_refused(
     assert str(folder) not in str(first)
 
 
-def test_without_a_folder_no_file_is_read(folder: Path) -> None:
+def test_file_source_is_refused_without_a_folder_of_packages(folder: Path) -> None:
     with pytest.raises(RefusedPackageError) as error:
         PackageReader(PackageSources()).read(PackageBody(source="file:demo"))
     assert error.value.complaints[0].detail == "the server has no folder of packages"
     assert folder.exists()
 
 
-def test_without_kubectl_the_answer_says_so(folder: Path) -> None:
+def test_missing_kubectl_is_reported(folder: Path) -> None:
     with pytest.raises(RefusedPackageError) as error:
         PackageReader(PackageSources(folder), kubectl="no-kubectl").read(PackageBody(source="file:demo"))
     assert "no-kubectl" in error.value.complaints[0].detail
 
 
-def test_a_changed_file_is_told(folder: Path) -> None:
+def test_changed_file_is_refused_by_name(folder: Path) -> None:
     script = folder / "demo" / layout.SCRIPTS / "train.sh"
     script.write_text("#!/bin/sh\nevil\n")
     assert any("train.sh" in detail for _, detail, _ in refused(folder, source="file:demo"))
 
 
-def test_a_key_that_makes_a_name_is_refused(folder: Path) -> None:
+def test_key_used_in_an_object_name_is_refused(folder: Path) -> None:
     kustomization = folder / "demo" / layout.kustomization("single-node")
     more = """\
   - source: {kind: ConfigMap, name: demo-fp32-training-env, fieldPath: data.NOTE}
@@ -147,7 +147,7 @@ def test_a_key_that_makes_a_name_is_refused(folder: Path) -> None:
     assert refused(folder, source="file:demo") != []
 
 
-def test_a_value_of_a_secret_in_the_package_is_refused(tmp_path: Path) -> None:
+def test_secret_value_in_the_package_is_refused(tmp_path: Path) -> None:
     build(tmp_path / "demo", DEMO.replace("NOTE: ''", "WANDB_API_KEY: ''"))
     env = tmp_path / "demo" / layout.env("single-node")
     env.write_text(env.read_text().replace("WANDB_API_KEY=", "WANDB_API_KEY=abc"))
@@ -156,7 +156,7 @@ def test_a_value_of_a_secret_in_the_package_is_refused(tmp_path: Path) -> None:
     assert "abc" not in str(details)
 
 
-def test_a_secret_whose_option_is_off_is_refused_with_the_fix(folder: Path) -> None:
+def test_secret_with_its_option_off_is_refused_with_the_fix(folder: Path) -> None:
     kustomization = folder / "demo" / layout.kustomization("single-node")
     text = kustomization.read_text()
     kustomization.write_text(

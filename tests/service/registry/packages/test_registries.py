@@ -1,4 +1,4 @@
-"""Packages from registries, which may answer anything."""
+"""Packages from registries, which may send any response."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def moved(location: str) -> Callable[[], Answer]:
     return lambda: (307, {"Location": location}, b"")
 
 
-def test_a_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_path: Path) -> None:
     digest = fake.push("team/demo", "2.0", CONTENT + b"2")
     content, reference = pulled(fake, tmp_path, "team/demo:2.0")
     assert (content, reference) == (CONTENT + b"2", f"oci://{fake.host}/team/demo@{digest}")
@@ -60,7 +60,7 @@ def test_a_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_p
 
 
 @pytest.mark.parametrize("kind", registries.LAYERS)
-def test_each_way_to_push_a_package_is_understood(fake: FakeRegistry, tmp_path: Path, kind: str) -> None:
+def test_pull_accepts_each_layer_type(fake: FakeRegistry, tmp_path: Path, kind: str) -> None:
     fake.push("team/demo", "1.0", CONTENT, mediaType=kind)
     assert pulled(fake, tmp_path)[0] == CONTENT
 
@@ -88,12 +88,12 @@ def test_each_way_to_push_a_package_is_understood(fake: FakeRegistry, tmp_path: 
         "host/" + "a/" * 200 + "b:1",
     ],
 )
-def test_what_is_no_reference_is_refused(source: str) -> None:
+def test_parse_refuses_faulty_references(source: str) -> None:
     with pytest.raises(UsageError, match=r"^expected oci://HOST/REPOSITORY:TAG or @sha256:"):
         parse(f"oci://{source}")
 
 
-def test_nothing_is_pulled_from_a_host_that_is_not_listed(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_pull_refuses_hosts_that_are_not_listed(fake: FakeRegistry, tmp_path: Path) -> None:
     for source in (f"oci://{fake.host}/team/demo:1.0", "oci://169.254.169.254/team/demo:1.0"):
         with pytest.raises(UsageError, match=r"^the server pulls no packages from [0-9.:]+$") as error:
             pull(source, {"registry.example.com": Registry("registry.example.com")}, tmp_path / "pulled")
@@ -101,7 +101,7 @@ def test_nothing_is_pulled_from_a_host_that_is_not_listed(fake: FakeRegistry, tm
     assert fake.requests == []
 
 
-def test_http_is_spoken_only_where_it_is_allowed(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_pull_uses_http_only_for_insecure_registries(fake: FakeRegistry, tmp_path: Path) -> None:
     assert "does not answer" in refused(fake, tmp_path, is_insecure=False)
     assert fake.requests == []
 
@@ -120,9 +120,7 @@ def test_http_is_spoken_only_where_it_is_allowed(fake: FakeRegistry, tmp_path: P
         (b'{"layers": [5]}', "team/demo:1.0 is not a package: expected one layer, found 1"),
     ],
 )
-def test_what_is_no_manifest_of_a_package_is_refused(
-    fake: FakeRegistry, tmp_path: Path, manifest: bytes, message: str
-) -> None:
+def test_pull_refuses_faulty_manifests(fake: FakeRegistry, tmp_path: Path, manifest: bytes, message: str) -> None:
     fake.put("team/demo", "1.0", manifest)
     assert refused(fake, tmp_path) == message
     assert not (tmp_path / "pulled").exists()
@@ -142,14 +140,14 @@ def test_what_is_no_manifest_of_a_package_is_refused(
         ({"digest": digest_of(b"x")}, "the layer has another digest: expected sha256:"),
     ],
 )
-def test_a_layer_is_what_its_manifest_says(
+def test_pull_refuses_layers_with_a_wrong_type_size_or_digest(
     fake: FakeRegistry, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     fake.push("team/demo", "1.0", CONTENT, **changes)
     assert refused(fake, tmp_path).startswith(message)
 
 
-def test_a_manifest_with_another_digest_is_refused(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_pull_refuses_a_manifest_with_another_digest(fake: FakeRegistry, tmp_path: Path) -> None:
     digest = fake.push("team/demo", "1.0", CONTENT)
     fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents.pop(MANIFEST_PATH)
     other = fake.push("team/demo", "2.0", b"other")
@@ -166,7 +164,7 @@ def test_a_manifest_with_another_digest_is_refused(fake: FakeRegistry, tmp_path:
         (500, "HOST/team/demo: the registry has answered with status 500"),
     ],
 )
-def test_what_a_registry_refuses_is_told(fake: FakeRegistry, tmp_path: Path, status: int, message: str) -> None:
+def test_pull_reports_error_status_of_registry(fake: FakeRegistry, tmp_path: Path, status: int, message: str) -> None:
     fake.answers[MANIFEST_PATH] = lambda: (status, {}, b"<html>")
     assert refused(fake, tmp_path) == message
 
@@ -175,7 +173,7 @@ CREDENTIALS = ("robot", "secret-word")
 BASIC = "Basic cm9ib3Q6c2VjcmV0LXdvcmQ="
 
 
-def test_a_password_is_sent_where_it_is_asked_for(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_password_is_sent_to_a_registry_that_requires_it(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = "basic"
     assert refused(fake, tmp_path) == "HOST asks for a password, and the server has none for it"
     assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
@@ -183,7 +181,7 @@ def test_a_password_is_sent_where_it_is_asked_for(fake: FakeRegistry, tmp_path: 
     assert "secret-word" not in repr(Registry("h", CREDENTIALS))
 
 
-def test_a_token_of_the_registry_itself_is_asked_for_with_the_password(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_token_of_the_registry_is_requested_with_the_password(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = f"http://{fake.host}/token"
     assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
     issuing = "/token?service=registry&scope=repository%3Ateam%2Fdemo%3Apull"
@@ -192,7 +190,7 @@ def test_a_token_of_the_registry_itself_is_asked_for_with_the_password(fake: Fak
     assert fake.requests[3][1] == "Bearer issued"
 
 
-def test_the_password_is_sent_to_no_other_issuer(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_password_is_not_sent_to_other_token_issuers(fake: FakeRegistry, tmp_path: Path) -> None:
     with registry() as other:
         for realm, message in (
             (f"http://{other.host}/token", "HOST: expected port 443, found "),
@@ -217,13 +215,13 @@ def test_the_password_is_sent_to_no_other_issuer(fake: FakeRegistry, tmp_path: P
         b"x" * 70_000,
     ],
 )
-def test_what_is_no_token_is_refused(fake: FakeRegistry, tmp_path: Path, body: bytes) -> None:
+def test_pull_refuses_faulty_tokens(fake: FakeRegistry, tmp_path: Path, body: bytes) -> None:
     fake.asks_for = f"http://{fake.host}/token"
     fake.answers["/token"] = lambda: (200, {}, body)
     assert re.search("not a token|not a JSON object|more than 64 KiB", refused(fake, tmp_path))
 
 
-def test_a_registry_that_never_accepts_its_token_is_left(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_pull_ends_when_the_registry_rejects_its_own_token(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = f"http://{fake.host}/token"
     fake.answers["/token"] = lambda: (200, {}, b'{"token": "other"}')
     assert refused(fake, tmp_path).endswith("does not let this server read it (status 401)")
@@ -247,7 +245,7 @@ def test_a_registry_that_never_accepts_its_token_is_left(fake: FakeRegistry, tmp
         ("", "HOST: expected https://HOST/PATH without a fragment"),
     ],
 )
-def test_a_redirect_leads_to_public_addresses_only(
+def test_redirects_lead_only_to_public_addresses(
     fake: FakeRegistry, tmp_path: Path, location: str, message: str
 ) -> None:
     for path in (MANIFEST_PATH, f"/v2/team/demo/blobs/{digest_of(CONTENT)}"):
@@ -255,7 +253,7 @@ def test_a_redirect_leads_to_public_addresses_only(
         assert refused(fake, tmp_path).startswith(message)
 
 
-def test_a_redirect_gets_no_credentials_unless_it_stays(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_redirect_to_another_host_gets_no_credentials(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = "basic"
     blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
     fake.contents["/elsewhere"] = ("application/octet-stream", CONTENT)
@@ -273,18 +271,18 @@ def test_a_redirect_gets_no_credentials_unless_it_stays(fake: FakeRegistry, tmp_
 
 
 def _lenient(transport: Any) -> Any:
-    """Let a transport send http to this machine, as the test of what it sends needs it."""
+    """Allow a transport to send http to this machine, and return the transport."""
     transport.allowed = Allowed(frozenset({"127.0.0.1"}))
     return transport
 
 
-def test_redirects_have_an_end(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_pull_follows_at_most_three_redirects(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.answers[MANIFEST_PATH] = moved(MANIFEST_PATH)
     assert refused(fake, tmp_path) == "HOST redirects more than 3 times"
     assert len(fake.requests) == 4
 
 
-def test_a_slow_registry_is_left(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_times_out_on_a_slow_registry(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registries, "SECONDS", 0.3)
 
     def slow() -> Answer:
@@ -295,18 +293,18 @@ def test_a_slow_registry_is_left(fake: FakeRegistry, tmp_path: Path, monkeypatch
     assert refused(fake, tmp_path) == "HOST has not sent team/demo in 0.3 s"
 
 
-def test_an_answer_that_is_cut_off_is_refused(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_pull_refuses_truncated_layers(fake: FakeRegistry, tmp_path: Path) -> None:
     blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
     fake.answers[blob] = lambda: (200, {"Content-Length": str(len(CONTENT) + 9)}, CONTENT)
     assert refused(fake, tmp_path).startswith("HOST: the answer of 127.0.0.1 was cut off")
 
 
-def test_compressed_answers_are_not_expanded(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_compressed_responses_are_not_expanded(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.answers[MANIFEST_PATH] = lambda: (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b" + b"0" * 100)
     assert refused(fake, tmp_path) == "the registry has sent something that is not a JSON object"
 
 
-def test_passwords_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_read_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "password").write_text("one\n", encoding="utf-8")
     monkeypatch.setenv("REGISTRY_PASSWORD", "two")
     configured = {

@@ -31,7 +31,7 @@ VISION = Registry("vision.example.com", ("vision", "own"))
         ("gone", [PUBLIC]),  # no longer configured
     ],
 )
-def test_projects_use_registries_without_a_password_and_their_own(
+def test_projects_use_their_own_registries_and_those_without_a_password(
     project: str | None, registries: list[Registry]
 ) -> None:
     own = {"research": {RESEARCH.host: RESEARCH}, "vision": {VISION.host: VISION}, "audio": {}}
@@ -40,12 +40,12 @@ def test_projects_use_registries_without_a_password_and_their_own(
 
 
 @pytest.mark.parametrize("own", [{}, {"default": {}}])
-def test_the_only_project_of_a_server_uses_all_passwords(own: dict[str, dict[str, Registry]]) -> None:
+def test_only_project_of_a_server_uses_all_passwords(own: dict[str, dict[str, Registry]]) -> None:
     sources = PackageSources(None, {COMMON.host: COMMON}, own)
     assert sources.registries_of("default") == sources.registries_of(None) == {COMMON.host: COMMON}
 
 
-def test_definition_of_a_project_is_pulled_with_the_password_of_this_project(
+def test_definition_is_pulled_only_with_the_password_of_its_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMMON", "of-the-server")
@@ -77,7 +77,7 @@ def test_definition_of_a_project_is_pulled_with_the_password_of_this_project(
             source = f"oci://{fake.host}/team/demo:1.0"
             body = {"name": f"{project}.demo" if project else "demo", "package": {"source": source}, "project": project}
             answer = service.post("/v1/definitions?dry_run=true", body, caller)
-            assert answer.status_code == 422, answer.text  # what is pulled is no package
+            assert answer.status_code == 422, answer.text  # the pulled file is not a package
             passwords = {header for _, header in fake.requests} - {None}
             assert passwords == ({rest.basic(*sent)} if sent else set()), (caller, project)
             assert bool(fake.requests) == bool(sent)

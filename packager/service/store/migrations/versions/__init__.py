@@ -1,1 +1,1 @@
-"""One module for each version of the schema; a released one is never changed."""
+"""One module for each version of the schema; the statements of a released version are never changed."""

@@ -10,7 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Put the jobs that there are into the project `default`; the tokens that there are count in all projects."""
+    """Put existing jobs into the project `default`; existing tokens are valid in all projects."""
     op.add_column("tokens", Column("project", Text))
     op.add_column("jobs", Column("project", Text, nullable=False, server_default="default"))
     op.add_column("jobs", Column("gpus", Integer, nullable=False, server_default="0"))

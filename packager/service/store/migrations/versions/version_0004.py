@@ -1,4 +1,4 @@
-"""The logs of jobs, kept after their pods are gone."""
+"""The logs of jobs, which are kept after the deletion of their pods."""
 
 from alembic import op
 from sqlalchemy import Column, ForeignKey, Integer, LargeBinary

@@ -1,4 +1,4 @@
-"""The sessions of people for whom an issuer vouches."""
+"""The sessions of people who sign in with an issuer."""
 
 from alembic import op
 from sqlalchemy import Column, LargeBinary

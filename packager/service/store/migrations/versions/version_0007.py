@@ -1,4 +1,4 @@
-"""Requests with an idempotency key say which replica is at work on them."""
+"""Requests with an idempotency key have the replica that processes them."""
 
 from alembic import op
 from sqlalchemy import Column, Integer
@@ -8,5 +8,5 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add the column; no replica has the number of the requests that there are."""
+    """Add the column; no replica has the number of existing requests."""
     op.add_column("requests", Column("replica", Integer, nullable=False, server_default="0"))

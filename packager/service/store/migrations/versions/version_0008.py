@@ -1,4 +1,4 @@
-"""The project of a callback, by whose secret it is signed, also if its job is gone."""
+"""Callbacks have the project whose secret signs them, also after the deletion of their job."""
 
 from alembic import op
 from sqlalchemy import Column

@@ -1,4 +1,4 @@
-"""How often the workload of a job was started."""
+"""Jobs have the number of starts of their workload."""
 
 from alembic import op
 from sqlalchemy import Column, Integer
@@ -8,5 +8,5 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Add the column; of the jobs that there are, it is not known until the cluster tells of them again."""
+    """Add the column; for existing jobs, the number is unknown until the next change in the cluster."""
     op.add_column("jobs", Column("attempts", Integer))

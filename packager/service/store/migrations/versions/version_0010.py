@@ -1,4 +1,4 @@
-"""Jobs belong to a key, which says whose they are; and so do the answers to requests with an idempotency key."""
+"""Jobs have the key of their owner; so have the responses to requests with an idempotency key."""
 
 from alembic import op
 from sqlalchemy import Column, text
@@ -10,9 +10,10 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Give the jobs that there are to the tokens of their creator's name: of an issuer's people, no subject is stored.
+    """Give existing jobs to the tokens with the names of their creators: subjects of an issuer are not stored.
 
-    So no one gets a job that they could not change before; people of an issuer lose theirs to those who act for others.
+    So no caller gets a job that they could not change before. Jobs of an issuer's users can only be changed by
+    callers who may act for others.
     """
     for column in ("owner", "requester"):
         op.add_column("jobs", Column(column, Text, nullable=False, server_default=""))

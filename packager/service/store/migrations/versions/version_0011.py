@@ -1,4 +1,4 @@
-"""Sessions say whose they are, so that no one has any number of them."""
+"""Sessions have an owner, so that their number can be limited."""
 
 from alembic import op
 from sqlalchemy import Column
@@ -10,6 +10,6 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Add the column; the sessions that there are belong to no one, and end within twelve hours."""
+    """Add the column; existing sessions have no owner, and end within twelve hours."""
     op.add_column("sessions", Column("owner", Text, nullable=False, server_default=""))
     op.create_index("sessions_by_owner", "sessions", ["owner", "ends"])
