@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError
+from tests import tools
 from tools import check_words
 
 if TYPE_CHECKING:
@@ -127,9 +128,11 @@ def test_check_of_titles_counts_characters() -> None:
 def repository(tmp_path: Path) -> Path:
     """A repository whose second commit adds the check; two follow it."""
 
+    program = tools.require("git")
+
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
+        subprocess.run([program, "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
 
     git("init")
     git("commit", "--allow-empty", "-m", "Before the rules")
@@ -158,6 +161,7 @@ def test_check_of_titles_reports_an_unknown_revision(repository: Path) -> None:
 
 
 def test_check_of_titles_reports_a_folder_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.require("git")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(ToolError, match="not a git repository"):
         [*check_words.in_titles(tmp_path, None)]
@@ -177,6 +181,7 @@ def test_command_prints_violations_and_fails(
 def test_command_checks_files_without_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tools.require("git")
     monkeypatch.setattr(check_words, "CHECKOUT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert check_words.main([]) == 0

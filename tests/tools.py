@@ -63,6 +63,7 @@ TOOLS = (
         ("chromium-browser", "google-chrome"),
     ),
     Tool("curl", ("curl",), "commands of the documentation"),
+    Tool("git", ("git",), "check of the titles of commits"),
     Tool("initdb", ("postgresql",), "task service on PostgreSQL", folders="usr/lib/postgresql/*/bin"),
 )
 

@@ -165,6 +165,8 @@ def _screens_of_unschedulable_job(terminal: Terminal) -> Iterator[str]:
         pending = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_ROOM}
         main = launcher(state={"waiting": {"reason": "ErrImagePull", "message": NO_IMAGE}}, phase="Pending")
         main["spec"]["containers"][0]["image"] = main["status"]["containerStatuses"][0]["image"] = IMAGE
+        replicas = life.find("MPIJob", JOB)["spec"]["mpiReplicaSpecs"]
+        replicas["Launcher"]["template"]["spec"]["containers"][0]["image"] = IMAGE
         life.objects += [
             main,
             *(worker(index, phase="Pending", conditions=[pending], containerStatuses=[]) for index in (0, 1)),
