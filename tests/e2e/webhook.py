@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import ipaddress
 import json
 import socket
@@ -15,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from tests.certificates import self_signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,23 +93,6 @@ def _served(certificate: Path, address: str, patch: Patch) -> Iterator[int]:
 
 def _certify(file: Path, address: str) -> str:
     """Write a key and a certificate for the address to a file, and return the certificate as a `caBundle`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file.write_bytes(pem + private)
-    return base64.b64encode(pem).decode()
+    certificate, private = self_signed(x509.IPAddress(ipaddress.ip_address(address)))
+    file.write_bytes(certificate + private)
+    return base64.b64encode(certificate).decode()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from tests.certificates import self_signed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -86,25 +84,8 @@ async def receiving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver
 
 def certificates(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Return the TLS contexts of a server with a certificate for `name`, and of a client that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "server.pem").write_bytes(pem + private)
+    certificate, private = self_signed(x509.DNSName(name))
+    (folder / "server.pem").write_bytes(certificate + private)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(folder / "server.pem")
-    return server, ssl.create_default_context(cadata=pem.decode())
+    return server, ssl.create_default_context(cadata=certificate.decode())
