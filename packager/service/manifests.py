@@ -141,10 +141,12 @@ def _namespaces(deployment: InCluster) -> dict[str, Level]:
     Raises:
         UsageError: Projects share a namespace without permission, or jobs would run in the namespace of the server.
     """
-    known = projects.of_settings(deployment.settings, _jobs_namespace(deployment)).values()
+    configured = projects.of_settings(deployment.settings, _jobs_namespace(deployment)).values()
     namespaces: dict[str, Level] = {}
-    for namespace in dict.fromkeys(project.namespace for project in known):
-        namespaces[namespace] = projects.least_strict(project for project in known if project.namespace == namespace)
+    for namespace in dict.fromkeys(project.namespace for project in configured):
+        namespaces[namespace] = projects.least_strict(
+            project for project in configured if project.namespace == namespace
+        )
     if deployment.namespace in namespaces:
         raise UsageError(
             f"jobs cannot run in the namespace of the server, {deployment.namespace}: they could mount its database",

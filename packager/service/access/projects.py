@@ -60,11 +60,11 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
     if not settings.projects:
         allowed = frozenset(settings.allow)
         return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota(), allowed=allowed)}
-    known = _configured(settings, namespace)
+    configured = _configured(settings, namespace)
     if not settings.unsafe_shared_namespaces:
-        for shared, names in shared_namespaces(known).items():
+        for shared, names in shared_namespaces(configured).items():
             raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
-    return known
+    return configured
 
 
 def _configured(settings: ServerConfig, namespace: str) -> dict[str, Project]:

@@ -112,12 +112,12 @@ class References:
 
     async def _is_of(self, project: Project, item: Object) -> bool:
         """Whether the jobs of a project may use an object: one of the project, or one that no job has created."""
-        known = labels(item)
-        if known.get(SERVER, self._server) != self._server:
+        item_labels = labels(item)
+        if item_labels.get(SERVER, self._server) != self._server:
             return False
-        if PROJECT in known:
-            return known[PROJECT] == project.name
-        if JOB not in known:
+        if PROJECT in item_labels:
+            return item_labels[PROJECT] == project.name
+        if JOB not in item_labels:
             return True
-        made_by = await asyncio.to_thread(self._store.job, known[JOB])  # older servers add no project
+        made_by = await asyncio.to_thread(self._store.job, item_labels[JOB])  # older servers add no project
         return project.namespace not in self._shared if made_by is None else bool(made_by["project"] == project.name)

@@ -88,7 +88,8 @@ def hint_for_user(remedy: Remedy, filled: Mapping[str, Any], definition: Definit
         filled: The values that the user has filled in.
         definition: The definition of the job, in the revision of the job.
     """
-    words = {**_words_of(definition), **_words_on_resources(filled, definition)}
+    words = _words_of(definition)
+    words |= _words_on_resources(filled, definition, words["in_source"])
     return HINTS[remedy.action].format_map({**words, **dict(remedy.values)})
 
 
@@ -100,9 +101,8 @@ def _words_of(definition: Definition) -> dict[str, str]:
     return {"in_source": f"in {template}", "image": f"the image in the definition or in {template}"}
 
 
-def _words_on_resources(filled: Mapping[str, Any], definition: Definition) -> dict[str, str]:
+def _words_on_resources(filled: Mapping[str, Any], definition: Definition, source: str) -> dict[str, str]:
     """Return the words for the place of resource requests, and for raising the memory limit."""
-    source = _words_of(definition)["in_source"]
     if definition.origin is not None:
         raised = "raise limits.memory in the package, and register its definition again"
         return {"in_resources": source, "raise_memory": raised}
