@@ -7,7 +7,7 @@ SEED ?=
 
 PACKAGE := resnet50v1-5-fp32-training
 VENV := .venv/.made
-COMPILED := packager/build/compiled_templates.py
+COMPILED := packager/builder/compiled_templates.py
 
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -39,7 +39,7 @@ $(VENV): requirements-dev.lock pyproject.toml hatch_build.py tools/make-venv
 	@tools/make-venv $(PYTHON)
 	@touch $@
 
-$(COMPILED): hatch_build.py packager/build/templating.py $(shell find packager/build/templates packager/workloads/*/templates -type f) | $(VENV)
+$(COMPILED): hatch_build.py packager/builder/templating.py $(shell find packager/builder/templates packager/workloads/*/templates -type f) | $(VENV)
 	@python hatch_build.py && touch $@
 
 package: setup ## build the resnet50 fp32 package, and show its files and the next steps

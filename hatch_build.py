@@ -1,6 +1,6 @@
 """Puts the compiled templates into the wheel; of an installation in place, into the checkout.
 
-`packager.build.templating` says what they are good for.
+`packager.builder.templating` says what they are good for.
 After a change of a template, `python hatch_build.py` compiles them again; until then, that template is slower.
 """
 
@@ -28,10 +28,10 @@ def compile_templates(checkout: Path) -> Path:
     """Write the module of the compiled templates of `checkout`, and return its path."""
     sys.path.insert(0, str(checkout))
     try:
-        from packager.build.templating import COMPILED, module, roots  # noqa: PLC0415 - of the checkout that is built
+        from packager.builder.templating import COMPILED, module, roots  # noqa: PLC0415 - of the checkout that is built
     finally:
         sys.path.remove(str(checkout))
-    path = checkout / "packager/build" / f"{COMPILED}.py"
+    path = checkout / "packager/builder" / f"{COMPILED}.py"
     source = module(roots(checkout / "packager"))
     if not path.is_file() or path.read_text(encoding="utf-8") != source:
         part = path.with_name(f".{COMPILED}.{os.getpid()}")  # others may be importing it

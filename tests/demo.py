@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import SpecError
-from packager.spec.load import load
+from packager.modelspec.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from packager.spec.settings import parse_setting
+from packager.modelspec.settings import parse_setting
 
 SET = (
     "overlays.one-job.kind=Job",

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import packager
-from packager.build import templating
-from packager.build.render import TEMPLATES
+from packager.builder import templating
+from packager.builder.render import TEMPLATES
 from packager.workloads import AnyOverlay
 
 PACKAGE = Path(packager.__file__).parent
@@ -40,8 +40,8 @@ OWNERS = {
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
     "jwt": {"service/access/oidc.py"},
-    "jinja2": {"build/templating.py", "service/page/html.py", "service/registry/sandbox.py"},
-    "jsonschema": {"spec/validation.py"},
+    "jinja2": {"builder/templating.py", "service/page/html.py", "service/registry/sandbox.py"},
+    "jsonschema": {"modelspec/validation.py"},
     "lightkube": {"service/jobs/kube.py"},
     "markdown_it": {"base/markdown.py"},
     "pickle": {"base/parallel.py"},  # between processes of one run; what comes from elsewhere may run any code
@@ -76,9 +76,9 @@ LAYERS = (
     ("package",),
     ("workloads",),
     ("options",),
-    ("spec",),
+    ("modelspec",),
     ("importers",),
-    ("build",),
+    ("builder",),
     ("rendering",),
     ("verify",),
     ("configure",),
@@ -97,9 +97,9 @@ def parsed(module: str, package: Path = PACKAGE) -> ast.Module:
 
 # The test modules about more than one module, each with its subject.
 TESTS_OF_MANY = {
-    "build/test_determinism.py": "a whole build",
-    "build/test_everything.py": "the package of a model with every key for code",
-    "build/test_packages.py": "the packages of the bundled models, built and rendered",
+    "builder/test_determinism.py": "a whole build",
+    "builder/test_everything.py": "the package of a model with every key for code",
+    "builder/test_packages.py": "the packages of the bundled models, built and rendered",
     "cli/test_elsewhere.py": "all verbs",
     "cli/test_no_temporary_folder.py": "all verbs",
     "cli/test_opening.py": "all verbs",
@@ -112,7 +112,7 @@ TESTS_OF_MANY = {
     "base/test_download.py": "fetch, from servers that may send anything",
     "configure/test_agreement.py": "configure and verify",
     "configure/test_messages.py": "all that it says of files that people have edited",
-    "spec/test_messages.py": "all that it says of specs",
+    "modelspec/test_messages.py": "all that it says of specs",
     "verify/test_broken.py": "all checks, each on a package that is broken",
     "verify/test_edits.py": "all checks of what an edit may bring",
     "verify/test_finds.py": "all checks, on what the fuzzer made",
@@ -129,9 +129,9 @@ STAGES = (
     "package",
     "workloads",
     "options",
-    "spec",
+    "modelspec",
     "importers",
-    "build",
+    "builder",
     "rendering",
     "verify",
     "configure",
@@ -161,7 +161,7 @@ def dotted(module: str) -> str:
 
 @cache
 def dependencies(modules: tuple[str, ...] = MODULES, package: Path = PACKAGE) -> dict[str, set[str]]:
-    """Return the modules of packager that each module imports; `from packager.spec import load` counts as `load`."""
+    """Return the modules of packager that each module imports; `from packager.modelspec import load` is `load`."""
     names = {dotted(module) for module in modules}
     graph: dict[str, set[str]] = {}
     for module in modules:

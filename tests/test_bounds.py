@@ -38,7 +38,7 @@ def test_build_and_verify_accept_largest_number_of_files_and_refuse_one_more(
 ) -> None:
     assert mlpack("build", spec, "--format", "dir", "-d", tmp_path / "first").code == 0
     most = 1 + sum(1 for _ in (tmp_path / "first/demo-fp32-training").rglob("*"))
-    monkeypatch.setattr("packager.build.render.DEFAULT", Limits(files=most))
+    monkeypatch.setattr("packager.builder.render.DEFAULT", Limits(files=most))
     assert mlpack("build", spec, "--format", form).code == 0
     verify = ("verify", FORMS[form], "--kubectl", kubectl, "--max-files")
     assert mlpack(*verify, str(most)).code == 0

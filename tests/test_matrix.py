@@ -15,16 +15,16 @@ import pytest
 
 from packager.base import yamlio
 from packager.base.process import Finished
-from packager.build import render
-from packager.build.plan import Options, choose, plan
-from packager.build.selection import select
+from packager.builder import render
+from packager.builder.plan import Options, choose, plan
+from packager.builder.selection import select
 from packager.kubectl.kustomize import kustomize
+from packager.modelspec import catalog, load
+from packager.modelspec.settings import parse_setting
 from packager.options import KEYS, OPTIONS, possible_combinations
 from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.package.layout import WORKSPACE
-from packager.spec import catalog, load
-from packager.spec.settings import parse_setting
 from tests import demo, everything, kinds, kubectls, renders
 
 if TYPE_CHECKING:

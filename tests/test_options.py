@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import yamlio
-from packager.build.plan import Options, plan
-from packager.build.render import render
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
 from packager.kubectl.kustomize import kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.podsecurity import Level
+from packager.modelspec.catalog import bundled
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
 from packager.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered, possible_combinations
 from packager.package import tree
 from packager.package.layout import OVERLAYS, SITE
 from packager.package.opened import opened
-from packager.spec.catalog import bundled
-from packager.spec.load import load
-from packager.spec.settings import parse_setting
 from packager.verify import Checks, verify
 from packager.workloads import structures
 from tests import kinds, kubectls

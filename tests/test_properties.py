@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from packager.base.errors import UsageError
 from packager.base.fields import EnvironmentText, OneLine, QuantityText, Registry, Text
-from packager.build.plan import Options, check_options, plan
-from packager.build.render import render
+from packager.builder.plan import Options, check_options, plan
+from packager.builder.render import render
 from packager.kubectl.kustomize import kustomize
+from packager.modelspec.load import load
 from packager.package import tree
-from packager.spec.load import load
 from tests import demo
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.build import templating
+from packager.builder import templating
 from tests import demo
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_wheel_contains_only_files_of_package_and_models(wheel: Path) -> None:
     expected = {path if path.startswith("packager/") else f"packager/{path}" for path in files}
     assert len(expected) > 500
     assert expected - names == set()
-    assert f"packager/build/{templating.COMPILED}.py" in names
+    assert f"packager/builder/{templating.COMPILED}.py" in names
     assert [name for name in names if "cache" in name or name.endswith(".pyc")] == []
     assert {name.partition("/")[0] for name in names} == {"packager"}
 

@@ -2,8 +2,8 @@
 
     python -m tools.spec_reference > docs/spec.md
 
-Types, forms, defaults and what each key is for come from the JSON Schema, which comes from `packager/spec/model.py`
-and `packager/workloads/`; the example is what `mlpack init` writes.
+Types, forms, defaults and what each key is for come from the JSON Schema, which comes from
+`packager/modelspec/model.py` and `packager/workloads/`; the example is what `mlpack init` writes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import json
 import sys
 from typing import Any
 
-from packager.build.render import scaffold
-from packager.spec.schema import json_schema
+from packager.builder.render import scaffold
+from packager.modelspec.schema import json_schema
 
 _INTRODUCTION = """\
 # The model spec
 
-<!-- Made by `make docs` out of packager/spec/model.py and packager/workloads: edit those. -->
+<!-- Made by `make docs` out of packager/modelspec/model.py and packager/workloads: edit those. -->
 
 A model is a folder with a `spec.yaml` and the files that it names. `mlpack init NAME` creates one that builds without
 changes, `mlpack lint` checks it, and `mlpack build` builds a package from one of its variants (`--all`: from all).

@@ -10,14 +10,14 @@ from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import similar
 from packager.base.values import Value
-from packager.build.plan import Options, check_options, choose, plan
-from packager.build.render import render as render_plan
-from packager.build.selection import select
+from packager.builder.plan import Options, check_options, choose, plan
+from packager.builder.render import render as render_plan
+from packager.builder.selection import select
+from packager.modelspec import catalog
+from packager.modelspec.load import load, values
+from packager.modelspec.settings import parse_setting
 from packager.options import BY_NAME
 from packager.package import tree
-from packager.spec import catalog
-from packager.spec.load import load, values
-from packager.spec.settings import parse_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from packager.app.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.kubectl.kustomize import Rendered
+    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.model import Variant
+    from packager.modelspec.settings import Setting
     from packager.package.tree import Entry, Tree
-    from packager.spec.load import LoadedSpec
-    from packager.spec.model import Variant
-    from packager.spec.settings import Setting
 
 # For fewer models, starting a second process takes longer than it saves.
 _MODELS_OF_A_PROCESS = 4
@@ -375,7 +375,7 @@ class _Writer:
 
     def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
         """Note that the containers cannot read the assets, unless the image contains them."""
-        from packager.spec.dockerfile import copies_assets
+        from packager.modelspec.dockerfile import copies_assets
 
         if not copies_assets(loaded.sources):
             message = f"the containers of {package} do not see its assets, which are not in the image"

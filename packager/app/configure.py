@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import UsageError
-from packager.build.plan import Options, check_options
+from packager.builder.plan import Options, check_options
 from packager.configure import changes as stage
 from packager.configure import settings
 from packager.configure.changes import Answers

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from packager.base import atomic, yamlio
 from packager.base.errors import SpecError
 from packager.base.values import replace
-from packager.build.downloads import fetched
-from packager.spec.load import load
+from packager.builder.downloads import fetched
+from packager.modelspec.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from packager.app.progress import Progress, Tell
-    from packager.spec.load import LoadedSpec
-    from packager.spec.settings import Setting
+    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.settings import Setting
 
 
 def with_downloads(  # noqa: PLR0913 - two of them say what the user sees

@@ -14,7 +14,7 @@ from packager.base import process
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import IMAGE
 from packager.base.paths import argument
-from packager.build.plan import Options, check_options
+from packager.builder.plan import Options, check_options
 from packager.cluster import manifests
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping

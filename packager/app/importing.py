@@ -200,7 +200,7 @@ def _is_imported(folder: Path) -> bool:
 
 def _check(work: Path, draft: Draft, text: bytes) -> None:
     """Refuse a draft that is not a valid spec; each problem has the place in the source that its value came from."""
-    from packager.spec.load import load
+    from packager.modelspec.load import load
 
     try:
         load(work / SPEC)

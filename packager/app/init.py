@@ -11,8 +11,8 @@ from packager.base.errors import UsageError
 from packager.base.fields import LABEL_FORM
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
-from packager.build.render import scaffold, scaffolded
-from packager.spec.schema import json_schema
+from packager.builder.render import scaffold, scaffolded
+from packager.modelspec.schema import json_schema
 from packager.workloads import AnyOverlay
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.errors import SpecError
 from packager.base.problems import Problem
-from packager.spec import environments, sequences
-from packager.spec.catalog import find
-from packager.spec.load import load
+from packager.modelspec import environments, sequences
+from packager.modelspec.catalog import find
+from packager.modelspec.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

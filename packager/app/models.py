@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import SpecError
 from packager.base.values import Value, as_plain
-from packager.spec import catalog
-from packager.spec.load import load
-from packager.spec.schema import json_schema
+from packager.modelspec import catalog
+from packager.modelspec.load import load
+from packager.modelspec.schema import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from packager.spec.load import LoadedSpec
-    from packager.spec.model import Spec
+    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.model import Spec
 
 
 def model_folders(user_folders: Sequence[Path]) -> tuple[Path, ...]:

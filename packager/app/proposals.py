@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
-from packager.build.plan import Options, check_options
+from packager.builder.plan import Options, check_options
 from packager.configure import settings
 from packager.configure.changes import Answers
 from packager.kubernetes.mountpath import ROOT

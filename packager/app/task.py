@@ -22,7 +22,7 @@ from packager.base.errors import TimedOutError, UnreachableError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import Problem, show
 from packager.base.values import Fields, FieldsError, Value, convert
-from packager.spec.settings import parse_setting, put
+from packager.modelspec.settings import parse_setting, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

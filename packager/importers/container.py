@@ -11,8 +11,8 @@ from packager.base.values import Value, replace
 from packager.importers.draft import with_option
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
+from packager.modelspec.environments import RESERVED
 from packager.options import KEYS
-from packager.spec.environments import RESERVED
 from packager.workloads.program import references, replaced_references
 
 if TYPE_CHECKING:

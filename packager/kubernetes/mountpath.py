@@ -11,7 +11,7 @@ _SYSTEM = frozenset(
     /usr/local/bin /usr/local/lib /usr/sbin /var
     """.split()  # noqa: SIM905 - a column of quoted words reads worse
 )
-# Where every package mounts something itself (`packager/build/templates/macros.yaml`).
+# Where every package mounts something itself (`packager/builder/templates/macros.yaml`).
 _PACKAGE_FOLDERS = frozenset(("/etc/mlpack", "/etc/mlpack/env", "/etc/mlpack/runtime", "/run/mlpack", "/home/mlpack"))
 _KERNEL_FOLDERS = ("/proc", "/sys")
 

@@ -251,7 +251,7 @@ def _converted(data: Any) -> tuple[ServerConfig | None, Sequence[Fault]]:
     except FieldsError as error:
         first = str(error)
     # This import is slow, and only a faulty file needs it.
-    from packager.spec.validation import SchemaFault, completed, validate  # noqa: PLC0415
+    from packager.modelspec.validation import SchemaFault, completed, validate  # noqa: PLC0415
 
     faults = validate(data, schema(ServerConfig)) or [SchemaFault((), first)]
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from packager.base import paths
 from packager.base.errors import ToolError
-from packager.spec import catalog
+from packager.modelspec import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.build.plan import Options, choose, plan
-from packager.build.render import render
+from packager.builder.plan import Options, choose, plan
+from packager.builder.render import render
+from packager.modelspec.catalog import bundled
+from packager.modelspec.load import load
 from packager.package import tree
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
-from packager.spec.catalog import bundled
-from packager.spec.load import load
 from tests.broken.faults import FAULTS as FAULTS_OF_HELLO
 from tests.broken.faults import Fault
 from tests.broken.faults_of_kinds import FAULTS_OF_KINDS, MODEL

@@ -140,7 +140,7 @@ def test_help_loads_no_stage() -> None:
     loaded = set(done.stderr.split())
     assert loaded & {"jinja2", "jsonschema", "msgspec", "yaml", "ruamel.yaml", "rich", "pydantic", "tarfile"} == set()
     assert (
-        loaded & {"packager.build.render", "packager.spec.model", "packager.package.archive", "packager.verify"}
+        loaded & {"packager.builder.render", "packager.modelspec.model", "packager.package.archive", "packager.verify"}
         == set()
     )
 
@@ -154,7 +154,7 @@ def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
     loaded = set(done.stderr.split())
-    assert "packager.build.render" in loaded
+    assert "packager.builder.render" in loaded
     needless = {
         "dataclasses",
         "jsonschema",
@@ -169,7 +169,7 @@ def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
 
 def test_load_of_valid_spec_does_not_import_jsonschema(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from packager.spec.load import load; load(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from packager.modelspec.load import load; load(Path(sys.argv[1]))\n"
         "print(*sys.modules, sep='\\n')"
     )
     argv = [sys.executable, "-c", code, str(demo.write(tmp_path))]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.spec.catalog import bundled
+from packager.modelspec.catalog import bundled
 from tests.broken import build
 from tests.fuzz import mutate
 

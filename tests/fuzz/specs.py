@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import yaml
 
 from packager.base.errors import MlpackError, SpecError
-from packager.build.plan import Options, plan
-from packager.build.render import render
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
 from packager.cli.printable import printable
+from packager.modelspec.catalog import bundled
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
 from packager.package import archive
-from packager.spec.catalog import bundled
-from packager.spec.load import load
-from packager.spec.settings import parse_setting
 from tests import demo
 from tests.fuzz import inputs, mutate, packages
 from tests.fuzz.demands import CODES
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from packager.spec.load import LoadedSpec
+    from packager.modelspec.load import LoadedSpec
     from tests.fuzz.runner import Judge
 
 _BY_COMMAND = 0.02

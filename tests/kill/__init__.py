@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from packager import cli
 from packager.base import workfolder
-from packager.spec.catalog import bundled
+from packager.modelspec.catalog import bundled
 from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.runner import SYSTEM
-from packager.build.plan import Options, plan
-from packager.build.render import render
-from packager.build.selection import Selection
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.builder.selection import Selection
 from packager.kubernetes.allowed import table, words
 from packager.kubernetes.allowed.judge import Judge
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import Manifest, at
+from packager.modelspec.catalog import bundled
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
 from packager.options import KEYS, KNOWN, OPTIONS
 from packager.package.opened import opened
 from packager.package.tree import write
 from packager.rendering import render as rendering
 from packager.rendering.overlay import RenderedOverlay
-from packager.spec.catalog import bundled
-from packager.spec.load import load
-from packager.spec.settings import parse_setting
 from packager.verify import Checks, listed, objects, verify
 from packager.workloads.structures import pods, structures
 from tests import everything, kinds
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.spec.load import LoadedSpec
+    from packager.modelspec.load import LoadedSpec
     from tests.conftest import Outcome
 
 SINGLE = "quickstart/k8s/mlops/single-node"

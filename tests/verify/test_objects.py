@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.build.plan import Options, plan
-from packager.build.render import render
-from packager.build.selection import Selection
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.builder.selection import Selection
+from packager.modelspec.catalog import bundled
+from packager.modelspec.load import load
 from packager.options import KEYS, OPTIONS
 from packager.package.opened import opened
 from packager.package.tree import write
-from packager.spec.catalog import bundled
-from packager.spec.load import load
 from packager.verify import Checks, listed, objects, rights, verify
 from packager.workloads import AnyOverlay
 from tests import kinds, written

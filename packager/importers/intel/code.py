@@ -18,7 +18,7 @@ from packager.base.fields import ASSET_PATH
 from packager.base.problems import show
 from packager.base.values import Value
 from packager.importers.source import printable
-from packager.spec.excluded import is_excluded
+from packager.modelspec.excluded import is_excluded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.build.plan import Options, plan
-from packager.build.render import render
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
 from packager.kubectl.kustomize import kustomize
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
 from packager.package.tree import write
-from packager.spec.load import load
-from packager.spec.settings import parse_setting
 from packager.verify import kinds as checks
 from packager.verify import objects
 from packager.workloads.structures import pods

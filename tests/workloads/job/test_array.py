@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.build.plan import Options, plan
-from packager.build.render import render
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
-from packager.spec.load import load
+from packager.modelspec.load import load
 from packager.verify import kinds as checks
 from packager.workloads.job.array import listed
 from packager.workloads.job.life import Job

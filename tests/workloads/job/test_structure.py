@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.build.plan import Options, plan
-from packager.build.render import render
-from packager.spec.load import load
-from packager.spec.settings import parse_setting
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
 from packager.verify import kinds as checks
 from packager.workloads.structures import pods
 from tests import demo, kinds, written

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from packager.build.plan import Options, plan
-from packager.build.render import render
-from packager.build.selection import select
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.builder.selection import select
 from packager.kubectl.kustomize import kustomize
+from packager.modelspec.load import load
 from packager.package import tree
-from packager.spec.load import load
 from tests import demo
 
 if TYPE_CHECKING:

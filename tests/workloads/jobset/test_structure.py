@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.build.plan import Options, plan
-from packager.build.render import render
-from packager.spec.load import load
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.modelspec.load import load
 from packager.verify import kinds as checks
 from packager.verify import names
 from packager.workloads.structures import pods

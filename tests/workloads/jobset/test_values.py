@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import SpecError
-from packager.spec.load import load
+from packager.modelspec.load import load
 from packager.workloads.program import Program, Run
 from tests import demo
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.build.render import TEMPLATES
+from packager.builder.render import TEMPLATES
 
 if TYPE_CHECKING:
     from pathlib import Path

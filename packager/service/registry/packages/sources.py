@@ -12,8 +12,8 @@ from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import show, similar
 from packager.base.values import Value
+from packager.modelspec import catalog
 from packager.service.registry.packages import registries
-from packager.spec import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

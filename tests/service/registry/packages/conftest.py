@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.build.plan import Options, choose, plan
-from packager.build.render import render
+from packager.builder.plan import Options, choose, plan
+from packager.builder.render import render
+from packager.modelspec.load import load
 from packager.package import tree
 from packager.service.config import PackagesConfig
-from packager.spec.load import load
 from tests import demo
 from tests.service.page.conftest import Site
 

@@ -1,0 +1,401 @@
+"""Spec + Options -> Plan: decides every name, value and file of a package; reads and writes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from packager import __version__
+from packager.base.errors import UsageError
+from packager.base.fields import Parameter, Resources, text
+from packager.base.names import REGISTRY
+from packager.base.problems import similar
+from packager.base.values import Value, field, replace
+from packager.builder.selection import Selection
+from packager.kubernetes import configmap
+from packager.kubernetes.mountpath import ROOT
+from packager.modelspec import code
+from packager.options import BY_NAME, TRAITS, offered
+from packager.package.contents import shown
+from packager.package.layout import SCRIPTS
+from packager.workloads.program import CHOICE, Run, directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from packager.base.fields import Environment
+    from packager.modelspec.documentation import ReadmeSection
+    from packager.modelspec.files import SourceFile
+    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.model import Image, Spec, Variant
+    from packager.workloads import AnyOverlay
+    from packager.workloads.overlay import OverlayImage
+    from packager.workloads.program import Program
+
+
+_DESCRIBED = {"CHECKPOINT_DIR": "Where checkpoints go, as the container sees it."}
+
+
+class Options(Value, frozen=True):
+    """The options of the command line that are added to a spec.
+
+    Attributes:
+        root: The folder, as the nodes see it, that will contain the package; None leaves ROOT for the user.
+        registry: The host and path that the image is pulled from, in place of the registry in the spec.
+        site: The components that are switched on, and values for them.
+    """
+
+    root: str | None = None
+    registry: str | None = None
+    site: Selection = field(default_factory=Selection)
+
+
+class Variable(Value, frozen=True):
+    """One line of mlops.env, with its description in the README."""
+
+    key: str
+    value: str
+    description: str
+
+
+class CodeFile(Value, frozen=True):
+    """A file of a ConfigMap: its path below quickstart/scripts, and its key."""
+
+    path: str
+    key: str
+
+
+class CodePart(Value, frozen=True):
+    """One ConfigMap with code.
+
+    Attributes:
+        suffix: The end of the ConfigMap's name; empty for the first ConfigMap.
+        files: The files that the ConfigMap contains.
+    """
+
+    suffix: str
+    files: tuple[CodeFile, ...]
+
+
+class PlannedOverlay(Value, frozen=True):
+    """An overlay of the package.
+
+    Attributes:
+        name: The name of its folder, which is also the suffix of the names of its objects.
+        values: The overlay's entry in the spec.
+        run: The scripts or the command that the overlay runs.
+        program: The program that the container that computes starts.
+        variables: The lines of mlops.env, in order.
+        init: The program that each pod runs before; None without one.
+        image: The image without its registry.
+    """
+
+    name: str
+    values: AnyOverlay
+    run: Run
+    program: Program
+    variables: tuple[Variable, ...]
+    init: Program | None = None
+    image: str = ""
+
+    @property
+    def folder(self) -> str | None:
+        """The folder that the program starts in, as text for people; None if the spec sets none."""
+        return f"`{directory(self.run.workdir)}`".replace("/MODEL_DIR", "MODEL_DIR") if self.run.workdir else None
+
+    @property
+    def repository(self) -> str:
+        """The image without its registry, tag and digest."""
+        return self.image.partition("@")[0].partition(":")[0]
+
+    @property
+    def below_root(self) -> tuple[str, ...]:
+        """The keys of mlops.env whose values are folders below ROOT, while ROOT is not set."""
+        return tuple(variable.key for variable in self.variables if variable.value.startswith(f"{ROOT}/"))
+
+
+class Plan(Value, frozen=True):
+    """Everything that is decided about one package.
+
+    Attributes:
+        name: The package's name, its top folder's, and its workloads' before the overlay's suffix.
+        spec: The model.
+        variant: The variant of the model.
+        image: The image without its registry.
+        variables: The lines that every overlay has in its mlops.env, in order.
+        code: The ConfigMaps with the code, all of which become one folder.
+        overlays: In the spec's order.
+        payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
+        site: The components that are switched on, and values for them.
+        documentation: The sections at the end of the README.
+        text: The spec file's bytes.
+        about: The entries of the inventory beside the digests.
+    """
+
+    name: str
+    spec: Spec
+    variant: Variant
+    image: str
+    variables: tuple[Variable, ...]
+    code: tuple[CodePart, ...]
+    overlays: tuple[PlannedOverlay, ...]
+    payload: tuple[tuple[str, SourceFile, bool], ...]
+    site: Selection
+    documentation: tuple[ReadmeSection, ...]
+    text: bytes
+    about: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The package's title for people: `ResNet50 v1.5, fp32 training`."""
+        named = self.variant.precision or self.variant.mode
+        return f"{self.spec.title}, {self.variant.label}" if named else self.spec.title
+
+    @property
+    def dockerfile(self) -> bool:
+        """Whether the package contains the image's Dockerfile."""
+        return any(path == "Dockerfile" for path, _, _ in self.payload)
+
+    @property
+    def user(self) -> int:
+        """The user and group of the workload until the patch is edited."""
+        return 0 if "root" in self.site.options else 1000
+
+    @property
+    def secret(self) -> str:
+        """The Secret that contains the values of the spec's secrets, until `site.env` is edited."""
+        return self.site.values.get("SECRET", self.spec.name)
+
+    @property
+    def serves(self) -> bool:
+        """Whether one of the overlays serves: a change of files that it shares with others then replaces its pods."""
+        return any(overlay.values.serves for overlay in self.overlays)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether the pods of one of the overlays run something before their program."""
+        return any(overlay.init for overlay in self.overlays)
+
+    @property
+    def sequence(self) -> tuple[PlannedOverlay, ...]:
+        """The overlays that run one after the other, as the inventory lists them."""
+        by_name = {overlay.name: overlay for overlay in self.overlays}
+        return tuple(by_name[name] for name in self.about.get("sequence", ()))
+
+    @property
+    def workspace(self) -> str | None:
+        """The claim that the overlay `workspace` creates; None if no overlay of the package mounts it."""
+        claim = self.about.get("workspace")
+        return None if claim is None else str(claim)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The traits of `packager.options.TRAITS` that the package has; some options are only for these."""
+        having = {
+            "serves": self.serves,
+            "dataset": self.spec.dataset,
+            "checkpoint": self.checkpoints,
+            "assets": bool(self.spec.assets or self.spec.downloads),
+        }
+        return frozenset(trait for trait, has in having.items() if has)
+
+    def has(self, trait: str | None) -> bool:
+        """Return whether the package has `trait`; None is the trait of options for every package."""
+        return trait is None or trait in self.traits
+
+    @property
+    def shared_claims(self) -> tuple[str, ...]:
+        """The claims that become several volumes of a pod, by the spec and the values for `site.env`."""
+        by_options = self.site.claims(self.traits)
+        of_overlays = [(*by_options, *overlay.values.claim_names) for overlay in self.overlays]
+        return tuple(sorted({claim for claims in of_overlays for claim in claims if claims.count(claim) > 1}))
+
+    @property
+    def checkpoints(self) -> bool:
+        """Whether CHECKPOINT_DIR is a separate volume: the spec sets it to a folder outside of OUTPUT_DIR."""
+        values = {variable.key: variable.value for variable in self.variables}
+        folder, results = values.get("CHECKPOINT_DIR"), values["OUTPUT_DIR"].rstrip("/")
+        return folder is not None and not f"{folder.rstrip('/')}/".startswith(f"{results}/")
+
+    @property
+    def model_dir(self) -> str:
+        """The path of the package in the container."""
+        return next(variable.value for variable in self.variables if variable.key == "MODEL_DIR")
+
+    @property
+    def own_variables(self) -> dict[str, tuple[Variable, ...]]:
+        """The lines of mlops.env, by overlay, that not all overlays have, or not with the same value."""
+        by_overlay = {
+            overlay.name: tuple(variable for variable in overlay.variables if variable not in self.variables)
+            for overlay in self.overlays
+        }
+        return {name: variables for name, variables in by_overlay.items() if variables}
+
+    @property
+    def nested(self) -> bool:
+        """Whether some code is in a subfolder, which a ConfigMap's key cannot express."""
+        return any(file.key != file.path for part in self.code for file in part.files)
+
+
+def choose(spec: Spec, precision: str | None, mode: str | None) -> Variant:
+    """Return the first variant with this precision and this mode; None matches any.
+
+    Raises:
+        UsageError: No variant matches; the message lists the variants.
+    """
+    for variant in spec.variants:
+        if precision in (None, variant.precision) and mode in (None, variant.mode):
+            return variant
+    asked = " ".join(part for part in (precision, mode) if part)
+    labels = ", ".join(variant.label for variant in spec.variants)
+    hint = similar(asked, [variant.label for variant in spec.variants])
+    raise UsageError(f"{spec.name} has no variant {asked!r}; it has: {labels}", hint=hint)
+
+
+def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
+    """Decide everything about the package of `variant`.
+
+    Raises:
+        UsageError: An option is switched on that is for other workloads than the package has.
+    """
+    spec = loaded.spec
+    name = spec.package_name(variant)
+    sources = loaded.sources
+    overlays = variant.overlays or list(spec.overlays)
+    runs = [spec.overlays[overlay].run(variant.run) for overlay in overlays]
+    files = sources.code(spec.code_places(spec.variants.index(variant)))
+    payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in files]
+    payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
+    if sources.dockerfile:
+        payload.append(("Dockerfile", sources.dockerfile, False))
+    sequence = [overlay for overlay in spec.sequence if overlay in overlays]
+    workspace = _workspace(spec, overlays)
+    planned = Plan(
+        name=name,
+        spec=spec,
+        variant=variant,
+        image=_reference(spec.image),
+        variables=_variables(spec, (spec.environment, variant.environment), name, options, _common(runs)),
+        code=tuple(_code(files)),
+        overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
+        payload=tuple(payload),
+        site=_with_access_mode(options.site) if workspace else options.site,
+        documentation=loaded.documentation.sections(variant) if loaded.documentation else (),
+        text=loaded.text,
+        about={
+            "manifest": 1,
+            "package": name,
+            "tool": {"name": "mlpack", "version": __version__},
+            **({"sequence": sequence} if sequence else {}),
+            **({"workspace": workspace} if workspace else {}),
+            "spec": {
+                "name": spec.name,
+                "sha256": loaded.digest,
+                "precision": variant.precision,
+                "mode": variant.mode,
+                "set": [setting.argument for setting in loaded.settings],
+                "root": options.root,
+                "registry": options.registry,
+                "with": list(options.site.names),
+            },
+        },
+    )
+    offered_names = {option.name for option in offered(planned.traits)}
+    for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):
+        raise UsageError(f"--with {option.name}: {TRAITS[str(option.only)].format(name)}")
+    return planned
+
+
+def _workspace(spec: Spec, overlays: Sequence[str]) -> str | None:
+    """Return the claim of the spec's workspace, if one of `overlays` mounts it."""
+    is_mounted = any(spec.workspace in spec.overlays[overlay].claim_names for overlay in overlays)
+    return spec.workspace if is_mounted else None
+
+
+def _with_access_mode(site: Selection) -> Selection:
+    """Return the values with the access mode of a workspace: its overlays run one after the other, each on one node."""
+    return replace(site, values=MappingProxyType({"CLAIM_ACCESS_MODE": "ReadWriteOnce", **site.values}))
+
+
+def check_options(options: Options) -> None:
+    """Refuse a root or a registry that is invalid where the package uses it.
+
+    Raises:
+        UsageError: A value is invalid; the message has the expected form and the value.
+    """
+    root, registry = options.root, options.registry
+    if root is not None and (
+        not re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root)
+        or ".." in root.split("/")
+        or not root.strip("/ ")
+    ):
+        raise UsageError(f"--root {shown(root)}: expected an absolute path without ':' and '..'")
+    if registry is not None and not re.fullmatch(REGISTRY, registry):
+        raise UsageError(f"--registry {shown(registry)}: expected a host, optionally with a port and a path")
+
+
+def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
+    """Yield the ConfigMaps that the code needs."""
+    paths = {key: path for path, key in configmap.keys([file.name for file in files]).items()}
+    for number, names in enumerate(code.packed(files), start=1):
+        suffix = f"-{number}" if number > 1 else ""
+        yield CodePart(suffix, tuple(CodeFile(paths[key], key) for key in names))
+
+
+def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
+    values = spec.overlays[overlay]
+    if variant.resources != Resources():
+        values = replace(values, resources=spec.resources(variant, overlay))
+    if values.image and values.image.registry and options.registry is None:
+        options = replace(options, registry=values.image.registry)
+    run = values.run(variant.run)
+    variables = _variables(spec, spec.environments(variant, overlay), name, options, run)
+    init = run.init.program(run.workdir) if run.init else None
+    return PlannedOverlay(
+        overlay, values, run, values.program(run), variables, init, _reference(values.image or spec.image)
+    )
+
+
+def _reference(image: Image | OverlayImage) -> str:
+    """Return the name of an image without its registry."""
+    tag, digest = (f":{image.tag}" if image.tag else ""), (f"@{image.digest}" if image.digest else "")
+    return f"{image.name}{tag}{digest}"
+
+
+def _common(runs: Sequence[Run]) -> Run:
+    """Return the Run of all overlays; an empty one if their scripts differ."""
+    return runs[0] if len({run.scripts for run in runs}) == 1 else Run()
+
+
+def _variables(
+    spec: Spec, environments: Iterable[Environment], name: str, options: Options, run: Run
+) -> tuple[Variable, ...]:
+    """Return the lines of mlops.env: four for every package, then `environments`; the last value of a key counts."""
+    model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
+    entries = {
+        "REGISTRY": Parameter(
+            value=options.registry or spec.image.registry,
+            description="Where the image is pulled from: a host, optionally with a port and a path.",
+        ),
+        "DATASET_DIR": Parameter(value="/dataset", description="Where the dataset is, as the container sees it."),
+        "MODEL_DIR": Parameter(value=model_dir, description="Where this package is, as the container sees it."),
+        "OUTPUT_DIR": Parameter(value=f"{model_dir}/output", description="Where results and checkpoints go."),
+    }
+    if not spec.dataset:
+        del entries["DATASET_DIR"]
+    if run.is_choice:
+        description = f"The script that runs: {', '.join(run.scripts[:-1])} or {run.scripts[-1]}."
+        entries[CHOICE] = Parameter(value=run.scripts[0], description=description)
+    for key, entered in itertools.chain(*(environment.items() for environment in environments)):
+        described = entries[key].description if key in entries else _DESCRIBED.get(key, "")
+        entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)
+        entries[key] = entry if entry.description else Parameter(value=entry.value, description=described)
+    variables = []
+    for key, entry in entries.items():
+        value = text(entry.value)
+        if options.root and value.startswith(f"{ROOT}/"):
+            value = options.root.rstrip("/") + value.removeprefix(ROOT)
+        variables.append(Variable(key, value, entry.description))
+    return tuple(variables)

@@ -1,0 +1,237 @@
+"""Plan -> Tree: fills in the templates.
+
+`templates/` is laid out like what it produces:
+
+    package/    the files of every package
+    overlay/    the files of every overlay, whatever its kind
+    scaffold/   what `mlpack init` writes: not a package, but a spec to begin with
+    *.yaml      pieces that the others share
+
+So is `packager/workloads/<kind>/templates/`, with what a kind adds: its overlay's files, and to the base what its
+workloads need.
+
+A path's FRAMEWORK and OVERLAY become the spec's framework and the overlay's name; `dockerignore` becomes
+`.dockerignore`, where the package brings a Dockerfile. Beside the base, `package/` has one
+folder for each option of `packager.options`, and `site/` with the values that they read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from packager.base.errors import SpecError
+from packager.base.fields import text
+from packager.base.limits import DEFAULT
+from packager.base.values import Value, replace
+from packager.base.yamlio import MISREAD
+from packager.builder.targets import pods_in, targets
+from packager.builder.templating import Templates, roots
+from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
+from packager.package import layout, tree
+from packager.package.contents import ContentError
+from packager.package.tree import Entry, Tree
+from packager.workloads import AnyOverlay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.builder.plan import Plan, PlannedOverlay
+    from packager.workloads.pods import Pods
+
+TEMPLATES = roots(Path(__file__).resolve().parent.parent)
+
+# Words that every YAML parser reads as text without quotes: no numbers, dates or words of YAML 1.1.
+_PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
+
+# JSON does not escape these; in YAML they end a line, or are not allowed.
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
+
+_BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
+
+
+_OF_WORKSPACE = (
+    f"{layout.overlay(layout.WORKSPACE)}/",
+    f"{layout.common('FRAMEWORK')}/{CLAIM.name}/",
+    f"{layout.common('FRAMEWORK')}/{CLAIM_CLASS.name}/",
+)
+
+
+class Base(Value, frozen=True):
+    """The files of the base that its kustomization lists."""
+
+    scripts: tuple[str, ...]
+    configurations: tuple[str, ...]
+
+
+def render(plan: Plan) -> Tree:
+    """Return the package's files.
+
+    Raises:
+        RenderError: A template refers to an undefined name.
+        SpecError: The files are more than a package may have.
+    """
+    entries: dict[str, Entry] = {}
+    pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
+    workloads = targets(plan.overlays, pods)
+    kinds = list(dict.fromkeys(workload.kind for workload in workloads))
+    base = _base(kinds)
+    for template, path in _in_package(plan, kinds):
+        context = {"base": base, "kinds": kinds, "workloads": workloads, "options": offered(plan.traits)}
+        _add(entries, path, _fill(template, plan=plan, **context))
+    labelled = {workload.overlay for workload in workloads}
+    for overlay in plan.overlays:
+        for template, path in _in_overlay(plan, overlay):
+            label = overlay.name if overlay.name in labelled else None
+            serving = {"serves"} if overlay.values.serves else set()
+            options = offered(plan.traits - {"serves"} | serving)
+            context = {"overlay": overlay, "label": label, "pods": pods[overlay.name], "options": options}
+            _add(entries, path, _fill(template, plan=plan, **context))
+    for component in plan.site.own:
+        for entry in component.files:
+            path = f"{layout.common(plan.spec.framework)}/{component.name}/{entry.path}"
+            entries[path] = replace(entry, path=path)
+    for path, source, executable in plan.payload:
+        content = source.path if source.content is None else source.content
+        entries[path] = Entry(path, content, source.size, executable)
+    entries[layout.SPEC] = Entry(layout.SPEC, plan.text, len(plan.text))
+    package = Tree(plan.name, tuple(entries[path] for path in sorted(entries)), plan.about)
+    try:
+        tree.check(package, DEFAULT)
+    except ContentError as error:
+        raise SpecError(f"{plan.name}: {error}", hint="pack many small asset files into one archive") from None
+    return package
+
+
+def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[tuple[str, str, bool]]:
+    """Yield the files of a new model's folder: name, content, and whether it is executable.
+
+    Args:
+        name: The model's name.
+        kind: The kind of its overlay on several nodes, when the kind's folder has a scaffold of its own.
+        values: Further values for the templates of the kind's scaffold.
+    """
+    folder = f"{_folder(kind)}/" if kind else ""
+    for file in _files(_folder(kind) if kind else "scaffold"):
+        if not kind or file.startswith("scaffold/"):
+            path = file.removeprefix("scaffold/")
+            # A template of a program is not a program, so its name has another ending.
+            name_of_file = path.removesuffix(".template")
+            content = _fill(f"{folder}scaffold/{path}", name=name, **values)
+            yield name_of_file, content, name_of_file.endswith((".sh", ".py"))
+
+
+def scaffolded() -> tuple[str, ...]:
+    """Return the kinds whose folders contain a scaffold."""
+    names = [kind.__name__ for kind in get_args(AnyOverlay)]
+    return tuple(name for name in names if any(file.startswith("scaffold/") for file in _files(_folder(name))))
+
+
+def scalar(value: object) -> str:
+    """Return `value` as one YAML scalar that every YAML parser reads as exactly this text or number."""
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and value.lower() not in MISREAD:
+            return value
+        return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+    return json.dumps(value)
+
+
+def code_span(value: str) -> str:
+    """Return `value` as code in a cell of a Markdown table, whatever backticks and bars it holds."""
+    fence = "`" * (max((len(run) for run in re.findall("`+", value)), default=0) + 1)
+    pad = " " if value.startswith("`") or value.endswith("`") or not value else ""
+    return f"{fence}{pad}{cell(value)}{pad}{fence}"
+
+
+def cell(value: str) -> str:
+    """Return `value` as text in a cell of a Markdown table."""
+    return value.replace("|", r"\|")
+
+
+def _add(entries: dict[str, Entry], path: str, content: str) -> None:
+    data = content.encode()
+    entries[path] = Entry(path, data, len(data), executable=path.endswith(".sh"))
+
+
+def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
+    withheld = set(OPTIONS) - set(offered(plan.traits))
+    unused = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in withheld)
+    for root in ("package", *map(_folder, kinds)):
+        for path in _files(root):
+            if path == "dockerignore" and not plan.dockerfile:
+                continue
+            if path.startswith(unused):
+                continue
+            if path.startswith(_OF_WORKSPACE) and not plan.workspace:
+                continue
+            if path.startswith(f"{layout.SCRIPTS}/") and not plan.code:
+                continue
+            if path.startswith(f"{layout.common('FRAMEWORK')}/{SECRETS.name}/") and not plan.spec.secrets:
+                continue
+            if "OVERLAY" not in path and (root == "package" or path.startswith(f"{layout.QUICKSTART}/")):
+                name = ".dockerignore" if path == "dockerignore" else path.replace("FRAMEWORK", plan.spec.framework)
+                yield f"{root}/{path}", name
+
+
+def _in_overlay(plan: Plan, overlay: PlannedOverlay) -> Iterator[tuple[str, str]]:
+    for root in ("overlay", _folder(overlay.values.kind)):
+        for path in _files(root):
+            if "OVERLAY" in path:
+                yield (
+                    f"{root}/{path}",
+                    path.replace("OVERLAY", overlay.name).replace("FRAMEWORK", plan.spec.framework),
+                )
+
+
+def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
+    """Return the pods of an overlay's workload, read from its manifest: any file except kustomization and patches.
+
+    Most of a manifest may be the list of the files of the code, which says nothing about pods: the first one stands for
+    all of them.
+    """
+    short = replace(plan, code=tuple(replace(part, files=part.files[:1]) for part in plan.code[:1]))
+    manifests = [
+        _fill(template, plan=short, overlay=overlay, label=None)
+        for template, path in _in_overlay(plan, overlay)
+        if path.endswith(".yaml") and not path.endswith((f"/{layout.KUSTOMIZATION}", layout.PATCH))
+    ]
+    return tuple(pods for text in manifests for pods in pods_in(text, overlay.values.kind))
+
+
+def _base(kinds: list[str]) -> Base:
+    roots = ("package", *map(_folder, kinds))
+    names = sorted(path.rpartition("/")[2] for root in roots for path in _files(root) if "/base/" in path)
+    return Base(
+        scripts=tuple(name for name in names if name.endswith(".sh")),
+        configurations=tuple(name for name in names if name.endswith("-names.yaml")),
+    )
+
+
+def _folder(kind: str) -> str:
+    """Return the folder of a kind in `packager/workloads`."""
+    return kind.lower()
+
+
+@cache
+def _files(root: str) -> tuple[str, ...]:
+    top = str(TEMPLATES.get(root) or TEMPLATES[""] / root)
+    # os.walk takes a fifth of the time of Path.rglob, which a small build would notice.
+    names = (f"{folder}/{name}" for folder, _, files in os.walk(top) for name in files)
+    return tuple(sorted(name.removeprefix(f"{top}/") for name in names))
+
+
+@cache
+def _templates() -> Templates:
+    return Templates(TEMPLATES, {"yaml": scalar, "text": text, "cell": cell, "code": code_span})
+
+
+def _fill(template: str, **context: object) -> str:
+    content = _templates().fill(template, context)
+    if template.endswith(".yaml") and "scaffold/" not in template:
+        # A macro ends with its last line's newline, and so does the line that calls it.
+        content = _BLANK_LINES.sub("", content)
+    return content

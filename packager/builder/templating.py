@@ -1,0 +1,131 @@
+"""Fills in templates: the only importer of jinja2.
+
+Compiling the templates takes longer than the rest of a small build. So `hatch_build.py` compiles all of them to Python
+when the project is installed, into `packager/builder/compiled_templates.py`. A compiled template is used only if its
+text has not changed since; without that module everything works, only slower. No compiled template is read from
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from jinja2.bccache import bc_version
+
+from packager.base.errors import RenderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, MutableMapping
+    from pathlib import Path
+
+COMPILED = "compiled_templates"
+"""The name of the module with the compiled templates."""
+
+FILTERS = frozenset(("yaml", "text", "cell", "code"))
+"""The names of the filters that templates may use."""
+
+
+def roots(package: Path) -> dict[str, Path]:
+    """Return the folders of templates in a folder `packager`, by the first part of their templates' names.
+
+    A template for every package is named by its path below `builder/templates`, under the key "". A template of a kind
+    is named by the kind's folder, then its path below that folder's `templates`: `mpijob/README.md`.
+    """
+    kinds = sorted((package / "workloads").glob("*/templates"))
+    return {"": package / "builder/templates", **{folder.parent.name: folder for folder in kinds}}
+
+
+class Templates:
+    """The templates in some folders (`roots`), filled by their names."""
+
+    def __init__(self, folders: Mapping[str, Path], filters: Mapping[str, Callable[..., str]]) -> None:
+        assert filters.keys() == FILTERS
+        self._environment = _environment(_Loader(_loaders(folders)), filters)
+
+    def fill(self, template: str, context: Mapping[str, object]) -> str:
+        """Return the template with the values of `context` in it.
+
+        Raises:
+            RenderError: The template is invalid, or refers to an undefined name.
+        """
+        try:
+            return self._environment.get_template(template).render(context)
+        except jinja2.TemplateError as error:
+            line = getattr(error, "lineno", None)
+            place = f"{template}:{line}" if line else template
+            raise RenderError(f"template {place}: {error.message}") from None
+
+
+def module(folders: Mapping[str, Path]) -> str:
+    """Return the source of a module that holds all templates in `folders`, compiled."""
+    environment = _environment(jinja2.ChoiceLoader(_loaders(folders)), dict.fromkeys(FILTERS, _unavailable_filter))
+    functions, entries = [], []
+    for number, name in enumerate(environment.list_templates()):
+        assert environment.loader is not None
+        text = environment.loader.get_source(environment, name)[0]
+        code = textwrap.indent(environment.compile(text, name, raw=True), "    ")
+        functions.append(f"def template_{number}(environment):\n{code}\n    __file__ = None\n    return locals()\n")
+        entries.append(f"    {name!r}: ({_digest(text)!r}, template_{number}),\n")
+    head = f'"""Made by hatch_build.py from the templates; not to be edited."""\n\nVERSION = {bc_version!r}\n'
+    return "\n\n".join((head, *functions, f"TEMPLATES = {{\n{''.join(entries)}}}\n"))
+
+
+def _loaders(folders: Mapping[str, Path]) -> list[jinja2.BaseLoader]:
+    kinds = {name: jinja2.FileSystemLoader(folder) for name, folder in folders.items() if name}
+    return [jinja2.FileSystemLoader(folders[""]), jinja2.PrefixLoader(kinds)]
+
+
+def _unavailable_filter(_value: object) -> str:
+    """Replace a filter: where it cannot be called, the compiler leaves the call to the template."""
+    raise NotImplementedError
+
+
+class _Loader(jinja2.ChoiceLoader):
+    """Takes a template that is compiled already from the module, when it is still the same."""
+
+    def __init__(self, loaders: list[jinja2.BaseLoader]) -> None:
+        super().__init__(loaders)
+        self._compiled = _compiled()
+
+    def load(
+        self,
+        environment: jinja2.Environment,
+        name: str,
+        globals: MutableMapping[str, Any] | None = None,  # noqa: A002 - jinja2's name
+    ) -> jinja2.Template:
+        digest, make = self._compiled.get(name, (None, None))
+        if make is None or digest != _digest(self.get_source(environment, name)[0]):
+            return super().load(environment, name, globals)
+        values = make(environment)
+        return environment.template_class.from_module_dict(environment, values, globals or {})
+
+
+def _compiled() -> Mapping[str, tuple[str, Callable[[jinja2.Environment], dict[str, Any]]]]:
+    try:
+        compiled: Any = importlib.import_module(f"packager.builder.{COMPILED}")
+    except ImportError:
+        return {}
+    return compiled.TEMPLATES if bc_version == compiled.VERSION else {}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _environment(loader: jinja2.BaseLoader, filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        # YAML, Markdown and shell, never HTML: the filters escape values.
+        autoescape=False,  # noqa: S701
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
+    environment.filters.update(filters)
+    return environment

@@ -1,0 +1,190 @@
+"""Checks the rules of a spec that types cannot express: combinations of values, and limits of Kubernetes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base.faults import Fault
+from packager.base.fields import Resources, text
+from packager.base.limits import DEFAULT
+from packager.base.problems import show, similar
+from packager.base.values import replace
+from packager.base.yamlio import MISREAD
+from packager.kubernetes import resources
+from packager.modelspec import code, environments, programs, sequences
+from packager.package import tarheader
+from packager.package.contents import ContentError, Contents, composed, normalized
+from packager.package.layout import WORKSPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.yamlio import Location
+    from packager.modelspec.files import SourceFile, SpecFiles
+    from packager.modelspec.model import Image, Spec
+    from packager.workloads.overlay import OverlayImage
+
+
+def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
+    """Yield every fault of a spec that has valid types and the files `sources`."""
+    yield from _duplicates(spec.aliases, ("aliases",))
+    yield from _duplicates(spec.sequence, ("sequence",))
+    if spec.name in spec.aliases:
+        alias = ("aliases", spec.aliases.index(spec.name))
+        yield Fault(alias, f"{spec.name!r} is already the model's name", "remove it", needs=(alias, ("name",)))
+    yield from _images(spec)
+    yield from _variants(spec)
+    yield from _names(spec)
+    yield from sequences.check(spec)
+    yield from _workspace(spec)
+    for place, names in spec.code_lists():
+        yield from _duplicates(names, place)
+    yield from code.check(spec, sources)
+    longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
+    yield from _assets(spec.assets, sources.assets, longest)
+    yield from _downloads(spec, sources.assets, longest)
+    yield from _documentation(spec)
+    yield from environments.check(spec)
+    yield from programs.check(spec)
+    yield from _merged_resources(spec)
+    for name, overlay in spec.overlays.items():
+        place = ("overlays", name)
+        for fault in overlay.faults():
+            yield replace(fault.below(place), needs=(place,))
+        for location, resources_of_one in overlay.containers():
+            yield from _resources(resources_of_one, (*place, *location))
+
+
+def _duplicates(names: Sequence[str], place: Location) -> Iterator[Fault]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Fault((*place, index), f"duplicate entry {name!r}", "remove one of them")
+
+
+def _images(spec: Spec) -> Iterator[Fault]:
+    images: list[tuple[Location, Image | OverlayImage]] = [(("image",), spec.image)]
+    images += [(("overlays", name, "image"), overlay.image) for name, overlay in spec.overlays.items() if overlay.image]
+    for place, image in images:
+        if image.tag is None and image.digest is None:
+            yield Fault(place, "the key 'tag' is missing (the image's tag; quote one that looks like a number)")
+    if spec.image.digest is not None and spec.image.dockerfile is not None:
+        message = "an image that is built from `dockerfile` has another digest each time"
+        yield Fault(("image", "digest"), message, "remove one of them", at_key=True)
+
+
+def _workspace(spec: Spec) -> Iterator[Fault]:
+    """The claim of the workspace, which overlays must mount, and the overlay that creates it."""
+    if spec.workspace is None:
+        return
+    mounted = sorted({claim for overlay in spec.overlays.values() for claim in overlay.claim_names})
+    if spec.workspace not in mounted:
+        hint = similar(spec.workspace, mounted) or "add it to `claims` of an overlay, or remove it here"
+        yield Fault(("workspace",), f"no overlay mounts the claim {spec.workspace!r}", hint, among=("overlays",))
+    if WORKSPACE in spec.overlays:
+        message = f"the overlay {WORKSPACE!r} is the one that creates the claim of `workspace`"
+        yield Fault(("overlays", WORKSPACE), message, "give it another name", at_key=True, needs=(("workspace",),))
+
+
+def _variants(spec: Spec) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for index, variant in enumerate(spec.variants):
+        place = ("variants", index)
+        package = spec.package_name(variant)
+        first = seen.setdefault(package, index)
+        if first != index:
+            message = f"another variant also has the package name {package!r}"
+            needs = (*_name_locations(first), *_name_locations(index))
+            yield Fault(place, message, "use a different precision or mode", needs=needs)
+        if package in MISREAD:
+            message = f"some YAML parsers read the package name {package!r} as {MISREAD[package]}"
+            yield Fault(place, message, "give it a precision or a mode", needs=_name_locations(index))
+        yield from _resources(variant.resources, (*place, "resources"))
+        yield from _duplicates(variant.overlays or (), (*place, "overlays"))
+        for position, name in enumerate(variant.overlays or ()):
+            if name not in spec.overlays:
+                hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"
+                overlay = (*place, "overlays", position)
+                yield Fault(overlay, f"overlay {name!r} not found", hint, among=("overlays",))
+
+
+def _names(spec: Spec) -> Iterator[Fault]:
+    """Names that Kubernetes would refuse: a pod's and a Job's name is a DNS label of at most 63 characters."""
+    for index, variant in enumerate(spec.variants):
+        for name in variant.overlays or spec.overlays:
+            if name not in spec.overlays:
+                continue
+            longest = spec.overlays[name].longest_name(f"{spec.package_name(variant)}-{name}")
+            if len(longest) > 63:
+                message = f"the overlay {name!r} makes the name {longest!r}: {len(longest)} characters, the limit is 63"
+                fix = "shorten `package`, the overlay's name, precision or mode"
+                needs = (*_name_locations(index), ("variants", index, "overlays"), ("overlays", name))
+                yield Fault(("variants", index), message, fix, needs=needs)
+
+
+def _name_locations(variant: int) -> tuple[Location, ...]:
+    """Return the places that a package's name is made of."""
+    return ("name",), ("package",), ("variants", variant, "precision"), ("variants", variant, "mode")
+
+
+def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
+    """Check names that some systems cannot store or distinguish, or no archive of `package`, and its size."""
+    yield from _duplicates(names, ("assets",))
+    contents = Contents()
+    for file in files:
+        try:
+            path = composed(contents.add_file(f"assets/{file.name}", file.size))
+            tarheader.of_file(normalized(f"{package}/{path}"), file.size, 0o644, 0)
+        except ContentError as error:
+            yield Fault(file.place, str(error), "rename it" if file.size < DEFAULT.size else None)
+
+
+def _merged_resources(spec: Spec) -> Iterator[Fault]:
+    """Check the combined resources of a variant and an overlay."""
+    seen: set[Location] = set()
+    for index, name in spec.pairs():
+        variant, overlay = spec.variants[index], spec.overlays[name]
+        if variant.resources != Resources() and overlay.resources != Resources():
+            apart = [*_resources(variant.resources, ()), *_resources(overlay.resources, ())]
+            place: Location = ("overlays", name, "resources")
+            for fault in _resources(spec.resources(variant, name), ()):
+                if fault.message not in [other.message for other in apart] and place not in seen:
+                    seen.add(place)
+                    message = f"with the resources of the variant {variant.label!r}: {fault.message}"
+                    needs = (place, ("variants", index, "resources"))
+                    yield Fault(place, message, fault.hint, at_key=True, needs=needs)
+
+
+def _downloads(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
+    """Paths of downloads that are taken, or that not every system can hold."""
+    contents = Contents()
+    for file in files:
+        try:
+            contents.add_file(f"assets/{file.name}", file.size)
+        except ContentError:  # said of the assets
+            return
+    for index, download in enumerate(spec.downloads):
+        try:
+            path = composed(contents.add_file(f"assets/{download.path}", 0))
+            tarheader.of_file(normalized(f"{package}/{path}"), 0, 0o644, 0)
+        except ContentError as error:
+            yield Fault(("downloads", index, "path"), str(error), "use another path")
+
+
+def _documentation(spec: Spec) -> Iterator[Fault]:
+    """Titles and files that occur twice, and titles that are not seen."""
+    for index, entry in enumerate(spec.documentation):
+        place = ("documentation", index)
+        earlier = spec.documentation[:index]
+        if not entry.title.strip():
+            yield Fault((*place, "title"), f"expected a title, found {show(entry.title)}")
+        for key, values in (("title", [one.title for one in earlier]), ("file", [one.file for one in earlier])):
+            if (value := getattr(entry, key)) in values:
+                yield Fault((*place, key), f"duplicate {key} {show(value)}", "remove one of them")
+
+
+def _resources(container_resources: Resources, place: Location) -> Iterator[Fault]:
+    parts = [
+        {name: text(value) for name, value in part.items()}
+        for part in (container_resources.requests, container_resources.limits)
+    ]
+    yield from (fault.below(place) for fault in resources.faults(*parts))

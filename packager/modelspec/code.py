@@ -1,0 +1,219 @@
+"""Checks the code of a spec: names, sizes, and the programs among its files."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from packager.base import paths
+from packager.base.faults import Fault
+from packager.base.fields import ASSET_PATH
+from packager.base.problems import show, similar
+from packager.kubernetes import configmap
+from packager.package.contents import ContentError, Contents
+from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from packager.base.yamlio import Location
+    from packager.modelspec.files import SourceFile, SpecFiles
+    from packager.modelspec.model import Spec, Variant
+    from packager.workloads import AnyOverlay
+
+_LARGE_FILES_HINT = "put large files in the image, or list them under `assets`"
+
+_MAX_PATH_LENGTH = 200
+
+_LISTING_BYTES = 200 << 10
+"""The bytes of a manifest for the paths of the files: below the limit of `kubectl apply` for all of it."""
+
+
+def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
+    """Yield every fault of the files of `spec` that are code."""
+    seen: set[tuple[Location, str]] = set()
+    for fault in _all(spec, sources):
+        if (fault.location, fault.message) not in seen:
+            seen.add((fault.location, fault.message))
+            yield fault
+
+
+def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
+    """Yield the faults of each variant's package, some of them more than once."""
+    lists = dict(spec.code_lists())
+    for place, entries in lists.items():
+        for index, entry in enumerate(entries):
+            if entry.lower() in map(str.lower, KUSTOMIZATIONS):
+                yield _reserved(entry, (*place, index))
+    packages: dict[tuple[Location, ...], None] = {}
+    for index, variant in enumerate(spec.variants):
+        places = spec.code_places(index)
+        files = sources.code(places)
+        entries = [entry for place in places for entry in lists[place]]
+        used = tuple(place for place in places if lists[place])
+        if used not in packages:
+            packages[used] = None
+            yield from _names(files)
+            yield from _sizes(spec, files, used[-1] if used else ("files",))
+        overlays = [name for number, name in spec.pairs() if number == index]
+        holders: dict[Location, Variant | AnyOverlay] = {("variants", index): variant}
+        holders |= {("overlays", name): spec.overlays[name] for name in overlays}
+        yield from _programs(holders, [*entries, *(file.name for file in files)])
+        yield from _folders(holders, entries, files)
+        yield from _relative(spec, index, {file.name for file in files})
+    built = {name for _, name in spec.pairs()}
+    for name, overlay in spec.overlays.items():
+        if name in built:
+            continue
+        places = (("files",), ("overlays", name, "files"))
+        files = sources.code(places)
+        entries = [entry for place in places for entry in lists[place]]
+        holders = {("overlays", name): overlay}
+        yield from _programs(holders, [*entries, *(file.name for file in files)])
+        yield from _folders(holders, entries, files)
+    runs = ((spec.overlays[name], spec.variants[index].run) for index, name in spec.pairs())
+    executed = {script for overlay, run in runs for script in overlay.executed(overlay.run(run))}
+    yield from _first_lines(executed, sources.files)
+
+
+def _programs(holders: Mapping[Location, Variant | AnyOverlay], files: Sequence[str]) -> Iterator[Fault]:
+    """Check that each file which runs is one of the package's."""
+    for place, holder in holders.items():
+        for location, script in holder.programs():
+            if script not in files:
+                hint = similar(script, files) or "add it to `files`"
+                yield Fault((*place, *location), f"{script!r} is not one of `files`", hint, among=("files",))
+
+
+def _folders(
+    holders: Mapping[Location, Variant | AnyOverlay], entries: Sequence[str], files: Sequence[SourceFile]
+) -> Iterator[Fault]:
+    """Check that a program which starts in a folder of the code finds it."""
+    folders = paths.folders_above(file.name for file in files)
+    if entries:
+        folders.add(".")
+    for place, holder in holders.items():
+        for location, workdir in holder.workdirs():
+            if not workdir.startswith("/") and workdir not in folders:
+                entry = (*place, *location)
+                hint = similar(workdir, folders) or f"a folder of the image is an absolute path: /{workdir}"
+                yield Fault(entry, f"`files` have no folder {workdir!r}", hint, needs=(entry, ("files",)))
+
+
+def _relative(spec: Spec, variant_index: int, names: Collection[str]) -> Iterator[Fault]:
+    """Find words that are the path of a file for a program that would not find it, since it starts elsewhere."""
+    seen: set[Location] = set()
+    for index, name in spec.pairs():
+        overlay, variant = spec.overlays[name], spec.variants[index]
+        run = overlay.run(variant.run)
+        if index != variant_index or run.workdir is not None:
+            continue
+        lists: list[tuple[Location, Sequence[str]]] = [
+            (("overlays", name, "command"), overlay.command or ()),
+            (("overlays", name, "args"), overlay.args or ()),
+        ]
+        if run.scripts and overlay.args is None:
+            lists.append((("variants", index, "args"), variant.args or ()))
+        for location, words in lists:
+            for position, word in enumerate(words):
+                place, path = (*location, position), word.removeprefix("./")
+                if path in names and ("/" in word or "." in word) and place not in seen:
+                    seen.add(place)
+                    message = f"{word!r} is one of `files`, and the program does not start in their folder"
+                    hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
+                    needs = (place, ("files",), ("overlays", name), ("variants", index))
+                    yield Fault(place, message, hint, needs=needs)
+
+
+def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:
+    contents = Contents()
+    for file in files:
+        place = file.place
+        if not re.match(ASSET_PATH, file.name):
+            message = f"{show(file.name)}: expected letters, digits and - . _ + @ between the slashes"
+            yield Fault(place, message, "rename it, or list the other files")
+            continue
+        if len(file.name) > _MAX_PATH_LENGTH:
+            message = f"{show(file.name)}: the path has {len(file.name)} characters, the limit is {_MAX_PATH_LENGTH}"
+            yield Fault(place, message, "rename it, or list the other files")
+        elif file.name.lower() in map(str.lower, KUSTOMIZATIONS):
+            yield _reserved(file.name, file.place)
+        try:
+            contents.add_file(file.name, 0)
+        except ContentError as error:
+            yield Fault(place, str(error), "rename one of them")
+
+
+def _reserved(name: str, place: Location) -> Fault:
+    message = f"the name {name} is reserved: the package has such a file beside them"
+    return Fault(place, message, "rename it")
+
+
+def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator[Fault]:
+    """Check that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
+    unfit = False
+    keys = configmap.keys([file.name for file in files])
+    for file in files:
+        message = None
+        if file.size > configmap.CODE_BYTES:
+            message = f"{file.name} is {_kib(file.size)}; a file that is delivered in a ConfigMap has at most "
+            message += _kib(configmap.CODE_BYTES)
+        elif configmap.entry_size(keys[file.name], file.encoded or 0) > configmap.BYTES:
+            message = (
+                f"{file.name} is {_kib(file.encoded or 0)} as JSON, where quotes, line ends and <, >, & take more room"
+            )
+            message += f"; at most {_kib(configmap.BYTES)} fit into a ConfigMap"
+        if message:
+            unfit = True
+            yield Fault(file.place, message, _LARGE_FILES_HINT)
+    size, parts = sum(file.size for file in files), configmap.CODE_PARTS
+    if not unfit and (any(file.encoded is None for file in files) or len(packed(files)) > parts):
+        largest = max(files, key=lambda file: file.size)
+        message = (
+            f"the files are {_kib(size)}: more than {parts} ConfigMaps of {_kib(configmap.CODE_BYTES)} hold "
+            f"(the largest is {largest.name}, {_kib(largest.size)})"
+        )
+        hint = "code of this size belongs in the image; large files may also be listed under `assets`"
+        yield Fault(place, message, hint, at_key=True)
+    listing = _listing_size([file.name for file in files])
+    for name, overlay in spec.overlays.items():
+        if listing * overlay.templates > _LISTING_BYTES:
+            times = f", and the overlay {name!r} has {overlay.templates} of them" if overlay.templates > 1 else ""
+            message = f"the list of files in folders takes {_kib(listing)} in the manifest of a pod{times}"
+            message += f"; the limit is {_kib(_LISTING_BYTES)}"
+            hint = "pack them into one archive, or list them under `assets`"
+            yield Fault(place, message, hint, at_key=True, needs=(place, ("overlays", name)))
+            return
+
+
+def _listing_size(names: Sequence[str]) -> int:
+    """Return the bytes of the list that assigns keys to paths; 0 without folders."""
+    keys = configmap.keys(names)
+    if all(keys[name] == name for name in names):
+        return 0
+    return sum(len(f'{{"key":"{keys[name]}","path":"{name}"}},') for name in names)
+
+
+def packed(files: Sequence[SourceFile]) -> list[list[str]]:
+    """Return the keys of each ConfigMap that the files need, in the order of the files."""
+    keys = configmap.keys([file.name for file in files])
+    return configmap.packed({keys[file.name]: (file.size, file.encoded or 0) for file in files})
+
+
+def _kib(size: int) -> str:
+    return f"{math.ceil(size / 1024):,} KiB"
+
+
+def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
+    """Check that files which are executed name their interpreter; other files may begin as they like."""
+    for file in files:
+        if file.size > configmap.CODE_BYTES or not (file.name.endswith(".sh") or file.name in programs):
+            continue
+        start = file.first_line()
+        place = file.place
+        if start.startswith(b"#!") and start.endswith(b"\r\n"):
+            yield Fault(place, f"{file.name} has Windows line endings", "convert it with dos2unix")
+        elif file.name in programs and not start.startswith((b"#!", b"\x7fELF")):
+            interpreter = "/usr/bin/env python3" if file.name.endswith(".py") else "/bin/sh"
+            yield Fault(place, f"{file.name} has no #! line", f"start it with #!{interpreter}")

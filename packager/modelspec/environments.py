@@ -1,0 +1,156 @@
+"""Checks the environment variables of a spec, its variants and its overlays."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from packager.base import envfile
+from packager.base.faults import Fault
+from packager.base.fields import Parameter, text
+from packager.kubernetes import configmap, mountpath
+from packager.kubernetes.environment import refusal_reason
+from packager.workloads.program import CHOICE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.fields import Environment
+    from packager.base.yamlio import Location
+    from packager.modelspec.model import Spec
+
+RESERVED = {
+    "MODEL_DIR": "set the start of the path with --root",
+    "REGISTRY": "set it with `image.registry` or --registry",
+}
+
+
+def check(spec: Spec) -> Iterator[Fault]:
+    """Yield every fault of the environments of `spec`."""
+    holders = _holders(spec)
+    for holder, environment in holders:
+        yield from _environment(environment, (*holder, "environment"))
+    yield from _reserved(spec)
+    yield from _sizes(spec)
+    yield from _folders(spec, holders)
+    yield from _secrets(spec, holders)
+
+
+def warnings(spec: Spec) -> Iterator[Fault]:
+    """Yield each variable whose name suggests a secret although the spec contains its value."""
+    from packager.base.masking import is_secret  # noqa: PLC0415 - a build needs none of it
+
+    for holder, environment in _holders(spec):
+        for key, entry in environment.items():
+            value = entry.value if isinstance(entry, Parameter) else entry
+            if isinstance(value, str) and value and is_secret(key):
+                message = f"{key} seems to be secret, and anyone who has the package can read its value"
+                yield Fault((*holder, "environment", key), message, "list it under `secrets`", at_key=True)
+
+
+def _holders(spec: Spec) -> list[tuple[Location, Environment]]:
+    """Return each environment of the spec, and the location of its holder."""
+    return [
+        ((), spec.environment),
+        *((("variants", index), variant.environment) for index, variant in enumerate(spec.variants)),
+        *((("overlays", name), overlay.environment) for name, overlay in spec.overlays.items()),
+    ]
+
+
+def _folders(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
+    """A dataset that there is not, and a folder that only some of a package's overlays have."""
+    for holder, environment in holders:
+        place = (*holder, "environment", "DATASET_DIR")
+        if "DATASET_DIR" in environment and not spec.dataset:
+            message = "DATASET_DIR is set, but `dataset` is false"
+            yield Fault(place, message, "remove one of them", at_key=True, needs=(place, ("dataset",)))
+    for index, name in spec.pairs():
+        above = {**spec.environment, **spec.variants[index].environment}
+        place = ("overlays", name, "environment", "CHECKPOINT_DIR")
+        if "CHECKPOINT_DIR" in spec.overlays[name].environment and "CHECKPOINT_DIR" not in above:
+            message = "CHECKPOINT_DIR is set for an overlay, but not for the whole package"
+            yield Fault(place, message, "set it in the spec's or in the variant's environment", at_key=True)
+
+
+def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
+    """Names of secrets that are taken, and secrets that have a value in the spec."""
+    for key in spec.secrets:
+        place = ("secrets", key)
+        reason = refusal_reason(key) or RESERVED.get(key)
+        if key in mountpath.MOUNTED:
+            reason = "it names a folder: list it under `environment`"
+        if reason:
+            yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
+        for name, overlay in spec.overlays.items():
+            if kept := overlay.reserved(key):
+                needs = (place, ("overlays", name))
+                yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True, needs=needs)
+        for holder, environment in holders:
+            if key in environment:
+                message = f"{key} is one of `secrets`, and a value here would be in the package"
+                yield Fault((*holder, "environment", key), message, "remove it here", at_key=True)
+
+
+def _environment(environment: Environment, place: Location) -> Iterator[Fault]:
+    for key, entry in environment.items():
+        location = (*place, key)
+        if key in RESERVED:
+            yield Fault(location, f"{key} cannot be set in a spec", RESERVED[key], at_key=True)
+        if reason := refusal_reason(key):
+            yield Fault(location, f"{key} cannot be set in a package", reason, at_key=True)
+        value = _value(entry)
+        size = len(f"{key}={value}".encode())
+        if size > envfile.LINE_BYTES:
+            message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
+            yield Fault(location, message, "put it into a file")
+        if key in mountpath.MOUNTED:
+            complaint = mountpath.complaint(value)
+            if complaint:
+                yield Fault(location, complaint)
+
+
+def _reserved(spec: Spec) -> Iterator[Fault]:
+    """Names that the kind of an overlay keeps for itself: each place once, whatever number of overlays it reaches."""
+    seen: set[Location] = set()
+    for index, name in spec.pairs():
+        environments = {
+            (): spec.environment,
+            ("variants", index): spec.variants[index].environment,
+            ("overlays", name): spec.overlays[name].environment,
+        }
+        for holder, environment in environments.items():
+            for key in environment:
+                place: Location = (*holder, "environment", key)
+                reason = spec.overlays[name].reserved(key)
+                if key == CHOICE and spec.overlays[name].run(spec.variants[index].run).is_choice:
+                    reason = "it says which of the `scripts` runs; as built, the first of them"
+                if reason and place not in seen:
+                    seen.add(place)
+                    needs = (place, ("overlays", name), ("variants", index, "overlays"))
+                    message = f"{key} cannot be set for the overlay {name!r}"
+                    yield Fault(place, message, reason, at_key=True, needs=needs)
+
+
+def _sizes(spec: Spec) -> Iterator[Fault]:
+    """Environments that are too large for the ConfigMap which mlops.env becomes."""
+    for index, name in spec.pairs():
+        together = {
+            key: _value(entry).encode()
+            for environment in spec.environments(spec.variants[index], name)
+            for key, entry in environment.items()
+        }
+        size = configmap.size(together)
+        if size > configmap.BYTES:
+            holders: tuple[tuple[Location, Environment], ...] = (
+                (("overlays", name), spec.overlays[name].environment),
+                (("variants", index), spec.variants[index].environment),
+            )
+            holder = next((holder for holder, environment in holders if environment), ())
+            limit = math.ceil(configmap.BYTES / 1024)
+            message = f"the environment is {math.ceil(size / 1024)} KiB; a ConfigMap takes at most {limit} KiB"
+            yield Fault((*holder, "environment"), message, "put large values into files", at_key=True)
+            return
+
+
+def _value(entry: Parameter | str | float) -> str:
+    return text(entry.value if isinstance(entry, Parameter) else entry)

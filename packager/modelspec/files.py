@@ -1,0 +1,331 @@
+"""Finds and measures the files that a spec names, which must be inside the spec's folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packager.base.errors import reason
+from packager.base.faults import Fault
+from packager.base.problems import similar
+from packager.base.values import Value, replace
+from packager.kubernetes import configmap
+from packager.modelspec import excluded
+from packager.package.contents import active_part, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from packager.base.yamlio import Location
+    from packager.modelspec.model import Spec
+
+_MAX_CODE_FILES = 10_000
+
+# Several times what one package takes: a spec may have a list of code for each of many variants.
+_KEPT_BYTES = 8 << 20
+
+
+class SourceFile(Value, frozen=True):
+    """A file on disk that goes into the package.
+
+    Attributes:
+        name: The path below the spec's folder, with `/`.
+        path: The path on disk.
+        size: In bytes.
+        executable: Whether its owner may execute it.
+        place: The entry of the spec's lists that names the file.
+        content: The bytes, if the file is code; None if they were not read, because there are too many.
+        encoded: The size in a ConfigMap as JSON; None if the bytes were not read.
+    """
+
+    name: str
+    path: Path
+    size: int
+    executable: bool
+    place: Location = ()
+    content: bytes | None = None
+    encoded: int | None = None
+
+    def first_line(self) -> bytes:
+        """Return the first line with its end, or the first 200 bytes of it."""
+        if self.content is not None:
+            return self.content[: self.content.find(b"\n", 0, 200) + 1 or 200]
+        with self.path.open("rb") as stream:
+            return stream.readline(200)
+
+
+class SpecFiles(Value, frozen=True):
+    """The files of a spec.
+
+    Attributes:
+        files: The code for the ConfigMaps, once for each list of the spec that names it.
+        assets: Files of any size.
+        dockerfile: The image's.
+        left_out: The paths in folders of assets that are left out: see `packager.modelspec.excluded`.
+        left_out_code: The same of a folder of code, or where a pattern matches.
+        downloads: The paths of the files that a build fetches, below `assets`.
+        documentation: The Markdown files of the README's sections.
+    """
+
+    files: tuple[SourceFile, ...]
+    assets: tuple[SourceFile, ...]
+    dockerfile: SourceFile | None
+    left_out: tuple[str, ...] = ()
+    left_out_code: tuple[str, ...] = ()
+    downloads: tuple[str, ...] = ()
+    documentation: tuple[SourceFile, ...] = ()
+
+    def code(self, lists: Collection[Location]) -> tuple[SourceFile, ...]:
+        """Return the code that these lists of the spec name, each file once."""
+        files: dict[str, SourceFile] = {}
+        for file in self.files:
+            if file.place[:-1] in lists:
+                files.setdefault(file.name, file)
+        return tuple(files.values())
+
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Each excluded path, with the note for the user."""
+        lists = (("assets", self.left_out), ("files", self.left_out_code))
+        return tuple((path, f"is not included in the {name}; {_hint(path)}") for name, paths in lists for path in paths)
+
+
+def _hint(left_out: str) -> str:
+    """Return the hint for the user about an excluded path."""
+    return "a package contains no such name" if active_part(left_out) else "list it there to include it"
+
+
+def _refused(name: str) -> str | None:
+    """Return the reason why no package may have a file of this name; None if it may."""
+    part = active_part(name)
+    return None if part is None else f"a package contains no file or folder with the name {shown(part)}"
+
+
+def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
+    """Find every file that `spec` names below `folder`.
+
+    Returns:
+        The files that can be used, and why each of the others cannot: missing, not a file, or a link that leaves
+        the folder (links inside it are followed: the package holds none).
+    """
+    faults: list[Fault] = []
+    root = folder.resolve()
+
+    def add(name: str, location: Location) -> SourceFile | None:
+        source = _source_file(root, name)
+        if isinstance(source, SourceFile):
+            return source
+        faults.append(Fault(location, source, _similar_name_hint(root, name)))
+        return None
+
+    code = _Code(root, add, faults)
+    files = [file for place, names in spec.code_lists() for file in code.files(place, names)]
+    dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
+    pages = [add(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
+    assets: dict[str, SourceFile] = {}
+    left_out: set[str] = set()
+    for index, name in enumerate(spec.assets):
+        if refused := _refused(name):
+            faults.append(Fault(("assets", index), refused, "rename it"))
+            continue
+        for source in _walk(root, name, left_out) if _is_folder(root, name) else (_source_file(root, name),):
+            if isinstance(source, SourceFile):
+                assets[source.name] = replace(source, place=("assets", index))
+            else:
+                faults.append(Fault(("assets", index), source))
+    return SpecFiles(
+        tuple(files),
+        tuple(assets[name] for name in sorted(assets)),
+        dockerfile,
+        tuple(sorted(left_out - set(spec.assets))),
+        tuple(sorted(code.left_out.difference(*(names for _, names in spec.code_lists())))),
+        tuple(download.path for download in spec.downloads),
+        tuple(file for file in pages if file is not None),
+    ), faults
+
+
+class _Code:
+    """Finds the code that the lists of a spec name, and reads it: each file once, as long as it is not too much anyway.
+
+    Attributes:
+        left_out: The excluded paths, of folders and of matches of patterns.
+    """
+
+    def __init__(self, root: Path, add: Callable[[str, Location], SourceFile | None], faults: list[Fault]) -> None:
+        self.left_out: set[str] = set()
+        self._root = root
+        self._add = add
+        self._faults = faults
+        self._contents: dict[str, tuple[bytes, int]] = {}
+        self._kept_bytes = 0
+
+    def files(self, place: Location, names: Sequence[str]) -> list[SourceFile]:
+        """Return the code of one list, in its order, each file once."""
+        files: dict[str, SourceFile] = {}
+        remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
+        for index, name in enumerate(names):
+            location = (*place, index)
+            for source in self._sources(name, location):
+                if isinstance(source, str):
+                    self._faults.append(Fault(location, source))
+                elif source is not None and source.name not in files:
+                    remaining -= source.size
+                    content, encoded = self._read(source) if remaining >= 0 else (None, None)
+                    files[source.name] = replace(source, place=location, content=content, encoded=encoded)
+                    if len(files) > _MAX_CODE_FILES:
+                        message = f"there are more than {_MAX_CODE_FILES:,} files"
+                        self._faults.append(Fault(place, message, at_key=True))
+                        return list(files.values())
+        return list(files.values())
+
+    def _sources(self, name: str, location: Location) -> Iterable[SourceFile | str | None]:
+        """Return the files that one entry of a list names, or the reasons why they cannot be used."""
+        if refused := _refused(name):
+            return (refused,)
+        if "*" in name or "?" in name:
+            return _matched(self._root, name, self.left_out)
+        if _is_folder(self._root, name):
+            return _walk(self._root, name, self.left_out)
+        return (self._add(name, location),)
+
+    def _read(self, source: SourceFile) -> tuple[bytes | None, int]:
+        """Return the bytes of a file, if they are kept, and their number in a ConfigMap."""
+        if source.name in self._contents:
+            return self._contents[source.name]
+        content = source.path.read_bytes()
+        encoded = configmap.encoded_size(content)
+        self._kept_bytes += len(content)
+        if self._kept_bytes > _KEPT_BYTES:
+            return None, encoded
+        self._contents[source.name] = content, encoded
+        return content, encoded
+
+
+def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
+    """Yield the files that a pattern matches, or errors; add excluded files to `left_out`."""
+    from packager.modelspec import patterns  # noqa: PLC0415 - few specs have any
+
+    count, excluded_before = 0, len(left_out)
+    try:
+        for name in patterns.matches(root, pattern, left_out):
+            source = _source_file(root, name)
+            if active_part(name):
+                left_out.add(name)
+                continue
+            if (root / name).is_symlink() and _leads_to_excluded(source, root, root):
+                left_out.add(name)
+                continue
+            count += 1
+            yield source
+    except OSError as error:
+        yield f"{error.filename} cannot be read: {reason(error)}"
+        return
+    if not count:
+        what = "found only files that are excluded" if len(left_out) > excluded_before else "found none"
+        yield f"expected files that match {pattern}, {what}"
+
+
+def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
+    """Return the file `name` below `root`, or the reason why it cannot be used.
+
+    Args:
+        root: The spec's folder, without links.
+        name: The file's path in it.
+        entry: The file's entry in its folder, if the folder's path has no links: looking for links in each part of each
+            path takes longer than all else.
+    """
+    try:
+        may_leave = entry is None or entry.is_symlink()
+        if entry is None or may_leave:
+            real = (root / name).resolve(strict=True)
+            info = real.stat()
+        else:
+            real = Path(entry.path)
+            info = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return f"expected a file, found none: {name}"
+    except (OSError, RuntimeError) as error:
+        return f"{name} cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
+    problem = None
+    if may_leave and not real.is_relative_to(root):
+        problem = f"{name} is a link that leaves the spec's folder"
+    elif stat.S_ISDIR(info.st_mode):
+        problem = f"expected a file, found a folder: {name}"
+    elif not stat.S_ISREG(info.st_mode):
+        problem = f"expected a file, found a special file: {name}"
+    elif not os.access(real, os.R_OK):
+        problem = f"{name} cannot be read: permission denied"
+    return problem or SourceFile(_utf8(name), real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
+
+
+def _utf8(name: str) -> str:
+    """Return the name that the file's bytes spell in UTF-8, whatever the locale took them for."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
+
+
+def _similar_name_hint(root: Path, name: str) -> str | None:
+    """Return a hint for a missing file: an existing one with a similar name."""
+    path = root / name
+    try:
+        beside = [entry.name for entry in path.parent.iterdir()]
+    except OSError:  # no folder, or one that may not be listed
+        return None
+    if path.name in beside:
+        return None
+    above = name.rpartition("/")[0]
+    return similar(name, [f"{above}/{entry}" if above else entry for entry in beside])
+
+
+def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
+    """Yield the files below the folder `name`, or errors; add excluded files to `left_out`."""
+    top = (root / name).resolve()
+    errors: list[OSError] = []
+    count, excluded_before = 0, len(left_out)
+    pending = [(name, str(top))]
+    while pending:
+        above, folder = pending.pop()
+        try:
+            with os.scandir(folder) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
+        except OSError as error:
+            errors.append(error)
+            continue
+        folders = []
+        for entry in entries:
+            path = f"{above}/{entry.name}"
+            if excluded.is_excluded(entry.name):
+                left_out.add(path)
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append((path, entry.path))
+                continue
+            source = _source_file(root, path, entry)
+            if entry.is_symlink() and _leads_to_excluded(source, root, top):
+                left_out.add(path)
+                continue
+            count += 1
+            yield source
+        pending += reversed(folders)
+    yield from (f"{error.filename} cannot be read: {reason(error)}" for error in errors)
+    if not count and not errors:
+        what = "found only files that are excluded" if len(left_out) > excluded_before else "found an empty folder"
+        yield f"expected files, {what}: {name}"
+
+
+def _is_folder(root: Path, name: str) -> bool:
+    """Whether `name` is a folder below `root`, or a link to one that is."""
+    top = root / name
+    try:
+        return top.is_dir() and top.resolve().is_relative_to(root)
+    except OSError:
+        return False
+
+
+def _leads_to_excluded(source: SourceFile | str, root: Path, top: Path) -> bool:
+    """Return whether a link leads to an excluded file."""
+    if isinstance(source, str):
+        return False
+    below = source.path.relative_to(top if source.path.is_relative_to(top) else root)
+    return any(map(excluded.is_excluded, below.parts))

@@ -1,0 +1,167 @@
+"""YAML -> Spec: reads a spec file, applies `--set`, and reports every problem at once."""
+
+from __future__ import annotations
+
+import hashlib
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from packager.base import yamlio
+from packager.base.errors import SpecError, reason
+from packager.base.problems import Problem, listed
+from packager.base.values import FieldsError, Value, convert
+from packager.modelspec import check, dockerfile
+from packager.modelspec.files import SpecFiles, collect
+from packager.modelspec.model import Spec
+from packager.modelspec.settings import Setting, apply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from packager.base.faults import Fault
+    from packager.base.yamlio import Document, Location
+    from packager.modelspec.documentation import Documentation
+    from packager.modelspec.validation import SchemaFault
+
+_MAX_ENTRIES = 2_000
+
+
+class LoadedSpec(Value, frozen=True):
+    """A valid spec with the files that it names.
+
+    Attributes:
+        spec: The values.
+        path: The spec file.
+        text: The bytes of the spec file, as the package contains them.
+        sources: The files that the spec names.
+        settings: The changes by `--set`.
+        documentation: The contents of the README's sections; None without any.
+    """
+
+    spec: Spec
+    path: Path
+    text: bytes
+    sources: SpecFiles
+    settings: tuple[Setting, ...]
+    documentation: Documentation | None = None
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the spec file, in hex."""
+        return hashlib.sha256(self.text).hexdigest()
+
+
+def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
+    """Read the spec at `path` with `settings` applied, and check it and the files that it names.
+
+    Raises:
+        SpecError: The spec is not valid; `problems` lists everything that is wrong with it.
+    """
+    name = str(path)
+    text, document, data, problems = _read(path, settings)
+    spec, faults, doubtful = _convert(data)
+    problems.extend(_problem(document, settings, fault) for fault in faults)
+    if spec is not None:
+        sources, spec_faults = collect(path.parent, spec)
+        spec_faults.extend(check.check(spec, sources))
+        reliable = (fault for fault in spec_faults if not fault.rests_on(doubtful))
+        problems.extend(_problem(document, settings, fault) for fault in reliable)
+        if sources.dockerfile:
+            problems.extend(dockerfile.problems(path.parent / sources.dockerfile.name, sources))
+        sections = None
+        if sources.documentation:
+            from packager.modelspec import documentation  # noqa: PLC0415 - few specs have any
+
+            sections, section_problems = documentation.read(path.parent, spec, sources)
+            problems.extend(section_problems)
+        if not problems:
+            return LoadedSpec(spec, path, text, sources, tuple(settings), sections)
+    raise _invalid(name, problems)
+
+
+def values(path: Path, settings: Sequence[Setting] = ()) -> Spec | None:
+    """Return the values of the spec at `path`, without checks across several keys or of files; None if it is wrong."""
+    try:
+        _, _, data, _ = _read(path, settings)
+        return convert(data, Spec)
+    except (SpecError, FieldsError):
+        return None
+
+
+def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
+    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems.
+
+    Raises:
+        SpecError: The spec cannot be read, or it is empty.
+    """
+    name = str(path)
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(yamlio.MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"{name}: {reason(error)}") from None
+    document, problems = yamlio.load(text, name)
+    if document.is_empty:
+        raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
+    if oversized := list(_oversized(document)):
+        raise _invalid(name, problems + oversized)
+    data = deepcopy(document.data) if settings else document.data
+    for setting in settings:
+        problems.extend(apply(data, setting))
+    return text, document, data, problems
+
+
+def _oversized(document: Document) -> Iterator[Problem]:
+    """Yield a problem for each list or mapping with more entries than the checks, which compare them, are made for."""
+    for location, size in document.sizes():
+        if size > _MAX_ENTRIES:
+            yield document.problem(location, f"expected at most {_MAX_ENTRIES:,} entries, found {size:,}")
+
+
+def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:
+    """Return the spec, the errors in its types, and their places.
+
+    A spec with wrong types is returned with placeholders in these places, so that the rest can be checked in the same
+    run; None if no placeholders fit.
+    """
+    try:
+        return convert(data, Spec), [], []
+    except FieldsError as error:
+        first = str(error)
+    # Costs a slow import (60 ms), which only a wrong spec pays for.
+    from packager.modelspec.validation import SchemaFault, completed, validate  # noqa: PLC0415
+
+    faults = validate(data) or [SchemaFault((), first)]
+    doubtful = [fault.location for fault in faults]
+    attempt = completed(data, faults)
+    for _ in range(3):  # a placeholder may not fit its neighbours: a kind with another kind's keys
+        try:
+            return convert(attempt, Spec), faults, doubtful
+        except FieldsError:
+            more = validate(attempt)
+            doubtful.extend(fault.location for fault in more)
+            attempt = completed(attempt, more)
+    return None, faults, doubtful
+
+
+def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> Problem:
+    """Return the fault with its place: a setting, if the value came from it, else a line of the file."""
+    depth = document.depth(fault.location)
+    for setting in reversed(settings):
+        common = _common_steps(setting.location, fault.location)
+        if common == len(setting.location) or depth < common:
+            return Problem(setting.label, 0, 0, fault.message, fault.hint)
+    return document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
+
+
+def _common_steps(one: Location, other: Location) -> int:
+    """Return the number of steps that two locations share from the top."""
+    same = [str(left) == str(right) for left, right in zip(one, other, strict=False)]
+    return (*same, False).index(False)
+
+
+def _invalid(name: str, problems: list[Problem]) -> SpecError:
+    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+    ordered = sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))
+    return SpecError(f"{name} is not a valid spec: {count}", problems=listed(ordered))

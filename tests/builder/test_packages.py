@@ -1,0 +1,227 @@
+"""The packages of the bundled models, whole: every file as it is written, every overlay as a real kubectl renders it.
+
+A copied file is represented by the path of its source. `make golden` writes all of it again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from pytest_golden import yaml as golden_yaml
+
+from packager.builder.plan import Options, choose, plan
+from packager.builder.render import render
+from packager.kubectl.kustomize import kustomize
+from packager.modelspec.catalog import bundled, find
+from packager.modelspec.load import load
+from packager.package import tree
+from tests import demo
+
+if TYPE_CHECKING:
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from packager.builder.plan import Plan
+    from packager.package.tree import Tree
+
+VARIANTS = [
+    ("cifar10-mxnet", None, "training"),
+    ("hello-mpi", None, None),
+    ("resnet50", "fp32", "training"),
+    ("resnet50", "bf16", "training"),
+    ("resnet50", "fp32", "inference"),
+    ("resnet50", "fp32", "serving"),
+    ("resnet50-pytorch", "fp32", "training"),
+    ("resnet50-pytorch", "bf16", "training"),
+]
+
+
+def planned(model: str, precision: str | None = None, mode: str | None = None) -> Plan:
+    loaded = load(find(model, [bundled()]))
+    return plan(loaded, choose(loaded.spec, precision, mode), Options())
+
+
+def built(model: str, precision: str | None = None, mode: str | None = None) -> Tree:
+    return render(planned(model, precision, mode))
+
+
+def rendered(overlay: Path, kubectl: Path) -> list[dict[str, Any]]:
+    result = kustomize(overlay, program=str(kubectl))
+    assert result.warnings == ()
+    return list(yaml.safe_load_all(result.manifests))
+
+
+def test_every_bundled_variant_has_goldens() -> None:
+    specs = [load(path).spec for path in bundled().glob("*/spec.yaml")]
+    variants = {(spec.name, variant.precision, variant.mode) for spec in specs for variant in spec.variants}
+    assert variants == set(VARIANTS)
+    for folder in ("packages", "rendered"):
+        names = {path.stem for path in (Path(__file__).parents[1] / "golden" / folder).iterdir()}
+        assert names == {spec.package_name(variant) for spec in specs for variant in spec.variants}
+
+
+@pytest.fixture
+def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep each name of a file in one line of an expected output, which is written after the test."""
+    monkeypatch.setattr(golden_yaml._rt, "width", 100)  # noqa: SLF001 - there is no public way
+
+
+@pytest.mark.usefixtures("long_lines")
+@pytest.mark.golden_test("../golden/packages/*.yml")
+def test_package_has_expected_files(golden: GoldenTestFixture, tmp_path: Path) -> None:
+    package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
+    tree.write(render(package), tmp_path)
+    copies = {path: source.path for path, source, _ in package.payload}
+    copies["spec.yaml"] = bundled() / golden["model"] / "spec.yaml"
+    contents = {}
+    for path in sorted(file for file in tmp_path.rglob("*") if file.is_file()):
+        name = path.relative_to(tmp_path).as_posix()
+        head = f"{name} {path.stat().st_mode & 0o777:04o}"
+        if name in copies:
+            assert path.read_bytes() == copies[name].read_bytes()
+            contents[head] = f"a copy of {copies[name].relative_to(demo.CHECKOUT)}"
+        elif name == "manifest.json":
+            contents[head] = "see test_tree.py"
+        else:
+            contents[head] = path.read_text()
+    assert contents == golden.out["files"]
+
+
+@pytest.mark.golden_test("../golden/rendered/*.yml")
+def test_overlays_render_to_expected_manifests(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
+    tree.write(built(golden["model"], golden.get("precision"), golden.get("mode")), tmp_path)
+    overlays = sorted((tmp_path / "quickstart/k8s/mlops").iterdir())
+    by_overlay = {overlay.name: shown(rendered(overlay, kubectl)) for overlay in overlays}
+    assert by_overlay == golden.out["manifests"]
+
+
+def shown(manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return manifests by name, with only the names of files in ConfigMaps; the package's golden has the rest."""
+    by_name = {}
+    # A hash in a name says no more than the content does.
+    for manifest in json.loads(re.sub(r'-[2456789bcdfghkmt]{10}"', '-HASH"', json.dumps(manifests))):
+        if manifest["kind"] == "ConfigMap" and not manifest["metadata"]["name"].rpartition("-env-")[1]:
+            manifest["data"] = sorted(manifest["data"])
+        by_name[f"{manifest['kind']}/{manifest['metadata']['name']}"] = manifest
+    return by_name
+
+
+@pytest.fixture(scope="module", params=VARIANTS, ids=lambda variant: "-".join(filter(None, variant)))
+def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages") / "package"
+    folder.mkdir()
+    tree.write(built(*request.param), folder)
+    return folder
+
+
+def overlays(package: Path) -> list[Path]:
+    return sorted((package / "quickstart/k8s/mlops").iterdir())
+
+
+def test_overlays_have_distinct_names_of_at_most_63_characters(package: Path, kubectl: Path) -> None:
+    names: list[tuple[str, str]] = []
+    for overlay in overlays(package):
+        names.extend((item["kind"], item["metadata"]["name"]) for item in rendered(overlay, kubectl))
+    assert len(names) == len(set(names))
+    assert all(len(name) <= 63 for _, name in names)
+
+
+def test_values_of_mlops_env_reach_manifests(package: Path, kubectl: Path) -> None:
+    for overlay in overlays(package):
+        env = overlay / "mlops.env"
+        text = env.read_text()
+        env.write_text(
+            text.replace("=ROOT/", "=/nfs/a b/")
+            .replace("REGISTRY=", "REGISTRY=example.com:5000/team\n#")
+            .replace("OUTPUT_DIR=/nfs/a b/", "OUTPUT_DIR=/elsewhere/")
+        )
+        manifests = rendered(overlay, kubectl)
+        env.write_text(text)
+        containers = [
+            container for pod in pods(manifests) for container in (*pod["initContainers"], *pod["containers"])
+        ]
+        assert {container["image"].rpartition("/")[0].partition("/team")[0] for container in containers} == {
+            "example.com:5000"
+        }
+        mounts = {mount["name"]: mount["mountPath"] for container in containers for mount in container["volumeMounts"]}
+        assert mounts["scripts"].startswith("/nfs/a b/")
+        assert mounts["scripts"].endswith("/quickstart/scripts")
+        assert mounts["output"].startswith("/elsewhere/")
+
+
+def test_pods_have_numeric_ids_and_restricted_security_contexts(package: Path, kubectl: Path) -> None:
+    for overlay in overlays(package):
+        for pod in pods(rendered(overlay, kubectl)):
+            assert pod["securityContext"] == {
+                "runAsUser": 1000,
+                "runAsGroup": 1000,
+                "fsGroup": 1000,
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
+            for container in (*pod["initContainers"], *pod["containers"]):
+                assert container["securityContext"]["allowPrivilegeEscalation"] is False
+                assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+
+
+def test_overlay_of_the_user_renames_all_objects_and_references(package: Path, kubectl: Path) -> None:
+    names = [overlay.name for overlay in overlays(package)]
+    top = package.parent / "mine"
+    top.mkdir(exist_ok=True)
+    (top / "kustomization.yaml").write_text(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: team\nnamePrefix: alice-\n"
+        "resources:\n" + "".join(f"  - ../package/quickstart/k8s/mlops/{name}\n" for name in names)
+    )
+    manifests = rendered(top, kubectl)
+    assert {manifest["metadata"]["namespace"] for manifest in manifests} == {"team"}
+    maps = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "ConfigMap"}
+    assert all(manifest["metadata"]["name"].startswith("alice-") for manifest in manifests)
+    used: set[str] = set()
+    for pod in pods(manifests):
+        used.update(volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume)
+        for container in pod["containers"]:
+            used.update(source["configMapRef"]["name"] for source in container.get("envFrom", ()))
+    assert used == maps
+
+
+def test_patches_contain_no_lists(package: Path) -> None:
+    for overlay in overlays(package):
+        for path in overlay.glob("*-patch.yaml"):
+            patch = yaml.safe_load(path.read_text())
+            # A JSON patch is a list of operations, each of which sets a value.
+            values = [operation["value"] for operation in patch] if isinstance(patch, list) else [patch]
+            assert [part for value in values for part in _lists(value)] == []
+
+
+def _lists(node: Any) -> list[Any]:
+    if isinstance(node, list):
+        return [node]
+    return [value for inner in node.values() for value in _lists(inner)] if isinstance(node, dict) else []
+
+
+def pods(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the pod specs of all workloads."""
+    pod_specs = []
+    for manifest in manifests:
+        match manifest["kind"]:
+            case "Pod":
+                pod_specs.append(manifest["spec"])
+            case "JobSet":
+                jobs = [job["template"]["spec"] for job in manifest["spec"]["replicatedJobs"]]
+                pod_specs.extend(job["template"]["spec"] for job in jobs)
+            case "MPIJob":
+                pod_specs.extend(role["template"]["spec"] for role in manifest["spec"]["mpiReplicaSpecs"].values())
+            case "Job" | "Deployment":
+                pod_specs.append(manifest["spec"]["template"]["spec"])
+    assert pod_specs != []
+    return pod_specs
+
+
+def test_inventory_lists_every_file_of_the_package(package: Path) -> None:
+    inventory = json.loads((package / "manifest.json").read_text())
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+    assert set(inventory["files"]) == files - {"manifest.json"}

@@ -1,0 +1,158 @@
+"""The plan of a package: its variant, its names, and the lines of mlops.env."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager import __version__
+from packager.base.errors import UsageError
+from packager.builder.plan import Options, check_options, choose, plan
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.builder.plan import Plan
+
+
+def planned(
+    folder: Path, spec: str = demo.SPEC, options: Options | None = None, variant: int = 0, *settings: str
+) -> Plan:
+    loaded = load(demo.write(folder, spec), [parse_setting(setting) for setting in settings])
+    return plan(loaded, loaded.spec.variants[variant], options or Options())
+
+
+def variables(plan: Plan) -> dict[str, str]:
+    return {variable.key: variable.value for variable in plan.variables}
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "label"),
+    [
+        (None, None, "fp32 training"),
+        ("bf16", None, "bf16 training"),
+        (None, "inference", "fp32 inference"),
+        ("fp32", "training", "fp32 training"),
+    ],
+)
+def test_variant_is_chosen_by_precision_and_mode(
+    tmp_path: Path, precision: str | None, mode: str | None, label: str
+) -> None:
+    spec = load(demo.write(tmp_path, demo.changed(*demo.VARIANTS))).spec
+    assert choose(spec, precision, mode).label == label
+
+
+def test_unknown_variant_is_refused_with_a_similar_one(tmp_path: Path) -> None:
+    spec = load(demo.write(tmp_path, demo.changed(*demo.VARIANTS))).spec
+    with pytest.raises(UsageError) as refused:
+        choose(spec, "bf16", "inference")
+    assert str(refused.value) == (
+        "demo has no variant 'bf16 inference'; it has: fp32 training, bf16 training, fp32 inference"
+    )
+    assert refused.value.hint == "did you mean 'fp32 inference'?"
+    with pytest.raises(UsageError, match="demo has no variant 'fp61'"):
+        choose(spec, "fp61", None)
+
+
+def test_plan_names_package_image_title_and_overlays(tmp_path: Path) -> None:
+    got = planned(tmp_path, demo.changed("package: demo-v2", "use_case: tests"))
+    assert (got.name, got.image) == ("demo-v2-fp32-training", "demo:1.0")
+    assert got.title == "Demo, fp32 training"
+    assert [overlay.name for overlay in got.overlays] == ["single-node", "multi-node"]
+
+
+def test_variant_without_precision_and_mode_adds_no_suffix_to_names(tmp_path: Path) -> None:
+    got = planned(tmp_path, demo.changed("precision: fp32, mode: training, => "))
+    assert (got.name, got.title) == ("demo", "Demo")
+
+
+def test_plan_has_only_overlays_of_the_variant(tmp_path: Path) -> None:
+    got = planned(tmp_path, demo.changed(*demo.VARIANTS), None, 2)
+    assert [overlay.name for overlay in got.overlays] == ["single-node"]
+
+
+def test_environment_has_registry_and_folders_by_default(tmp_path: Path) -> None:
+    assert variables(planned(tmp_path)) == {
+        "REGISTRY": "docker.io",
+        "DATASET_DIR": "/dataset",
+        "MODEL_DIR": "ROOT/demo-fp32-training",
+        "OUTPUT_DIR": "ROOT/demo-fp32-training/output",
+    }
+
+
+def test_variant_overrides_environment_of_the_spec_which_follows_the_defaults(tmp_path: Path) -> None:
+    spec = demo.changed(
+        "script: train.sh => script: train.sh, environment: {STEPS: 5, EXTRA: 'true'}",
+        "environment: {STEPS: {value: 3, description: How many.}, DATASET_DIR: /data, FLAG: true}",
+    )
+    got = planned(tmp_path, spec)
+    assert list(variables(got).items())[4:] == [("STEPS", "5"), ("FLAG", "true"), ("EXTRA", "true")]
+    assert variables(got)["DATASET_DIR"] == "/data"
+    descriptions = {variable.key: variable.description for variable in got.variables}
+    assert descriptions["STEPS"] == "How many."
+    assert descriptions["DATASET_DIR"] == "Where the dataset is, as the container sees it."
+
+
+@pytest.mark.parametrize(("root", "model"), [("/nfs/me", "/nfs/me"), ("/nfs/me/", "/nfs/me")])
+def test_root_option_replaces_placeholder_at_the_start_of_values(tmp_path: Path, root: str, model: str) -> None:
+    spec = demo.changed("environment: {DATASET_DIR: ROOT/data, NOTE: below ROOT/x}")
+    got = variables(planned(tmp_path, spec, Options(root=root)))
+    assert got["MODEL_DIR"] == f"{model}/demo-fp32-training"
+    assert got["OUTPUT_DIR"] == f"{model}/demo-fp32-training/output"
+    assert got["DATASET_DIR"] == f"{model}/data"
+    assert got["NOTE"] == "below ROOT/x"
+
+
+def test_registry_option_replaces_registry_of_the_spec(tmp_path: Path) -> None:
+    got = planned(tmp_path, options=Options(registry="localhost:5000/team"))
+    assert variables(got)["REGISTRY"] == "localhost:5000/team"
+
+
+@pytest.mark.parametrize("root", ["nfs", "", "/", "/ ", "//", "/a:b", "/a/../b", "/a\n", "/\udcff", "/\ufffe"])
+def test_root_option_refuses_invalid_path(root: str) -> None:
+    with pytest.raises(UsageError, match=r"--root .*: expected an absolute path without ':' and '\.\.'"):
+        check_options(Options(root=root))
+
+
+@pytest.mark.parametrize("registry", ["", "http://x", "a b", "x/", "x:port", "x:٣", "-x", "x/Team", "x\n", "x:123456"])
+def test_registry_option_refuses_invalid_address(registry: str) -> None:
+    with pytest.raises(UsageError, match=r"--registry .*: expected a host, optionally with a port and a path"):
+        check_options(Options(registry=registry))
+
+
+@pytest.mark.parametrize(
+    "registry", ["docker.io", "localhost", "localhost:5000", "a.b.c:443/team/x_y", "10.0.0.1:5000"]
+)
+def test_registry_option_accepts_hosts_with_ports_and_paths(registry: str) -> None:
+    check_options(Options(root="/nfs/a b", registry=registry))
+
+
+def test_inventory_records_version_variant_and_options(tmp_path: Path) -> None:
+    options = Options(root="/nfs", registry="localhost")
+    got = planned(tmp_path, demo.SPEC, options, 0, "environment.A=1", "title=x=y")
+    assert got.about["tool"] == {"name": "mlpack", "version": __version__}
+    assert got.about["package"] == "demo-fp32-training"
+    spec = got.about["spec"]
+    assert (spec["name"], spec["precision"], spec["mode"]) == ("demo", "fp32", "training")
+    assert (spec["root"], spec["registry"], spec["set"]) == ("/nfs", "localhost", ["environment.A=1", "title=x=y"])
+
+
+def test_code_in_folders_has_keys_without_slashes(tmp_path: Path) -> None:
+    demo.write(tmp_path, files={"lib/a/b.py": "1"})
+    got = planned(tmp_path, demo.changed("[train.sh] => [train.sh, lib/a/b.py]"))
+    (part,) = got.code
+    assert [(file.path, file.key) for file in part.files] == [("train.sh", "train.sh"), ("lib/a/b.py", "lib__a__b.py")]
+    assert got.nested
+    assert not planned(tmp_path).nested
+
+
+def test_package_sequence_contains_only_overlays_of_its_variant(tmp_path: Path) -> None:
+    spec = demo.changed(*demo.VARIANTS, "sequence: [single-node, multi-node]")
+    whole, part = (planned(tmp_path, spec, variant=variant) for variant in (0, 2))
+    assert [overlay.name for overlay in whole.sequence] == ["single-node", "multi-node"]
+    assert (whole.about["sequence"], part.about["sequence"]) == (["single-node", "multi-node"], ["single-node"])
+    assert "sequence" not in planned(tmp_path).about

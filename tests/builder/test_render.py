@@ -1,0 +1,170 @@
+"""Filling the templates: whatever a value holds, a file keeps its structure."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import ruamel.yaml
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from packager.base.errors import RenderError
+from packager.builder.plan import Options, plan
+from packager.builder.render import TEMPLATES, cell, code_span, render, scalar
+from packager.modelspec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.builder.plan import Plan
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Plan:
+    loaded = load(demo.write(tmp_path))
+    return plan(loaded, loaded.spec.variants[0], Options())
+
+
+# YAML has no way to write half of a surrogate pair, and no spec holds one.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def yaml_1_1(text: str) -> Any:
+    return yaml.load(text, Loader=yaml.SafeLoader)
+
+
+def yaml_1_2(text: str) -> Any:
+    return ruamel.yaml.YAML(typ="safe", pure=True).load(io.StringIO(text))
+
+
+@given(TEXTS)
+@example("yes")
+@example("Off")
+@example("y")
+@example("~")
+@example("0x10")
+@example("1e3")
+@example("12:30")
+@example("a: b")
+@example("a #b")
+@example("- a")
+@example("a:")
+@example("\x85\u2028\ufeff")
+@example("\ufffe\uffff")
+@example("'\"\\")
+@example(".inf")
+@example("=")
+@example("<<")
+def test_scalar_is_read_as_the_same_text_by_yaml_1_1_and_1_2(value: str) -> None:
+    written = scalar(value)
+    assert "\n" not in written
+    for document in (f"key: {written}\nnext: 1\n", f"- {written}\n- 1\n", f"{{key: {written}, next: 1}}"):
+        for read in (yaml_1_1, yaml_1_2):
+            values = read(document)
+            assert (values[0] if isinstance(values, list) else values["key"]) == value
+            assert len(values) == 2
+
+
+@given(st.integers() | st.booleans())
+def test_scalar_keeps_numbers_and_booleans(value: int) -> None:
+    assert yaml_1_1(scalar(value)) == value
+    assert type(yaml_1_2(scalar(value))) is type(value)
+
+
+@given(TEXTS.filter(lambda text: not set(text) & set("\n\r")))
+def test_code_span_stays_within_its_table_cell(value: str) -> None:
+    written = code_span(value)
+    fence = len(written) - len(written.lstrip("`"))
+    inner = written[fence : len(written) - fence]
+    assert fence not in [len(run) for run in re.findall("`+", inner)]
+    assert "|" not in inner.replace(r"\|", "")
+    assert cell(value).replace(r"\|", "|") == value
+
+
+def test_rendered_files_contain_no_template_syntax(planned: Plan) -> None:
+    tree = render(planned)
+    paths = [entry.path for entry in tree.entries]
+    assert paths == sorted(paths)
+    for entry in tree.entries:
+        if isinstance(entry.content, bytes):
+            text = entry.content.decode()
+            assert "{{" not in text
+            assert "{%" not in text
+            assert entry.size == len(entry.content)
+
+
+def test_only_scripts_are_executable(planned: Plan) -> None:
+    for entry in render(planned).entries:
+        assert entry.executable == entry.path.endswith(".sh")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A copy of the module with a separate template folder, which contains only `scaffold/x`."""
+    (tmp_path / "builder/templates/scaffold").mkdir(parents=True)
+    (tmp_path / "builder/templates/scaffold/x").write_text("{{ name }}\n")
+    path = shutil.copy(demo.CHECKOUT / "packager/builder/render.py", tmp_path / "builder")
+    spec = importlib.util.spec_from_file_location("stage", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "stage", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\n{{ absent }}\n", "template scaffold/x: 'absent' is undefined"),
+        ("a\n{% if %}\n", "template scaffold/x:2: Expected an expression, got 'end of statement block'"),
+    ],
+)
+def test_error_names_faulty_template_and_line(stage: Any, content: str, message: str) -> None:
+    (stage.TEMPLATES[""] / "scaffold/x").write_text(content)
+    with pytest.raises(RenderError) as refused:
+        list(stage.scaffold("x"))
+    assert str(refused.value) == message
+    assert refused.value.exit_code == 4
+
+
+def test_scaffolded_lists_kind_with_scaffold_in_its_folder(stage: Any, tmp_path: Path) -> None:
+    (tmp_path / "pod/scaffold").mkdir(parents=True)
+    (tmp_path / "pod/scaffold/spec.yaml").touch()
+    stage.TEMPLATES["pod"] = tmp_path / "pod"
+    assert stage.scaffolded() == ("Pod",)
+
+
+OVERLAYS = {
+    "Pod": "{kind: Pod}",
+    "Job": "{kind: Job}",
+    "MPIJob": "{kind: MPIJob}",
+    "JobSet": "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}}}",
+    "Deployment": "{kind: Deployment, ports: {http: {port: 8080}}}",
+}
+
+
+@pytest.mark.parametrize("kinds", [*([kind] for kind in OVERLAYS), ["Job", "JobSet"], list(OVERLAYS)], ids="-".join)
+def test_readme_lists_problems_of_only_the_kinds_in_the_package(tmp_path: Path, kinds: list[str]) -> None:
+    overlays = "".join(f"  {kind.lower()}: {OVERLAYS[kind]}\n" for kind in kinds)
+    spec = demo.changed("  single-node: {kind: Pod}\n  multi-node: {kind: MPIJob}\n => " + overlays)
+    loaded = load(demo.write(tmp_path, spec))
+    files = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
+    readme = files["README.md"]
+    assert isinstance(readme, bytes)
+    head, *rows = readme.decode().partition("## When something goes wrong\n\n")[2].splitlines()
+    assert (head, rows[0]) == ("| what you see | what it means, and what to do |", "|---|---|")
+    assert all(re.fullmatch(r"\| [^|]+ \| [^|]+ \|", row) for row in rows[1:])
+    special = {kind: (TEMPLATES[kind.lower()] / "trouble.md").read_text().splitlines() for kind in OVERLAYS}
+    general = [row for row in rows[1:] if not any(row in special[kind] for kind in OVERLAYS)]
+    assert rows[1:] == [*(row for kind in kinds for row in special[kind]), *general]
+    assert len(set(rows)) == len(rows)
+    assert not re.search(r"\b(Pod|Job|MPIJob|JobSet|Deployment|launcher|worker)\b", "".join(general))

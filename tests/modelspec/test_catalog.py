@@ -1,0 +1,98 @@
+"""Finding a model: by path, name or alias, in the user's folders before the bundled one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from packager.base.errors import UsageError
+from packager.modelspec import catalog
+from tests import demo
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    demo.write(tmp_path / "specs" / "demo", demo.changed("aliases: [trial]"))
+    demo.write(tmp_path / "specs" / "elsewhere", demo.changed("name: demo => name: other"))
+    demo.write(tmp_path / "specs" / "broken", "name: [")
+    demo.write(tmp_path / "specs" / "listed", "- name\n")
+    (tmp_path / "specs" / "empty").mkdir()
+    (tmp_path / "specs" / "README.md").write_text("")
+    return tmp_path / "specs"
+
+
+@pytest.mark.parametrize(("model", "folder_name"), [("demo", "demo"), ("trial", "demo"), ("other", "elsewhere")])
+def test_find_returns_spec_by_name_or_alias(folder: Path, model: str, folder_name: str) -> None:
+    assert catalog.find(model, [folder]) == folder / folder_name / "spec.yaml"
+
+
+def test_find_ignores_folder_names(folder: Path) -> None:
+    with pytest.raises(UsageError):
+        catalog.find("elsewhere", [folder])
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("./x", "x"),
+        ("a/b.yaml", "a/b.yaml"),
+        ("b.yaml", "b.yaml"),
+        ("b.yml", "b.yml"),
+        (".", "spec.yaml"),
+        ("./", "spec.yaml"),
+    ],
+)
+def test_find_accepts_path_of_a_spec_or_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str
+) -> None:
+    monkeypatch.chdir(folder / "demo")
+    assert catalog.find(path, [folder]) == Path(expected)
+
+
+def test_find_accepts_absolute_path_of_a_folder(folder: Path) -> None:
+    assert catalog.find(f"{folder}/elsewhere", []) == folder / "elsewhere" / "spec.yaml"
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [("dmo", "did you mean 'demo'?"), ("trail", "did you mean 'trial'?"), ("zzz", "`mlpack list` shows the models")],
+)
+def test_find_refuses_unknown_model_with_a_hint(folder: Path, model: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=f"model '{model}' not found") as refused:
+        catalog.find(model, [folder])
+    assert refused.value.hint == hint
+
+
+def test_find_suggests_a_slash_for_a_folder_of_that_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(UsageError, match=r"model 'elsewhere' not found; write a path with a slash: \./elsewhere"):
+        catalog.find("elsewhere", [folder])
+
+
+def test_find_prefers_first_folder_with_the_name(folder: Path, tmp_path: Path) -> None:
+    mine = demo.write(tmp_path / "mine" / "demo")
+    assert catalog.find("demo", [tmp_path / "mine", folder]) == mine
+    with pytest.raises(UsageError):  # an alias of the one that is hidden
+        catalog.find("trial", [tmp_path / "mine", folder])
+
+
+def test_specs_are_listed_in_order_and_once(folder: Path, tmp_path: Path) -> None:
+    mine = demo.write(tmp_path / "mine" / "demo")
+    names = [path.parent.name for path in catalog.specs([folder])]
+    assert names == ["broken", "demo", "elsewhere", "listed"]
+    assert [path for path in catalog.specs([tmp_path / "mine", folder, folder]) if path.parent.name == "demo"] == [mine]
+
+
+def test_specs_refuse_unlistable_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="absent: no such file or directory"):
+        list(catalog.specs([tmp_path / "absent"]))
+
+
+def test_bundled_models_are_listed_in_order() -> None:
+    assert [path.parent.name for path in catalog.specs([catalog.bundled()])] == [
+        "cifar10-mxnet",
+        "hello-mpi",
+        "resnet50",
+        "resnet50-pytorch",
+    ]

@@ -1,0 +1,230 @@
+"""The code of a spec: folders and patterns, names, and more than one ConfigMap holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.builder.plan import Options, plan
+from packager.kubernetes import configmap
+from packager.modelspec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+KIB = 1 << 10
+
+
+def names(folder: Path, entries: str, files: Mapping[str, str | bytes] | None = None) -> list[str]:
+    path = demo.write(folder, demo.changed(f"[train.sh] => {entries}"), files)
+    return [file.name for file in load(path).sources.files]
+
+
+def messages(folder: Path, spec: str, files: Mapping[str, str | bytes] | None = None) -> list[str]:
+    return demo.problems(demo.write(folder, spec, files))
+
+
+def parts(folder: Path, files: Mapping[str, str | bytes]) -> list[tuple[str, list[str]]]:
+    loaded = load(demo.write(folder, demo.changed("[train.sh] => [train.sh, src]"), files))
+    planned = plan(loaded, loaded.spec.variants[0], Options())
+    return [(part.suffix, [file.path for file in part.files]) for part in planned.code]
+
+
+def test_folders_and_patterns_keep_paths_and_list_each_file_once(tmp_path: Path) -> None:
+    files = {"src/b.py": "2", "src/a/c.py": "1", "src/.hidden": "3", "conf/x/y.yaml": "4", "conf/z.txt": "5"}
+    listed = names(tmp_path, "[train.sh, src, src/b.py, conf/**/*.yaml]", files)
+    assert listed == ["train.sh", "src/b.py", "src/a/c.py", "conf/x/y.yaml"]
+
+
+def test_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
+    assert names(tmp_path, "[train.sh, lib]", {"lib/utils.sh": "x=1\n"}) == ["train.sh", "lib/utils.sh"]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "is_executed"),
+    [
+        ("{kind: JobSet, rendezvous: torch, roles: {node: {replicas: 2}}}", False),
+        ("{kind: Job, processes: 2}", False),
+        ("{kind: JobSet, rendezvous: jax, roles: {node: {replicas: 2}}}", True),
+        ("{kind: JobSet, rendezvous: torch, roles: {node: {script: train.sh}}}", False),
+        ("{kind: Job}", True),
+        ("{kind: MPIJob}", True),
+    ],
+)
+def test_only_executed_scripts_need_an_interpreter_line(tmp_path: Path, overlay: str, is_executed: bool) -> None:  # noqa: FBT001 - a case
+    spec = demo.changed(
+        "[train.sh] => [train.sh, train.py]",
+        "script: train.sh => script: train.py, overlays: [multi-node]",
+        f"{{kind: MPIJob}} => {overlay}",
+    )
+    files = {"train.py": "import torch\n"}
+    if is_executed:
+        problem = "spec.yaml:5:19: train.py has no #! line (start it with #!/usr/bin/env python3)"
+        assert messages(tmp_path, spec, files) == [problem]
+    else:
+        assert load(demo.write(tmp_path, spec, files)).spec.variants[0].script == "train.py"
+
+
+def test_script_may_be_in_a_folder(tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
+    assert load(demo.write(tmp_path, spec, {"src/run.sh": demo.SCRIPT})).spec.variants[0].script == "src/run.sh"
+    assert messages(tmp_path, spec, {"src/run.sh": "x=1\n"}) == [
+        "spec.yaml:5:9: src/run.sh has no #! line (start it with #!/bin/sh)"
+    ]
+    assert messages(tmp_path, spec.replace("src/run.sh", "src/rum.sh"), {"src/run.sh": demo.SCRIPT}) == [
+        "spec.yaml:10:47: 'src/rum.sh' is not one of `files` (did you mean 'src/run.sh'?)"
+    ]
+
+
+def test_code_refuses_links_names_duplicates_and_empty_folders(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/out").symlink_to("/etc/hostname")
+    files = {"src/a b.py": "1", "src/A.py": "2", "src/a.py": "3", f"src/{'n' * 200}": "4", "src/x\x1b[2J": "5"}
+    spec = demo.changed("[train.sh] => [train.sh, src, empty, '*.nope', kustomization*]")
+    form = "expected letters, digits and - . _ + @ between the slashes (rename it, or list the other files)"
+    too_long = "the path has 204 characters, the limit is 200 (rename it, or list the other files)"
+    assert messages(tmp_path, spec, files | {"kustomization.yaml": "{}"}) == [
+        "spec.yaml:5:19: src/out is a link that leaves the spec's folder",
+        f"spec.yaml:5:19: 'src/a b.py': {form}",
+        "spec.yaml:5:19: src/a.py and src/A.py are the same name where case is ignored (rename one of them)",
+        f"spec.yaml:5:19: 'src/{'n' * 24}...{'n' * 28}': {too_long}",
+        rf"spec.yaml:5:19: 'src/x\x1b[2J': {form}",
+        "spec.yaml:5:24: expected files, found an empty folder: empty",
+        "spec.yaml:5:31: expected files that match *.nope, found none",
+        "spec.yaml:5:41: the name kustomization.yaml is reserved: the package has such a file beside them (rename it)",
+    ]
+
+
+def test_secrets_are_excluded_from_folders_and_reported(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    files = {"src/a.py": "1", "src/.env": "TOKEN=1", "b.py": "2", ".netrc": "x"}
+    path = demo.write(tmp_path / "demo", demo.changed("[train.sh] => [train.sh, src, '.n*', '*.py']"), files)
+    (tmp_path / "demo/c.py").symlink_to("src/.env")
+    assert messages(tmp_path / "demo", path.read_text()) == [
+        "spec.yaml:5:24: a package contains no file or folder with the name .n*"
+    ]
+    demo.write(tmp_path / "demo", demo.changed("[train.sh] => [train.sh, src, '*.py']"))
+    done = mlpack("build", "./demo", "--format", "dir")
+    assert (done.code, done.stderr) == (
+        0,
+        (
+            "note: demo/c.py is not included in the files; list it there to include it\n"
+            "note: demo/src/.env is not included in the files; a package contains no such name\n"
+        ),
+    )
+    scripts = tmp_path / "demo-fp32-training/quickstart/scripts"
+    assert sorted(path.name for path in scripts.rglob("*") if path.is_file()) == [
+        "a.py",
+        "b.py",
+        "kustomization.yaml",
+        "train.sh",
+    ]
+
+
+def test_code_is_spread_over_config_maps_by_size(tmp_path: Path) -> None:
+    files = {f"src/{name}": "x" * (size * KIB) for name, size in (("a", 150), ("b", 120), ("c", 40), ("d", 79))}
+    assert parts(tmp_path, files) == [
+        ("", ["train.sh", "src/a", "src/c"]),
+        ("-2", ["src/b", "src/d"]),
+    ]
+
+
+def test_code_is_spread_by_its_size_as_json(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"src/a": b"\xff" * (100 * KIB), "src/b": b"\xff" * (99 * KIB)}
+    assert [suffix for suffix, _ in parts(tmp_path, files)] == ["", "-2"]
+
+
+def test_code_is_refused_above_eight_config_maps(tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [train.sh, src]")
+    files = {f"src/{index}": "x" * (199 * KIB) for index in range(8)}
+    assert len(parts(tmp_path, files)) == 8
+    (message,) = messages(tmp_path, spec, files | {"src/8": "x" * (150 * KIB)})
+    assert message == (
+        "spec.yaml:5:1: the files are 1,743 KiB: more than 8 ConfigMaps of 200 KiB hold "
+        "(the largest is src/0, 199 KiB) "
+        "(code of this size belongs in the image; large files may also be listed under `assets`)"
+    )
+
+
+def test_list_of_files_has_one_limit_for_all_roles_of_a_jobset(tmp_path: Path) -> None:
+    roles = ", ".join(f"r{number}: {{}}" for number in range(4))
+    job_set = f"{{kind: JobSet, rendezvous: none, success: [r0], roles: {{{roles}}}}}"
+    files = {f"src/{'d' * 60}/{index}.py": "1" for index in range(400)}
+    spec = demo.changed("[train.sh] => [train.sh, src]", f"{{kind: MPIJob}} => {job_set}")
+    assert messages(tmp_path, spec, files) == [
+        (
+            "spec.yaml:5:1: the list of files in folders takes 65 KiB in the manifest of a pod, and the overlay "
+            "'multi-node' has 4 of them; the limit is 200 KiB (pack them into one archive, or list them under `assets`)"
+        )
+    ]
+    assert names(tmp_path / "other", "[train.sh, src]", files)[0] == "train.sh"
+
+
+def test_code_has_a_limited_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.modelspec.files._MAX_CODE_FILES", 3)
+    spec = demo.changed("[train.sh] => [train.sh, src]")
+    assert messages(tmp_path, spec, {f"src/{index}": "1" for index in range(4)}) == [
+        "spec.yaml:5:1: there are more than 3 files"
+    ]
+
+
+def test_config_map_keys_are_unique_also_without_case() -> None:
+    paths = ["a__b", "a/b", "a_/b", "a/_b", "A__b", "c++/x@1.h", "c__/x_1.h", ".a/b", "__init__.py", f"{'d/' * 150}x"]
+    keys = configmap.keys(paths)
+    assert list(keys) != []
+    assert len({key.lower() for key in keys.values()}) == len(paths) - 1  # two of the names differ only in case
+    assert all(configmap.KEY.fullmatch(key) for key in keys.values())
+    assert {path: keys[path] for path in ("a__b", "a/b", "__init__.py", ".a/b", "c++/x@1.h")} == {
+        "a__b": "a__b",
+        "a/b": "a__b-3",
+        "__init__.py": "__init__.py",
+        ".a/b": "a__b-2",
+        "c++/x@1.h": "c____x_1.h",
+    }
+    assert configmap.keys(list(reversed(paths))) == keys
+
+
+def test_package_contains_files_of_its_variant_and_overlays_only(tmp_path: Path) -> None:
+    """A package contains the files of its variant and of its overlays, and no others."""
+    spec = demo.changed(
+        "{kind: MPIJob} => {kind: MPIJob, files: [mpi, train.sh]}",
+        "script: train.sh => script: train.sh, files: ['v1/*']",
+        "  - {mode: other, script: v2/run.sh, workdir: v2, files: [v2], overlays: [single-node]}",
+    )
+    files = {"mpi/hosts.txt": "1", "v1/a.py": "2", "v2/run.sh": demo.SCRIPT}
+    loaded = load(demo.write(tmp_path, spec, files))
+    packages = [plan(loaded, variant, Options()) for variant in loaded.spec.variants]
+    assert [[file.path for part in package.code for file in part.files] for package in packages] == [
+        ["train.sh", "v1/a.py", "mpi/hosts.txt"],
+        ["train.sh", "v2/run.sh"],
+    ]
+    assert [[path for path, _, _ in package.payload] for package in packages] == [
+        [f"quickstart/scripts/{name}" for name in ("train.sh", "v1/a.py", "mpi/hosts.txt")],
+        ["quickstart/scripts/train.sh", "quickstart/scripts/v2/run.sh"],
+    ]
+
+
+def test_script_must_be_among_files_of_its_own_variant(tmp_path: Path) -> None:
+    spec = demo.changed(
+        "{kind: MPIJob} => {kind: MPIJob, files: [nope, kustomization.yaml]}",
+        "script: train.sh => script: v2/run.sh, workdir: v2",
+        "  - {mode: other, script: train.sh, files: [v2, v2, big], overlays: [single-node]}",
+    )
+    files = {"v2/run.sh": demo.SCRIPT, "big": "x" * (201 * KIB)}
+    assert messages(tmp_path, spec, files) == [
+        "spec.yaml:8:38: expected a file, found none: nope",
+        "spec.yaml:8:44: expected a file, found none: kustomization.yaml",
+        "spec.yaml:8:44: the name kustomization.yaml is reserved: the package has such a file beside them (rename it)",
+        "spec.yaml:10:47: 'v2/run.sh' is not one of `files` (add it to `files`)",
+        "spec.yaml:10:67: `files` have no folder 'v2' (a folder of the image is an absolute path: /v2)",
+        "spec.yaml:11:49: duplicate entry 'v2' (remove one of them)",
+        (
+            "spec.yaml:11:53: big is 201 KiB; a file that is delivered in a ConfigMap has at most 200 KiB "
+            "(put large files in the image, or list them under `assets`)"
+        ),
+    ]

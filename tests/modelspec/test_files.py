@@ -1,0 +1,274 @@
+"""The files that a spec names: missing, outside or too large files are reported before anything is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.kubernetes import configmap
+from packager.modelspec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+
+def messages(folder: Path, spec: str = demo.SPEC, files: Mapping[str, str | bytes] | None = None) -> list[str]:
+    return demo.problems(demo.write(folder, spec, files))
+
+
+WITH_OTHER = demo.changed("[train.sh] => [train.sh, other]")
+
+
+def test_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to("train.sh")
+    sources = load(demo.write(tmp_path, WITH_OTHER)).sources
+    assert [(file.name, file.path.name) for file in sources.files] == [("train.sh", "train.sh"), ("other", "train.sh")]
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "../outside", "."])
+def test_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "outside").write_text("x")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "other").symlink_to(target)
+    message = (
+        "expected a file, found a folder: other/other"
+        if target == "."
+        else "other is a link that leaves the spec's folder"
+    )
+    assert messages(folder, WITH_OTHER) == [f"spec.yaml:5:19: {message}"]
+
+
+def test_link_to_a_folder_outside_is_refused(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("x")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "sub").symlink_to(outside)
+    spec = demo.changed("[train.sh] => [train.sh, sub/secret]", "assets: [sub]")
+    assert messages(folder, spec) == [
+        "spec.yaml:5:19: sub/secret is a link that leaves the spec's folder",
+        "spec.yaml:11:10: sub is a link that leaves the spec's folder",
+    ]
+
+
+def test_circular_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to("other")
+    (message,) = messages(tmp_path, WITH_OTHER)
+    assert message.startswith("spec.yaml:5:19: other cannot be read: ")
+
+
+def test_dangling_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to("nowhere")
+    assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found none: other"]
+
+
+def test_folder_without_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = os.stat
+
+    def stat(path: str | Path, **how: Any) -> os.stat_result:
+        if "/shut/" in str(path):
+            raise PermissionError(13, "Permission denied", path)
+        return look(path, **how)
+
+    spec = demo.changed("[train.sh] => [train.sh, shut/other]", "assets: [shut/data]")
+    path = demo.write(tmp_path, spec, {"shut/other": "x", "shut/data/a": "1"})
+    monkeypatch.setattr(os, "stat", stat)
+    assert demo.problems(path) == [
+        "spec.yaml:5:19: shut/other cannot be read: permission denied",
+        "spec.yaml:11:10: shut/data cannot be read: permission denied",
+    ]
+
+
+def test_empty_folder_and_special_file_are_refused_as_code(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected files, found an empty folder: other"]
+    (tmp_path / "other").rmdir()
+    os.mkfifo(tmp_path / "other")
+    assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a special file: other"]
+
+
+def test_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("other") or mode != os.R_OK)
+    assert messages(tmp_path, WITH_OTHER, {"other": "x"}) == ["spec.yaml:5:19: other cannot be read: permission denied"]
+
+
+def test_scripts_need_an_interpreter_line_with_unix_line_end(tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [train.sh, lib.sh, run, data, binary, dos.sh]")
+    spec += "  - {mode: a, script: run}\n  - {mode: b, script: binary}\n"
+    files: dict[str, str | bytes] = {
+        "lib.sh": "x=1\n",
+        "run": "print(1)\n",
+        "data": "1",
+        "binary": b"\x7fELF\0",
+        "dos.sh": "#!/bin/sh\r\n",
+    }
+    assert messages(tmp_path, spec, files) == [
+        "spec.yaml:5:27: run has no #! line (start it with #!/bin/sh)",
+        "spec.yaml:5:46: dos.sh has Windows line endings (convert it with dos2unix)",
+    ]
+
+
+def test_file_above_200_kib_is_refused_as_code(tmp_path: Path) -> None:
+    assert messages(tmp_path, WITH_OTHER, {"other": "x" * configmap.CODE_BYTES}) == []
+    assert messages(tmp_path, WITH_OTHER, {"other": "x" * (configmap.CODE_BYTES + 1)}) == [
+        (
+            "spec.yaml:5:19: other is 201 KiB; a file that is delivered in a ConfigMap has at most 200 KiB "
+            "(put large files in the image, or list them under `assets`)"
+        )
+    ]
+
+
+@pytest.mark.parametrize("content", ['"' * (130 << 10), "<" * (45 << 10), b"\xff" * (195 << 10)])
+def test_code_is_refused_above_its_limit_as_json(tmp_path: Path, content: str | bytes) -> None:
+    (message,) = messages(tmp_path, WITH_OTHER, {"other": content})
+    assert "KiB as JSON, where quotes, line ends and <, >, & take more room; at most 252 KiB fit" in message
+
+
+def test_counted_size_matches_annotation_of_kubectl(tmp_path: Path, kubectl: Path) -> None:
+    data = {
+        "text": '<a href="x">&\t\u2028é\0\x1f\\'.encode() * 500,
+        "code": b"if x < y:\n    pass\n" * 500,
+        "binary": b"\xff\0" * 501,
+    }
+    arguments = []
+    for key, content in data.items():
+        (tmp_path / key).write_bytes(content)
+        arguments.append(f"--from-file={tmp_path / key}")
+    made = subprocess.run(
+        [kubectl, "create", "configmap", "x", *arguments, "--save-config", "--dry-run=client", "-o", "json"],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    (copy,) = json.loads(made.stdout)["metadata"]["annotations"].values()
+    assert 0 < len(copy.encode()) - configmap.size(data) < 200
+
+
+def test_environment_above_limit_of_a_config_map_is_refused(tmp_path: Path) -> None:
+    values = "".join(f"  K{index}: '{'x' * 60_000}'\n" for index in range(5))
+    assert messages(tmp_path, f"{demo.SPEC}environment:\n{values}") == [
+        "spec.yaml:11:1: the environment is 294 KiB; a ConfigMap takes at most 252 KiB (put large values into files)"
+    ]
+
+
+def test_value_of_64_kib_is_refused(tmp_path: Path) -> None:
+    longest = (64 << 10) - 1 - len("KEY=")
+    assert messages(tmp_path, demo.changed(f"environment: {{KEY: '{'x' * longest}'}}")) == []
+    (message,) = messages(tmp_path, demo.changed(f"environment: {{KEY: '{'é' * (longest // 2 + 1)}'}}"))
+    assert message == (
+        "spec.yaml:11:20: the value takes 64 KiB, but kustomize ignores a line of 64 KiB and all after it "
+        "(put it into a file)"
+    )
+
+
+def test_assets_contain_all_files_of_folders(tmp_path: Path) -> None:
+    files = {"data/b": "2", "data/a/c": "1", "data/.hidden": "3", "one": "4"}
+    sources = load(demo.write(tmp_path, demo.changed("assets: [data, one]"), files)).sources
+    assert [asset.name for asset in sources.assets] == ["data/a/c", "data/b", "one"]
+
+
+def test_assets_refuse_dangling_links_links_to_folders_and_bad_names(tmp_path: Path) -> None:
+    spec = demo.changed("assets: [data, empty]")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gone").symlink_to("nowhere")
+    (tmp_path / "data" / "sub").symlink_to("../empty")
+    assert messages(tmp_path, spec, {"data/A": "1", "data/a": "2", "data/x\ny": "3"}) == [
+        "spec.yaml:11:10: expected a file, found none: data/gone",
+        "spec.yaml:11:10: expected a file, found a folder: data/sub",
+        "spec.yaml:11:10: assets/data/a and assets/data/A are the same name where case is ignored (rename it)",
+        r"spec.yaml:11:10: 'assets/data/x\ny': the name contains control characters (rename it)",
+        "spec.yaml:11:16: expected files, found an empty folder: empty",
+    ]
+
+
+def test_assets_refuse_names_that_tar_cannot_store(tmp_path: Path) -> None:
+    """With the package's name before them, one is longer than 1 KiB, and one, not ASCII, fits into no header."""
+    deep = "/".join(["data", *["n" * 200] * 4, "n" * 204])
+    files = {deep: "1", f"data/{'é' * 60}": "2", "data/e\u0301": "3"}
+    place, top, hint = "spec.yaml:11:10: ", "demo-fp32-training/assets", " (rename it)"
+    assert messages(tmp_path, demo.changed("assets: [data]"), files) == [
+        rf"{place}'assets/data/e\u0301': the name is not in Unicode form NFC, to which some readers convert it{hint}",
+        f"{place}{top}/{deep[:32]}...{deep[-58:]}: the path is too long or too deep{hint}",
+        f"{place}{top}/data/{'é' * 60}: the path is too long for one that is not ASCII{hint}",
+    ]
+
+
+def test_unreadable_folder_of_assets_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scandir(path: str) -> object:
+        raise PermissionError(13, "Permission denied", path)
+
+    path = demo.write(tmp_path, demo.changed("assets: [data]"), {"data/a": "1"})
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert demo.problems(path) == [f"spec.yaml:11:10: {tmp_path}/data cannot be read: permission denied"]
+
+
+# The files in a folder of assets, with the excluded ones.
+
+LEFT = (
+    *(".git/config", ".env", "deep/.ENV.local", "deep/.ssh/id_rsa", "__pycache__/a.pyc", ".DS_Store", "id_ed25519"),
+    *(".gitignore", "repo/HEAD", "GIT~1/config"),
+)
+KEPT = ("a.csv", "deep/b.csv", "gitignore", "env", "git/x", "a.b.c", "header", "x~")
+DATA = {f"data/{name}": "x" for name in (*LEFT, *KEPT)}
+
+
+def test_folder_of_assets_excludes_secrets_history_and_clutter(tmp_path: Path) -> None:
+    sources = load(demo.write(tmp_path, demo.changed("assets: [data]"), DATA)).sources
+    assert [file.name for file in sources.assets] == sorted(f"data/{name}" for name in KEPT)
+    assert sources.left_out == (
+        *("data/.DS_Store", "data/.env", "data/.git", "data/.gitignore", "data/GIT~1", "data/__pycache__"),
+        *("data/deep/.ENV.local", "data/deep/.ssh", "data/id_ed25519", "data/repo/HEAD"),
+    )
+
+
+def test_secret_listed_by_name_is_included(tmp_path: Path) -> None:
+    spec = demo.changed("assets: [data, data/id_ed25519]")
+    sources = load(demo.write(tmp_path, spec, DATA)).sources
+    assert "data/id_ed25519" in {file.name for file in sources.assets}
+    assert "data/id_ed25519" not in sources.left_out
+
+
+def test_names_that_programs_act_on_are_refused(tmp_path: Path) -> None:
+    spec = demo.changed("assets: [data, data/.env, data/.git, data/repo/HEAD]")
+    assert messages(tmp_path, spec, DATA) == [
+        f"spec.yaml:11:{column}: a package contains no file or folder with the name {name} (rename it)"
+        for column, name in ((16, ".env"), (27, ".git"), (38, "HEAD"))
+    ]
+
+
+def test_link_to_an_excluded_file_is_excluded(tmp_path: Path) -> None:
+    files = {"data/a.csv": "x", "data/.env": "x", ".env": "x", "other/.ssh/key": "x"}
+    path = demo.write(tmp_path, demo.changed("assets: [data]"), files)
+    for name, target in (("one", ".env"), ("two", "../.env"), ("three", "../other/.ssh/key"), ("four", "a.csv")):
+        (tmp_path / "data" / name).symlink_to(target)
+    sources = load(path).sources
+    assert [file.name for file in sources.assets] == ["data/a.csv", "data/four"]
+    assert sources.left_out == ("data/.env", "data/one", "data/three", "data/two")
+
+
+def test_folder_of_only_excluded_files_is_refused(tmp_path: Path) -> None:
+    spec = demo.changed("assets: [data]")
+    problems = messages(tmp_path, spec, {"data/.env": "x"})
+    assert problems == ["spec.yaml:11:10: expected files, found only files that are excluded: data"]
+
+
+def test_excluded_files_are_listed_on_stderr(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed("assets: [data]"), {"data/a": "x", "data/.env": "HF_TOKEN=x"})
+    note = "note: demo/data/.env is not included in the assets; a package contains no such name\n"
+    unseen = (
+        "note: the containers of demo-fp32-training do not see its assets, which are not in the image: switch on "
+        "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"
+    )
+    for verb, notes in (("build", note + unseen), ("lint", note)):
+        done = mlpack(verb, "./demo")
+        assert (done.code, done.stderr) == (0, notes)
