@@ -56,14 +56,14 @@ for _verb in ("build", "configure", "init"):
     importlib.import_module(f"packager.cli.{_verb}")
 for _module in (
     "base.atomic",
-    "build.plan",
-    "build.render",
+    "builder.plan",
+    "builder.render",
     "configure.changes",
+    "modelspec.catalog",
+    "modelspec.load",
     "package.archive",
     "package.opened",
     "package.tree",
-    "spec.catalog",
-    "spec.load",
 ):
     importlib.import_module(f"packager.{_module}")
 
