@@ -7,7 +7,7 @@ methods again in each process, and a build would define thirty of them.
 from __future__ import annotations
 
 import sys
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 # msgspec imports typing_extensions where it is installed, and needs nothing of it that Python 3.11 does not have. Its
 # import takes a twentieth of the time of a small build, so that msgspec does without (None: an import fails).
@@ -30,6 +30,10 @@ UnsetType = msgspec.UnsetType
 replace = msgspec.structs.replace
 
 
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+"""A value of JSON or YAML from others."""
+
+
 class Value(msgspec.Struct, frozen=True):
     """An immutable value whose fields are passed by position or by name."""
 
@@ -45,7 +49,7 @@ class FieldsError(ValueError):
     """A value does not have the type of its field."""
 
 
-def convert(values: Any, kind: type[FieldsType]) -> FieldsType:
+def convert(values: object, kind: type[FieldsType]) -> FieldsType:
     """Convert dicts and lists to a part of a spec. Raises FieldsError at the first wrong value."""
     try:
         return msgspec.convert(values, kind)
@@ -58,9 +62,9 @@ def as_dict(value: Value) -> dict[str, Any]:
     return msgspec.structs.asdict(value)
 
 
-def as_plain(fields: Fields) -> Any:
-    """Return a part of a spec as dicts and lists."""
-    return msgspec.to_builtins(fields)
+def as_plain(value: object) -> Any:
+    """Return a value as dicts and lists, all of them new."""
+    return msgspec.to_builtins(value)
 
 
 def indented(text: bytes) -> bytes:

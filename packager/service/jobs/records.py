@@ -49,7 +49,7 @@ def filled_values(row: Row, sealer: Sealer) -> dict[str, Any]:
     """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
     sealed = sealer.open(row["secrets"], row["release"])
     filled = values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
-    return {**filled, ENV: {**filled[ENV], **sealed[ENV]}} if ENV in sealed else filled
+    return {**filled, ENV: {**mapping(filled[ENV]), **sealed[ENV]}} if ENV in sealed else filled
 
 
 def endpoint_secret(filled: Mapping[str, Any]) -> str | None:

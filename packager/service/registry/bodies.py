@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from packager.base.names import LABEL_VALUE
 from packager.base.values import Fields, Meta
@@ -41,7 +41,7 @@ class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     project: DnsLabel | None = None
 
 
-def as_flag(value: Any) -> bool | None:
+def as_flag(value: object) -> bool | None:
     """Return the meaning of `append_uuid`: 0, 1, true, false, or one of these as text; None for other values."""
     words = {"0": False, "1": True, "false": False, "true": True, "": False}
     return words.get(str(value).lower())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.names import is_label_value
 from packager.base.problems import show
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from packager.base.faults import Fault
+    from packager.base.problems import Problem
+    from packager.base.values import Json
     from packager.service.registry.packages.content import PackageObjects, PackageOrigin
     from packager.service.registry.policy import Accepted, Site
     from packager.service.registry.refusals import PolicyProblem
@@ -50,8 +52,8 @@ class Definition(Value, frozen=True):
 
     body: DefinitionBody
     described: Group
-    example: Mapping[str, Any]
-    system: Mapping[str, Any]
+    example: Mapping[str, Json]
+    system: Mapping[str, Json]
     origin: PackageOrigin | None = None
 
     @property
@@ -73,7 +75,7 @@ class Definition(Value, frozen=True):
         return {**keys, "global": values.RESERVED["global"], "configs": values.RESERVED["configs"]}
 
     @property
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, Json]:
         """The JSON Schema of filled values."""
         return description.json_schema(self.described, self.example, self.body.name)
 
@@ -87,7 +89,7 @@ class Request(Value, frozen=True):
         release: The name of the job.
     """
 
-    filled: Mapping[str, Any]
+    filled: Mapping[str, Json]
     creator: str
     release: str
 
@@ -111,7 +113,7 @@ def read(body: DefinitionBody, origin: PackageOrigin | None = None) -> tuple[Def
     elif body.task_template_name is not None:
         complaints.append(Complaint("/package", "expected either package or task_template_name"))
     texts = {"user_values_example": body.user_values_example or "", "system_values": body.system_values}
-    read_texts: dict[str, Mapping[str, Any]] = {}
+    read_texts: dict[str, Mapping[str, Json]] = {}
     for key, text in texts.items():
         document, problems = description.read_mapping(text, key)
         complaints += [of_problem(problem, key) for problem in problems]
@@ -167,7 +169,7 @@ def _missing(body: DefinitionBody) -> Iterator[Complaint]:
             yield Complaint(f"/{key}", "is missing")
 
 
-def _faults(definition: Definition, filled: Mapping[str, Any]) -> list[Fault]:
+def _faults(definition: Definition, filled: Mapping[str, Json]) -> list[Fault]:
     """Return all faults of filled values that are found without rendering."""
     faults = description.faults(definition.described, filled, reserved=definition.reserved)
     if definition.origin:
@@ -210,7 +212,7 @@ def trial(
         return accepted, [replace(item, detail=f"with the example filled in: {item.detail}") for item in complaints]
     assert isinstance(source, str)
 
-    def rendered(filled: Mapping[str, Any]) -> FilledTemplate:
+    def rendered(filled: Mapping[str, Json]) -> FilledTemplate:
         return _rendered(definition, source, replace(request, filled=filled), renderer)
 
     accepted = replace(accepted, remarks=tuple(injections.warnings(definition.described, request.filled, rendered)))
@@ -229,7 +231,7 @@ def _without_optional(
                 yield Complaint("", f"with {omitted}: {item.detail}", item.hint or _OPTIONAL_HINT)
 
 
-def value_complaints(definition: Definition, filled: Mapping[str, Any]) -> list[Complaint]:
+def value_complaints(definition: Definition, filled: Mapping[str, Json]) -> list[Complaint]:
     """Return all complaints about filled values that are found without rendering."""
     return [of_fault(fault) for fault in _faults(definition, filled)]
 
@@ -290,6 +292,6 @@ def _refused_of_package(refusal: PolicyProblem, origin: PackageOrigin, site: Sit
     return Complaint("", f"package {origin.name}, {origin.overlay}: {refusal.message}", hint)
 
 
-def _of_template(problem: Any) -> Complaint:
+def _of_template(problem: Problem) -> Complaint:
     place = f"{problem.file}, line {problem.line}: " if problem.line else f"{problem.file}: "
     return Complaint("", place + problem.message, problem.hint)

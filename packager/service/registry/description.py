@@ -7,7 +7,7 @@ has a required leaf. A list describes kinds of items: the leaf `type` of a kind 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import quantity, yamlio
 from packager.base.faults import Fault
@@ -18,6 +18,7 @@ from packager.service.complaints import MOST
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from packager.base.values import Json
     from packager.base.yamlio import Document, Location
 
 MAX_BYTES = 64 << 10
@@ -93,7 +94,7 @@ def read(text: str, name: str = "user_values_description") -> tuple[Group | None
     if problems:
         return None, problems
     reader = _DescriptionReader(document)
-    root = reader.group((), document.data)
+    root = reader.group((), document.data or {})
     return (root, []) if not reader.problems else (None, reader.problems)
 
 
@@ -121,11 +122,11 @@ class _DescriptionReader:
         self._document = document
         self.problems: list[Problem] = []
 
-    def group(self, here: Location, value: Any) -> Group:
-        entries = tuple((key, self._described((*here, key), item)) for key, item in (value or {}).items())
+    def group(self, here: Location, value: Mapping[str, Json]) -> Group:
+        entries = tuple((key, self._described((*here, key), item)) for key, item in value.items())
         return Group(entries, any(entry.required for _, entry in entries))
 
-    def _described(self, here: Location, value: Any) -> Described:
+    def _described(self, here: Location, value: Json) -> Described:
         if len(here) > _MAX_DEPTH:
             self._add(here, f"is nested more than {_MAX_DEPTH} levels deep")
             return FreeMapping()
@@ -137,7 +138,7 @@ class _DescriptionReader:
             return self._items(here, value)
         return self._leaf(here, value)
 
-    def _items(self, here: Location, value: list[Any]) -> Described:
+    def _items(self, here: Location, value: list[Json]) -> Described:
         kinds = tuple(self._described((*here, index), item) for index, item in enumerate(value))
         if not kinds:
             self._add(here, "expected at least one kind of item")
@@ -148,7 +149,7 @@ class _DescriptionReader:
             self._add(here, "several kinds of items need a key 'type' each, by which they are known")
         return Items(kinds, any(kind.required for kind in kinds))
 
-    def _leaf(self, here: Location, value: Any) -> Described:
+    def _leaf(self, here: Location, value: Json) -> Described:
         match = _LEAF.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             self._add(here, f"expected a text that begins with (Required) or (Optional), found {show(value)}", _HINT)
@@ -162,7 +163,7 @@ class _DescriptionReader:
 _HINT = f"a type may follow, as in (Required:integer); the types are {', '.join(_TYPES)}"
 
 
-def faults(description: Group, filled: Mapping[str, Any], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
+def faults(description: Group, filled: Mapping[str, Json], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
     """Return the faults of filled values: at most MOST, and one that counts the others.
 
     Args:
@@ -201,7 +202,7 @@ class _FilledChecker:
         else:
             self._more += 1
 
-    def group(self, here: Location, described: Group, value: Any, also: Mapping[str, Described] | None = None) -> None:
+    def group(self, here: Location, described: Group, value: Json, also: Mapping[str, Described] | None = None) -> None:
         if not isinstance(value, dict):
             self.add(here, f"expected a mapping, found {show(value)}")
             return
@@ -231,7 +232,7 @@ class _FilledChecker:
         else:
             self.add(here, f"is missing: {described.text}" if isinstance(described, Leaf) else "is missing")
 
-    def _check(self, here: Location, described: Described, value: Any) -> None:
+    def _check(self, here: Location, described: Described, value: Json) -> None:
         if isinstance(described, FreeMapping):
             if not isinstance(value, dict):
                 self.add(here, f"expected a mapping, found {show(value)}")
@@ -242,7 +243,7 @@ class _FilledChecker:
         else:
             self._scalar(here, described, value)
 
-    def _items(self, here: Location, described: Items, value: Any) -> None:
+    def _items(self, here: Location, described: Items, value: Json) -> None:
         if not isinstance(value, list):
             self.add(here, f"expected a list, found {show(value)}")
             return
@@ -257,7 +258,7 @@ class _FilledChecker:
                 literal = _literal(kind)
                 self.add(here, f"needs an item of type {literal!r}" if literal else "needs an item")
 
-    def _kind(self, here: Location, described: Items, item: Any) -> int | None:
+    def _kind(self, here: Location, described: Items, item: Json) -> int | None:
         """Return the index of an item's kind; report an item without a kind, and return None."""
         number = kind_of(described, item)
         if number is not None:
@@ -272,7 +273,7 @@ class _FilledChecker:
             self.add(here, f"expected a mapping, found {show(item)}")
         return None
 
-    def _item(self, here: Location, kind: Described, item: Any) -> None:
+    def _item(self, here: Location, kind: Described, item: Json) -> None:
         if not isinstance(kind, Group):
             self._check(here, kind, item)
             return
@@ -280,21 +281,23 @@ class _FilledChecker:
         literal = _literal(kind)
         entries = tuple((key, entry) for key, entry in kind.entries if key != "type" or literal is None)
         also: dict[str, Described] = {"headers": FreeMapping()} if has_headers else {}
-        rest = item
         if isinstance(item, dict):
-            rest = {key: value for key, value in item.items() if key != "type"} if literal else item
+            checked = {"type"} if literal else set()
             if literal and "type" not in item and any(key == "type" and e.required for key, e in kind.entries):
                 self.add((*here, "type"), f"is missing: {literal}")
-        if literal == "event" and has_headers and isinstance(rest, dict) and "events" in rest:
-            rest = {key: value for key, value in rest.items() if key != "events"}
-            self._events((*here, "events"), item["events"])
+            if literal == "event" and has_headers and "events" in item:
+                self._events((*here, "events"), item["events"])
+                checked.add("events")
+            rest: Json = {key: value for key, value in item.items() if key not in checked}
+        else:
+            rest = item
         self.group(here, Group(entries, kind.required), rest, also)
         headers = item.get("headers") if isinstance(item, dict) and has_headers else None
         for key, value in headers.items() if isinstance(headers, dict) else ():
             if not isinstance(value, str):
                 self.add((*here, "headers", key), f"expected text, found {show(value)}")
 
-    def _events(self, here: Location, value: Any) -> None:
+    def _events(self, here: Location, value: Json) -> None:
         if not isinstance(value, list) or not value:
             self.add(here, f"expected a list of {', '.join(EVENTS)}, found {show(value)}")
             return
@@ -303,14 +306,14 @@ class _FilledChecker:
                 hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
                 self.add((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
 
-    def _scalar(self, here: Location, described: Leaf, value: Any) -> None:
+    def _scalar(self, here: Location, described: Leaf, value: Json) -> None:
         if described.type == SECRET and not isinstance(value, str):
             self.add(here, "expected text")  # the found value is not shown
         elif isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
             self.add(here, f"expected {_NOUNS[described.type]}, found {show(value)}")
 
 
-def kind_of(described: Items, item: Any) -> int | None:
+def kind_of(described: Items, item: Json) -> int | None:
     """Return the index of an item's kind in the description; None if no kind matches."""
     literals = [_literal(kind) for kind in described.kinds]
     if literals == [None]:
@@ -339,7 +342,7 @@ _NOUNS: Mapping[str | None, str] = {
 }
 
 
-def _is_quantity(value: Any) -> bool:
+def _is_quantity(value: Json) -> bool:
     try:
         quantity.parse(str(value))
     except ValueError:
@@ -347,7 +350,7 @@ def _is_quantity(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-_ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
+_ACCEPTS: Mapping[str, Callable[[Json], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
@@ -358,7 +361,7 @@ _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def json_schema(description: Group, example: Mapping[str, Any], title: str) -> dict[str, Any]:
+def json_schema(description: Group, example: Mapping[str, Json], title: str) -> dict[str, Json]:
     """Return the JSON Schema (2020-12) of the described values.
 
     Args:
@@ -369,7 +372,7 @@ def json_schema(description: Group, example: Mapping[str, Any], title: str) -> d
     entries = dict(description.entries)
     for key, text in ENVELOPE.items():
         entries.setdefault(key, Leaf(key == "taskDef", None, text))
-    schema = _schema_of_group(Group(tuple(entries.items()), required=True))
+    schema = _schema(Group(tuple(entries.items()), required=True))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
@@ -378,7 +381,7 @@ def json_schema(description: Group, example: Mapping[str, Any], title: str) -> d
     }
 
 
-_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
+_SCHEMAS: Mapping[str | None, dict[str, Json]] = {
     None: {"type": ["string", "number", "boolean"]},
     "string": {"type": "string"},
     "integer": {"type": "integer"},
@@ -390,7 +393,7 @@ _SCHEMAS: Mapping[str | None, dict[str, Any]] = {
 }
 
 
-def _schema(described: Described) -> dict[str, Any]:
+def _schema(described: Described) -> dict[str, Json]:
     if isinstance(described, Leaf):
         schema = dict(_SCHEMAS[described.type])
         if not described.required:
@@ -400,43 +403,42 @@ def _schema(described: Described) -> dict[str, Any]:
     if isinstance(described, FreeMapping):
         return {"type": ["object", "null"]}
     if isinstance(described, Group):
-        schema = _schema_of_group(described)
+        schema = _schema_of_mapping(*_keys(described))
         return schema if described.required else {**schema, "type": ["object", "null"]}
-    kinds = [_schema_of_item(kind) for kind in described.kinds]
-    needed = [{"contains": _schema_of_item(kind)} for kind in described.kinds if kind.required]
-    items = kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
+    kinds: list[Json] = [_schema_of_item(kind) for kind in described.kinds]
+    needed: list[Json] = [{"contains": _schema_of_item(kind)} for kind in described.kinds if kind.required]
     return {
         "type": "array" if described.required else ["array", "null"],
-        "items": items,
+        "items": kinds[0] if len(kinds) == 1 else {"oneOf": kinds},
         **({"allOf": needed} if needed else {}),
     }
 
 
-def _schema_of_group(group: Group) -> dict[str, Any]:
-    required = [key for key, entry in group.entries if entry.required]
-    return {
-        "type": "object",
-        "properties": {key: _schema(entry) for key, entry in group.entries},
-        "additionalProperties": False,
-        **({"required": required} if required else {}),
-    }
-
-
-def _schema_of_item(kind: Described) -> dict[str, Any]:
-    schema = _schema(kind)
-    literal = _literal(kind)
+def _schema_of_item(kind: Described) -> dict[str, Json]:
     if not isinstance(kind, Group):
-        return schema
-    schema["type"] = "object"
+        return _schema(kind)
+    properties, required = _keys(kind)
+    literal = _literal(kind)
     if literal:
-        schema["properties"]["type"] = {"const": literal}
-        schema["required"] = sorted({*schema.get("required", ()), "type"})
-    if "endpoint" in schema["properties"]:
-        schema["properties"]["headers"] = {"type": "object", "additionalProperties": {"type": "string"}}
+        properties["type"] = {"const": literal}
+        required = sorted({*required, "type"})
+    if "endpoint" in properties:
+        properties["headers"] = {"type": "object", "additionalProperties": {"type": "string"}}
         if literal == "event":
-            words = {"type": "array", "items": {"enum": list(EVENTS)}, "minItems": 1, "uniqueItems": True}
-            schema["properties"]["events"] = words
-    return schema
+            words: Json = {"type": "array", "items": {"enum": [*EVENTS]}, "minItems": 1, "uniqueItems": True}
+            properties["events"] = words
+    return _schema_of_mapping(properties, required)
+
+
+def _keys(group: Group) -> tuple[dict[str, Json], list[str]]:
+    """Return the schemas of the keys of a mapping, and its required keys."""
+    schemas: dict[str, Json] = {key: _schema(entry) for key, entry in group.entries}
+    return schemas, [key for key, entry in group.entries if entry.required]
+
+
+def _schema_of_mapping(properties: dict[str, Json], required: list[str]) -> dict[str, Json]:
+    needed: dict[str, Json] = {"required": [*required]} if required else {}
+    return {"type": "object", "properties": properties, "additionalProperties": False, **needed}
 
 
 def walk(described: Described, here: Location = ()) -> Iterator[tuple[Location, Described]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.cluster.doctor import demand
@@ -16,7 +16,9 @@ from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.workloads import structures
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
+
+    from packager.kubernetes.objects import Object
 
 _GPUS = re.compile(
     r"(nvidia\.com/(gpu|mig-[a-z0-9.+-]+)(\.shared)?|amd\.com/(gpu|[scdq]px_nps[0-9])"
@@ -47,7 +49,7 @@ class Gpus(Value, frozen=True):
     uncounted: tuple[str, ...]
 
 
-def count_gpus(items: Iterable[Mapping[str, Any]], others: Collection[str] = ()) -> Gpus:
+def count_gpus(items: Iterable[Object], others: Collection[str] = ()) -> Gpus:
     """Return the GPUs that the pods of objects use.
 
     Args:
@@ -57,7 +59,7 @@ def count_gpus(items: Iterable[Mapping[str, Any]], others: Collection[str] = ())
     count = 0
     uncounted: list[str] = []
     for item in items:
-        for pods in structures.pods(Manifest(dict(item))):
+        for pods in structures.pods(Manifest(item)):
             amounts = demand.of_pod(pods.spec, "requests")
             limits = demand.of_pod(pods.spec, "limits")
             for resource in dict.fromkeys((*amounts, *limits)):
@@ -70,7 +72,7 @@ def count_gpus(items: Iterable[Mapping[str, Any]], others: Collection[str] = ())
     return Gpus(min(count, _MOST), tuple(dict.fromkeys(uncounted)))
 
 
-def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
+def _claims(spec: Object) -> Iterator[str]:
     """Yield each device claim of a pod (dynamic resource allocation), whose device class decides the devices."""
     for entry in listing(spec.get("resourceClaims")):
         yield f"the resource claim {mapping(entry).get('name')}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.registry.description import FreeMapping, Group, Items, Leaf, kind_of
@@ -17,7 +17,9 @@ from packager.service.registry.description import FreeMapping, Group, Items, Lea
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from packager.base.values import Json
     from packager.base.yamlio import Location
+    from packager.kubernetes.objects import Object
     from packager.service.registry.description import Described
     from packager.service.registry.rendering import FilledTemplate
 
@@ -36,7 +38,7 @@ _HINT = "quote it with the filter sh, pass it in an environment variable, or des
 
 
 def warnings(
-    described: Group, filled: Mapping[str, Any], render: Callable[[Mapping[str, Any]], FilledTemplate]
+    described: Group, filled: Mapping[str, Json], render: Callable[[Mapping[str, Json]], FilledTemplate]
 ) -> list[str]:
     """Return a warning for each filled value that becomes a part of code.
 
@@ -45,17 +47,20 @@ def warnings(
         filled: Values that satisfy the description.
         render: Renders the template with other values.
     """
-    locations = list(_texts((), described, filled))
+    locations = list(_texts((), described, dict(filled)))
     marks = {location: f"mlpack{index}mark'\"$(x)" for index, location in enumerate(locations)}
-    every = render(_marked(filled, marks))
+
+    def rendered(marks: Mapping[Location, str]) -> FilledTemplate:
+        return render({key: _marked(value, marks, (key,)) for key, value in filled.items()})
+
+    every = rendered(marks)
     if not every.problems:
         return list(_found(every.objects, marks))
-    single = itertools.islice(marks.items(), MAX_SINGLE)
-    rendered = ((render(_marked(filled, pair)).objects, pair) for pair in ({place: mark} for place, mark in single))
-    return [warning for objects, pair in rendered for warning in _found(objects, pair)]
+    pairs = ({place: mark} for place, mark in itertools.islice(marks.items(), MAX_SINGLE))
+    return [warning for pair in pairs for warning in _found(rendered(pair).objects, pair)]
 
 
-def _texts(here: Location, described: Described | None, value: Any) -> Iterator[Location]:
+def _texts(here: Location, described: Described | None, value: Json) -> Iterator[Location]:
     """Yield the location of each value that may be any text."""
     if isinstance(value, dict):
         entries = dict(described.entries) if isinstance(described, Group) else {}
@@ -76,8 +81,8 @@ def _is_safe(described: Described | None) -> bool:
     return isinstance(described, Leaf) and described.type in _SAFE_TYPES
 
 
-def _marked(value: Any, marks: Mapping[Location, str], here: Location = ()) -> Any:
-    """Return a copy of a value with marks at their locations."""
+def _marked(value: Json, marks: Mapping[Location, str], here: Location) -> Json:
+    """Return a copy of the value at `here` with marks at their locations."""
     if here in marks:
         return marks[here]
     if isinstance(value, dict):
@@ -87,7 +92,7 @@ def _marked(value: Any, marks: Mapping[Location, str], here: Location = ()) -> A
     return value
 
 
-def _found(objects: tuple[dict[str, Any], ...], marks: Mapping[Location, str]) -> Iterator[str]:
+def _found(objects: tuple[Object, ...], marks: Mapping[Location, str]) -> Iterator[str]:
     """Yield a warning for each mark in code that is not a quoted word."""
     for place, code in (pair for item in objects for pair in _code(item, str(item.get("kind")))):
         for location, mark in marks.items():
@@ -96,7 +101,7 @@ def _found(objects: tuple[dict[str, Any], ...], marks: Mapping[Location, str]) -
                 yield f"{name} becomes a part of the code in {place}: a value such as $(…) would run there; {_HINT}"
 
 
-def _code(value: Any, here: str) -> Iterator[tuple[str, str]]:
+def _code(value: Json, here: str) -> Iterator[tuple[str, str]]:
     """Yield each text in an object that runs as code, after its place."""
     if isinstance(value, list):
         for index, item in enumerate(value):
@@ -109,13 +114,13 @@ def _code(value: Any, here: str) -> Iterator[tuple[str, str]]:
             yield from _code(item, f"{here}.{key}")
 
 
-def _scripts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _scripts(data: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     for key, text in data.items():
         if isinstance(text, str) and (text.startswith("#!") or _SCRIPT_KEY.fullmatch(key)):
             yield f"ConfigMap.data.{key}", text
 
 
-def _arguments(value: Mapping[str, Any], here: str) -> Iterator[tuple[str, str]]:
+def _arguments(value: Mapping[str, Json], here: str) -> Iterator[tuple[str, str]]:
     """Yield the arguments of a command that are code, after their places; further options may precede the code."""
     words = [
         (f"{here}.{key}[{index}]", word)

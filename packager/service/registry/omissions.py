@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.service.registry.description import Group, Items, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+    from packager.base.values import Json
     from packager.base.yamlio import Location
     from packager.service.registry.description import Described
 
@@ -20,7 +21,7 @@ _OF_ENDPOINTS = ("headers", "events")
 """The keys that an item with an `endpoint` may have without a description."""
 
 
-def omissions(described: Group, filled: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def omissions(described: Group, filled: Mapping[str, Json]) -> Iterator[tuple[str, dict[str, Json]]]:
     """Yield a text about the omitted values, and the filled values without them.
 
     At most MAX_SINGLE optional values are omitted one by one, outer ones first; at the end, all are omitted together.
@@ -29,17 +30,14 @@ def omissions(described: Group, filled: Mapping[str, Any]) -> Iterator[tuple[str
         described: The description of the values.
         filled: Values that satisfy the description.
     """
-    locations = list(_optional((), described, filled))
+    locations = list(_optional((), described, dict(filled)))
     for location in itertools.islice(locations, MAX_SINGLE):
-        yield f"{'.'.join(map(str, location))} left out", _without(filled, location)
+        yield f"{'.'.join(map(str, location))} left out", _without(filled, {location})
     if len(locations) > 1:
-        rest = filled
-        for location in reversed(locations):
-            rest = _without(rest, location)
-        yield "only the required values filled in", dict(rest)
+        yield "only the required values filled in", _without(filled, set(locations))
 
 
-def _optional(here: Location, described: Described, value: Any) -> Iterator[Location]:
+def _optional(here: Location, described: Described, value: Json) -> Iterator[Location]:
     """Yield the location of each optional value, outer ones first."""
     if isinstance(described, Group) and isinstance(value, dict):
         for key, entry in described.entries:
@@ -52,7 +50,7 @@ def _optional(here: Location, described: Described, value: Any) -> Iterator[Loca
             yield from _optional_of_item((*here, index), described, item)
 
 
-def _optional_of_item(here: Location, described: Items, item: Any) -> Iterator[Location]:
+def _optional_of_item(here: Location, described: Items, item: Json) -> Iterator[Location]:
     number = kind_of(described, item)
     if number is None:
         return
@@ -63,12 +61,19 @@ def _optional_of_item(here: Location, described: Items, item: Any) -> Iterator[L
     yield from ((*here, key) for key in _OF_ENDPOINTS if isinstance(item, dict) and "endpoint" in item and key in item)
 
 
-def _without(value: Any, location: Location) -> Any:
-    """Return a copy of a value without the part at a location."""
-    first, *rest = location
-    copy: Any = value.copy()
-    if rest:
-        copy[first] = _without(value[first], tuple(rest))
-    else:
-        del copy[first]
-    return copy
+def _without(values: Mapping[str, Json], omitted: Collection[Location], here: Location = ()) -> dict[str, Json]:
+    """Return a copy of a mapping at `here` without the values at some locations."""
+    return {key: _copied(value, omitted, (*here, key)) for key, value in values.items() if (*here, key) not in omitted}
+
+
+def _copied(value: Json, omitted: Collection[Location], here: Location) -> Json:
+    if isinstance(value, dict):
+        return _without(value, omitted, here)
+    if isinstance(value, list):
+        locations = ((*here, index) for index in range(len(value)))
+        return [
+            _copied(item, omitted, location)
+            for item, location in zip(value, locations, strict=True)
+            if location not in omitted
+        ]
+    return value

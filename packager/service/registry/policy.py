@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base.values import Value
+from packager.base.values import Value, as_plain
 from packager.kubernetes.manifest import Manifest, at, mapping
 from packager.kubernetes.podsecurity import Level
 from packager.service.registry import refusals
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from packager.kubernetes.allowed.values import Facts
+    from packager.kubernetes.objects import Object
     from packager.service.registry.refusals import PolicyProblem
     from packager.workloads.pods import Pods
 
@@ -59,18 +60,18 @@ class Accepted(Value, frozen=True):
         remarks: Warnings for the author of a definition, which are not problems.
     """
 
-    objects: tuple[dict[str, Any], ...] = ()
+    objects: tuple[Object, ...] = ()
     problems: tuple[PolicyProblem, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
-    def workload(self) -> dict[str, Any]:
+    def workload(self) -> Object:
         """The object that runs the task."""
         return self.objects[-1]
 
 
 def accept(
-    rendered: Sequence[dict[str, Any]], release: str, application: str, site: Site, package: Facts | None = None
+    rendered: Sequence[Object], release: str, application: str, site: Site, package: Facts | None = None
 ) -> Accepted:
     """Return the objects of a job for the cluster, or the problems for which the policy refuses them.
 
@@ -85,24 +86,16 @@ def accept(
     problems = refusals.of_objects(rendered, source)
     if problems:
         return Accepted(problems=tuple(dict.fromkeys(problems)))
-    copies = [_copied(item) for item in rendered]
+    copies: list[Object] = sorted(as_plain(rendered), key=is_workload)
     for item in copies:
         _map_to_site(item, site)
         _add_security(item, site.level)
         _add_labels(item, release, application, site)
-    copies.sort(key=is_workload)
     problems = [*refusals.of_values(copies, source, site.level), *refusals.of_fields(rendered, source)]
     return Accepted(problems=tuple(dict.fromkeys(problems))) if problems else Accepted(tuple(copies))
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of data; this is several times as fast as `deepcopy`."""
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
-
-
-def secret(release: str, role: str, content: Mapping[str, str], application: str, site: Site) -> dict[str, Any]:
+def secret(release: str, role: str, content: Mapping[str, str], application: str, site: Site) -> Object:
     """Return a Secret of a job: `endpoints` with the headers of dataset endpoints, or `package-secrets`."""
     item = {
         "apiVersion": "v1",
@@ -115,13 +108,13 @@ def secret(release: str, role: str, content: Mapping[str, str], application: str
     return item
 
 
-def secrets_owner(release: str, application: str, site: Site) -> dict[str, Any]:
+def secrets_owner(release: str, application: str, site: Site) -> Object:
     """Return the empty ConfigMap that owns the Secrets of a job.
 
     The ConfigMap is created before the Secrets, so each Secret has its owner from the start and need not be changed or
     deleted by the server: when the ConfigMap is deleted, the cluster deletes the Secrets.
     """
-    item: dict[str, Any] = {
+    item: Object = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": f"{release}-{SECRETS_OWNER}"},
@@ -130,7 +123,7 @@ def secrets_owner(release: str, application: str, site: Site) -> dict[str, Any]:
     return item
 
 
-def _map_to_site(item: dict[str, Any], site: Site) -> None:
+def _map_to_site(item: Object, site: Site) -> None:
     if item["kind"] == "PersistentVolumeClaim":
         spec = mapping(item.get("spec"))
         name = spec.get("storageClassName")
@@ -139,13 +132,13 @@ def _map_to_site(item: dict[str, Any], site: Site) -> None:
     for pods in _pods(item):
         selectors = pods.spec.get("nodeSelector")
         if isinstance(selectors, dict):
-            mapped: dict[str, Any] = {}
+            mapped: Object = {}
             for key, value in selectors.items():
                 mapped |= site.node_selectors.get(f"{key}={value}", {key: value})
             pods.spec["nodeSelector"] = mapped
 
 
-def _add_security(item: dict[str, Any], level: Level) -> None:
+def _add_security(item: Object, level: Level) -> None:
     """Add the fields that Pod Security requires and the template does not set."""
     for pods in _pods(item):
         spec = pods.spec
@@ -171,7 +164,7 @@ def _add_security(item: dict[str, Any], level: Level) -> None:
                     capabilities.setdefault("drop", ["ALL"])
 
 
-def _add_labels(item: dict[str, Any], release: str, application: str, site: Site) -> None:
+def _add_labels(item: Object, release: str, application: str, site: Site) -> None:
     labels = {MANAGED_BY: MANAGER, SERVER: site.server, JOB: release}
     if site.project is not None:
         labels[PROJECT] = site.project
@@ -189,17 +182,17 @@ def _add_labels(item: dict[str, Any], release: str, application: str, site: Site
                 holder["labels"][APPLICATION] = application
 
 
-def storage_classes(items: Sequence[dict[str, Any]]) -> list[str]:
+def storage_classes(items: Sequence[Object]) -> list[str]:
     """Return the storage classes that objects name."""
     specs = (mapping(item.get("spec")) for item in items if item.get("kind") == "PersistentVolumeClaim")
     return sorted({str(spec["storageClassName"]) for spec in specs if spec.get("storageClassName")})
 
 
-def node_selectors(items: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+def node_selectors(items: Sequence[Object]) -> list[dict[str, str]]:
     """Return the node selectors of all pods that have one."""
     selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in _pods(item)]
     return [selector for selector in selectors if selector]
 
 
-def _pods(item: dict[str, Any]) -> tuple[Pods, ...]:
+def _pods(item: Object) -> tuple[Pods, ...]:
     return structures.pods(Manifest(item))

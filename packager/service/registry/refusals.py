@@ -5,7 +5,7 @@ The checks of fields, names, references and pods are those of `packager.verify`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.problems import show, similar
 from packager.base.values import Value, replace
@@ -30,10 +30,11 @@ from packager.verify import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from packager.base.problems import Problem
     from packager.kubernetes.allowed.judge import Unlisted
+    from packager.kubernetes.objects import Object
     from packager.kubernetes.podsecurity import Level
 
 OWN_SECRETS = ("endpoints", "package-secrets")
@@ -92,12 +93,12 @@ class PolicyProblem(Value, frozen=True):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-def is_workload(item: Mapping[str, Any]) -> bool:
+def is_workload(item: Object) -> bool:
     """Whether an object has a kind that runs a task."""
     return _identity(item) in WORKLOADS
 
 
-def of_objects(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> list[PolicyProblem]:
+def of_objects(rendered: Sequence[Object], source: JobOrigin) -> list[PolicyProblem]:
     """Return the problems of objects that are independent of their fields: kinds, names and number."""
     refusals = [refusal for item in rendered for refusal in _of_object(item, source)]
     shown = [str(Manifest(item)) for item in rendered if is_workload(item)]
@@ -108,7 +109,7 @@ def of_objects(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> list[Po
     return refusals
 
 
-def of_fields(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> Iterator[PolicyProblem]:
+def of_fields(rendered: Sequence[Object], source: JobOrigin) -> Iterator[PolicyProblem]:
     """Yield a problem for each field, label and annotation that neither the table nor the site permits."""
     overlay = _overlay(rendered, source)
     facts = _facts(overlay, source)
@@ -123,14 +124,14 @@ def of_fields(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> Iterator
                 yield PolicyProblem(message, _permitted_by(word), listed.FIELD)
 
 
-def _gives(value: Any) -> bool:
+def _gives(value: object) -> bool:
     """Whether the value of a field of `_OF_SITE` gives a pod more than the defaults of every pod."""
     if isinstance(value, list):
         return any(mapping(item).get("key") not in _TOLERATED_ANYWAY for item in value)
     return value not in (None, "")
 
 
-def of_values(items: Sequence[dict[str, Any]], source: JobOrigin, level: Level) -> Iterator[PolicyProblem]:
+def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Iterator[PolicyProblem]:
     """Yield a problem for each value of completed objects that is invalid, refers to nothing, or exceeds the level."""
     overlay = _overlay(items, source)
     for manifest in overlay.manifests:
@@ -153,11 +154,11 @@ def of_values(items: Sequence[dict[str, Any]], source: JobOrigin, level: Level) 
         yield from _of_secrets(overlay, source)
 
 
-def _identity(item: Mapping[str, Any]) -> tuple[Any, Any]:
+def _identity(item: Object) -> tuple[object, object]:
     return item.get("apiVersion"), item.get("kind")
 
 
-def _of_object(item: dict[str, Any], source: JobOrigin) -> Iterator[PolicyProblem]:
+def _of_object(item: Object, source: JobOrigin) -> Iterator[PolicyProblem]:
     manifest = Manifest(item)
     if _identity(item) not in (*WORKLOADS, *COMPANIONS):
         known = [kind for _, kind in (*WORKLOADS, *COMPANIONS)]
@@ -232,12 +233,12 @@ def _permitted_by(word: str) -> str:
 class _Sources:
     """The files of an overlay; the objects of a job have none."""
 
-    origins: tuple[Any, ...] = ()
-    components: tuple[Any, ...] = ()
+    origins = ()
+    components = ()
     start = Position("", 0, 0)
 
 
-def _overlay(items: Sequence[dict[str, Any]], source: JobOrigin) -> RenderedOverlay:
+def _overlay(items: Sequence[Object], source: JobOrigin) -> RenderedOverlay:
     return RenderedOverlay(source.noun, tuple(map(Manifest, items)), _Sources())  # type: ignore[arg-type]
 
 

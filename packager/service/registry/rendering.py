@@ -15,16 +15,18 @@ import sys
 import time
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
 from packager.base.process import Helper
-from packager.base.values import Value
+from packager.base.values import Fields, Value, convert, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from packager.kubernetes.objects import Object
 
 MAX_TEMPLATE = 64 << 10
 MAX_VALUES = 64 << 10
@@ -52,16 +54,45 @@ def confinement_gaps() -> list[str]:
     """Return a warning for each way in which this system cannot confine the rendering process. Raises ToolError."""
     helper = Helper(_SANDBOX)
     try:
-        gaps: list[str] = json.loads(helper.ask(b"{}", timeout=_SECONDS))
+        gaps = _read_answer(helper.ask(b"{}", timeout=_SECONDS)).lacking
     finally:
         helper.close()
     return [f"the process that fills in templates is not fully confined: {gap}" for gap in gaps]
 
 
+class _Answer(Fields, frozen=True):
+    """The answer of the child process to one request.
+
+    Attributes:
+        lacking: The ways in which the process is not confined.
+        faults: The line and the message of each fault of a template.
+        text: The rendered template, with a word for each written expression.
+        mark: The start of all words.
+        values: The values of the expressions.
+        lines: The lines of the expressions.
+    """
+
+    lacking: list[str] = field(default_factory=list)
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    text: str = ""
+    mark: str = ""
+    values: list[object] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The faults as problems of the template."""
+        return [Problem("template", line, int(line > 0), message) for line, message in self.faults]
+
+
+def _read_answer(line: bytes) -> _Answer:
+    return convert(json.loads(line), _Answer)
+
+
 class FilledTemplate(Value, frozen=True):
     """The result of a rendering: the objects, or the problems."""
 
-    objects: tuple[dict[str, Any], ...] = ()
+    objects: tuple[Object, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -99,36 +130,33 @@ class Renderer:
         """Return the problems of a template that are found without values, each with its line."""
         if problem := _too_long("template", template, MAX_TEMPLATE):
             return [problem]
-        answer, problem = self._ask({"template": template})
-        return [problem] if problem else [Problem("template", line, 1, message) for line, message in answer]
+        answer = self._ask({"template": template})
+        return [answer] if isinstance(answer, Problem) else answer.problems
 
-    def render(self, template: str, values: Mapping[str, Any]) -> FilledTemplate:
+    def render(self, template: str, values: Mapping[str, object]) -> FilledTemplate:
         """Render a template with values, and return the objects or the problems."""
         problem = _too_long("template", template, MAX_TEMPLATE)
         problem = problem or _too_long("values", json.dumps(values, ensure_ascii=False), MAX_VALUES)
         if problem:
             return FilledTemplate(problems=(problem,))
-        answer, problem = self._ask({"template": template, "values": values})
-        if problem:
-            return FilledTemplate(problems=(problem,))
-        if "fault" in answer:
-            return FilledTemplate(
-                problems=(Problem("template", answer["line"], int(answer["line"] > 0), answer["fault"]),)
-            )
-        return _objects(answer["text"], answer["mark"], answer["values"], answer["lines"])
+        answer = self._ask({"template": template, "values": values})
+        if isinstance(answer, Problem):
+            return FilledTemplate(problems=(answer,))
+        return FilledTemplate(problems=tuple(answer.problems)) if answer.faults else _objects(answer)
 
-    def _ask(self, request: dict[str, Any]) -> tuple[Any, Problem | None]:
+    def _ask(self, request: Mapping[str, object]) -> _Answer | Problem:
+        """Return the answer of a child process to a request, or the problem if there is none."""
         line = json.dumps(request).encode()
         begun = time.monotonic()
         try:
             with self._helper() as helper:
-                return json.loads(helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)), None
+                return _read_answer(helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES))
         except HungError:
-            return None, Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
+            return Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
         except EndedError as error:
-            return None, Problem("template", 0, 0, _ended(error.signal))
+            return Problem("template", 0, 0, _ended(error.signal))
         except ToolError:
-            return None, Problem("template", 0, 0, "the process that fills in templates failed")
+            return Problem("template", 0, 0, "the process that fills in templates failed")
         finally:
             self._rendered(time.monotonic() - begun)
 
@@ -169,7 +197,7 @@ class _Structure(Value, frozen=True):
         size: The size of the text in bytes.
     """
 
-    roots: tuple[tuple[Any, Problem], ...] = ()
+    roots: tuple[tuple[object, Problem], ...] = ()
     uses: tuple[int, ...] = ()
     problems: tuple[Problem, ...] = ()
     is_changed: bool = False
@@ -220,7 +248,7 @@ class _Scalars:
         self.uses: list[int] = []
         self.are_changed = False
 
-    def read(self, text: str, is_plain: bool) -> Any:  # noqa: FBT001 - `yamlio.load_all` calls it
+    def read(self, text: str, is_plain: bool) -> object:  # noqa: FBT001 - `yamlio.load_all` calls it
         """Return the value of a scalar, or `_Written` if it has words."""
         if _MARK not in text:
             return yamlio.scalar(text) if is_plain else text
@@ -232,41 +260,36 @@ class _Scalars:
         return _Written(tuple(piece for piece in mixed if piece != ""), is_plain)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def _objects(text: str, mark: str, values: list[Any], lines: list[int]) -> FilledTemplate:
-    """Return the objects in a rendered template.
-
-    Args:
-        text: The rendered template, with a word for each written expression.
-        mark: The start of all words.
-        values: The values of the expressions.
-        lines: The lines of the expressions.
-    """
-    structure = _read(tuple(text.split(mark)))
+def _objects(answer: _Answer) -> FilledTemplate:
+    """Return the objects in a rendered template."""
+    values = answer.values
+    structure = _read(tuple(answer.text.split(answer.mark)))
     if structure.problems and not structure.roots:
         return FilledTemplate(problems=structure.problems)
     problems = [*structure.problems]
     used = frozenset(structure.uses)
-    unused = [line for index, line in enumerate(lines) if index not in used]
+    unused = [line for index, line in enumerate(answer.lines) if index not in used]
     problems += [Problem("template", line, 1, _MISPLACED) for line in unused]
     if structure.is_changed or not used <= frozenset(range(len(values))):
         return FilledTemplate(problems=tuple(problems) if unused else (*problems, Problem("template", 0, 0, _CHANGED)))
     filled = [(_filled(root, values), problem) for root, problem in structure.roots]
-    objects = tuple(item for item, _ in filled if item is not None)
-    if len(objects) > MAX_OBJECTS:
-        problems.append(Problem("template", 0, 0, f"expected at most {MAX_OBJECTS} objects, found {len(objects)}"))
+    filled = [(item, problem) for item, problem in filled if item is not None]
+    if len(filled) > MAX_OBJECTS:
+        problems.append(Problem("template", 0, 0, f"expected at most {MAX_OBJECTS} objects, found {len(filled)}"))
     if structure.size + sum(len(_text(values[index])) for index in structure.uses) > MAX_RESULT:
         problems.append(Problem("template", 0, 0, f"the objects are larger than {MAX_RESULT >> 10} KiB"))
-    problems += [problem for item, problem in filled if not isinstance(item, dict | None)]
+    problems += [problem for item, problem in filled if not isinstance(item, dict)]
+    objects = tuple(item for item, _ in filled if isinstance(item, dict))
     return FilledTemplate(problems=tuple(problems)) if problems else FilledTemplate(objects)
 
 
-def _filled(value: Any, values: list[Any]) -> Any:
+def _filled(value: object, values: list[object]) -> object:
     """Return a value of a structure with each word replaced once."""
     if isinstance(value, dict):
         return {key: _filled(item, values) for key, item in value.items()}
@@ -280,7 +303,7 @@ def _filled(value: Any, values: list[Any]) -> Any:
     return "".join(map(_text, pieces))
 
 
-def _keys(value: Any) -> Iterable[str]:
+def _keys(value: object) -> Iterable[str]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield key

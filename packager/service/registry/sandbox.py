@@ -21,7 +21,7 @@ import sys
 import traceback
 from bisect import bisect_right
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 from jinja2 import filters, nodes
@@ -67,14 +67,14 @@ class _PrintedError(jinja2.TemplateError):
 class _Printed:
     """The values of the expressions of one template, in the order in which they were written."""
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    def __init__(self, names: Mapping[str, object]) -> None:
         self.mark = f"v{secrets.token_hex(6)}n"
-        self.values: list[Any] = []
+        self.values: list[object] = []
         self.lines: list[int] = []
         self.names = names
         self._room = MAX_JSON
 
-    def word(self, value: Any, line: int) -> str:
+    def word(self, value: object, line: int) -> str:
         if isinstance(value, jinja2.Undefined):
             raise _PrintedError(f"{_path(value, self.names)} is not defined")
         try:
@@ -96,14 +96,14 @@ _PRINTED = "\0printed"
 
 
 @jinja2.pass_context  # so that it is not called for constants at compile time
-def _finalize(context: jinja2.runtime.Context, value: Any) -> str:
+def _finalize(context: jinja2.runtime.Context, value: object) -> str:
     frame = inspect.currentframe()
     caller = frame.f_back if frame else None
     printed: _Printed = context[_PRINTED]
     return printed.word(value, caller.f_lineno if caller else 0)
 
 
-def _path(undefined: jinja2.Undefined, names: Mapping[str, Any]) -> str:
+def _path(undefined: jinja2.Undefined, names: Mapping[str, object]) -> str:
     """Return the path of an undefined value, such as process.train.number."""
     name, holder = str(undefined._undefined_name), undefined._undefined_obj  # noqa: SLF001 - jinja2 has no public access
     for path, value in _mappings(names, ()):
@@ -112,18 +112,18 @@ def _path(undefined: jinja2.Undefined, names: Mapping[str, Any]) -> str:
     return name
 
 
-def _mappings(value: Any, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _mappings(value: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
     if isinstance(value, dict):
         yield above, value
         for key, item in value.items():
             yield from _mappings(item, (*above, str(key)))
 
 
-def _to_json(value: Any) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     return shlex.quote(value if isinstance(value, str) else _to_json(value))
 
 
@@ -200,8 +200,8 @@ def _attribute(node: nodes.Node) -> str:
     return str(key.value) if isinstance(key, nodes.Const) and isinstance(key.value, str) else ""
 
 
-def fill(template: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Render a template, and return the text with its words and their values, or a fault with its line."""
+def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
+    """Render a template, and return the text with its words and their values, or the fault with its line."""
     printed = _Printed(names)
     try:
         compiled, code_lines = _compiled(template)
@@ -236,16 +236,17 @@ def _line(error: BaseException) -> int:
     return (frames[-1].lineno or 0) if frames else 0
 
 
-def _fault(line: int, message: str) -> dict[str, Any]:
-    return {"line": line, "fault": message}
+def _fault(line: int, message: str) -> dict[str, object]:
+    return {"faults": [(line, message)]}
 
 
-def _answer(request: dict[str, Any], lacking: list[str]) -> Any:
+def _answer(line: bytes, lacking: list[str]) -> dict[str, object]:
+    request = json.loads(line)
     if "template" not in request:
-        return lacking
+        return {"lacking": lacking}
     if "values" in request:
         return fill(request["template"], request["values"])
-    return check(request["template"])
+    return {"faults": check(request["template"])}
 
 
 def _warm_up() -> None:
@@ -265,9 +266,9 @@ def serve() -> None:
         seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         try:
-            text = json.dumps(_answer(json.loads(line), lacking))
+            text = json.dumps(_answer(line, lacking))
         except MemoryError:
-            text = json.dumps(_fault(0, _TOO_MUCH_MEMORY) if b'"values"' in line else [(0, _TOO_MUCH_MEMORY)])
+            text = json.dumps(_fault(0, _TOO_MUCH_MEMORY))
         answer = memoryview(text.encode() + b"\n")
         while answer:
             answer = answer[os.write(1, answer) :]

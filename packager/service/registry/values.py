@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.names import LETTER_FIRST, is_label_value
@@ -14,7 +14,9 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from packager.base.values import Json
 
 RESERVED = {
     "global": "is made by the service",
@@ -41,7 +43,7 @@ def release_name(definition: str, application: str, longest: int = LONGEST_RELEA
     return f"{words[: longest - 7].rstrip('-')}-{secrets.token_hex(3)}"
 
 
-def label_faults(filled: Mapping[str, Any]) -> Iterator[Fault]:
+def label_faults(filled: Mapping[str, Json]) -> Iterator[Fault]:
     """Yield a fault for a creator or an application that is not a valid label value, because both become labels."""
     form = "use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
     for key in ("creator", "name"):
@@ -66,7 +68,7 @@ class Names(Value, frozen=True):
     creator: str
 
 
-def template_values(filled: Mapping[str, Any], system: Mapping[str, Any], names: Names) -> dict[str, Any]:
+def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], names: Names) -> dict[str, Json]:
     """Return the values of a template.
 
     Args:
@@ -74,17 +76,17 @@ def template_values(filled: Mapping[str, Any], system: Mapping[str, Any], names:
         system: The `system_values` of the definition, which have precedence.
         names: The names in the job.
     """
-    named = {
+    named: dict[str, Json] = {
         "release": names.release,
         "taskDef": names.definition,
         "application": str(filled.get("name") or names.application or names.definition),
         "creator": names.creator,
     }
     described = {"name": filled.get("name"), "description": filled.get("description")}
-    endpoints = [_without_headers(item) for item in listing(filled.get("endpoints"))]
-    datasets = [item for item in endpoints if mapping(item).get("type") == "dataset"]
+    endpoints: list[Json] = [_without_headers(item) for item in listing(filled.get("endpoints"))]
+    datasets: list[Json] = [item for item in endpoints if mapping(item).get("type") == "dataset"]
     process = mapping(filled.get("process"))
-    own = {
+    own: dict[str, Json] = {
         "global": named,
         "configs": {
             "global": _json({**named, **described}),
@@ -102,7 +104,7 @@ def template_values(filled: Mapping[str, Any], system: Mapping[str, Any], names:
     return _merged({**others, **own}, {key: value for key, value in system.items() if key not in RESERVED})
 
 
-def _merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(values: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
     merged = dict(values)
     for key, value in over.items():
         below = merged.get(key)
@@ -110,17 +112,17 @@ def _merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _json(value: Any) -> str:
+def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def _without_headers(endpoint: Any) -> Any:
+def _without_headers(endpoint: Json) -> Json:
     if not isinstance(endpoint, dict):
         return endpoint
     return {key: value for key, value in endpoint.items() if key != "headers"}
 
 
-def masked(filled: Mapping[str, Any], secret_keys: Collection[str] = ()) -> dict[str, Any]:
+def masked(filled: Mapping[str, Json], secret_keys: Collection[str] = ()) -> dict[str, Json]:
     """Return filled values for callers, with *** in place of each value of a header and each secret.
 
     Args:
@@ -128,25 +130,29 @@ def masked(filled: Mapping[str, Any], secret_keys: Collection[str] = ()) -> dict
         secret_keys: The keys below `env` whose values are secrets.
     """
     copy = replaced_headers(filled, lambda _index, headers: dict.fromkeys(headers, MASK))
-    if secret_keys and isinstance(copy.get("env"), dict):
-        copy["env"] = {key: MASK if key in secret_keys else value for key, value in copy["env"].items()}
+    env = copy.get("env")
+    if secret_keys and isinstance(env, dict):
+        copy["env"] = {key: MASK if key in secret_keys else value for key, value in env.items()}
     return copy
 
 
-def replaced_headers(filled: Mapping[str, Any], replace: Any) -> dict[str, Any]:
+def replaced_headers(
+    filled: Mapping[str, Json], replace: Callable[[int, dict[str, Json]], dict[str, Json]]
+) -> dict[str, Json]:
     """Return filled values with the headers of each endpoint replaced by `replace(index, headers)`."""
-    copy = dict(filled)
-    if isinstance(copy.get("endpoints"), list):
-        copy["endpoints"] = [
-            {**item, "headers": replace(index, item["headers"])}
-            if isinstance(item, dict) and isinstance(item.get("headers"), dict)
-            else item
-            for index, item in enumerate(copy["endpoints"])
-        ]
-    return copy
+    endpoints = filled.get("endpoints")
+    if not isinstance(endpoints, list):
+        return dict(filled)
+    replaced: list[Json] = [
+        {**mapping(item), "headers": replace(index, headers)}
+        if isinstance(headers := mapping(item).get("headers"), dict)
+        else item
+        for index, item in enumerate(endpoints)
+    ]
+    return {**filled, "endpoints": replaced}
 
 
-def dataset_headers(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
+def dataset_headers(filled: Mapping[str, Json]) -> list[dict[str, Json]]:
     """Return the dataset endpoints with headers, which are the content of the Secret `<release>-endpoints`."""
     endpoints = map(mapping, listing(filled.get("endpoints")))
     return [item for item in endpoints if item.get("type") == "dataset" and item.get("headers")]

@@ -130,7 +130,7 @@ def test_faulty_description_is_refused_with_its_line(text: str, message: str) ->
 
 def test_json_schema_accepts_the_same_values_as_the_description() -> None:
     example = yamlio.load(bodies.EXAMPLE.encode(), "example")[0].data
-    schema = description.json_schema(described(), example, "digits")
+    schema: Any = description.json_schema(described(), example, "digits")
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     assert validator.is_valid(example)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from packager.base.names import LABEL
 from packager.base.values import Fields, Meta, Value, field
 from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.objects import Object
 
 ENV = "env"
 """The top-level key of filled values with the keys of mlops.env."""
@@ -115,7 +116,7 @@ class PackageObjects(Fields, frozen=True, kw_only=True):
         facts: The facts about the package; None if an older server has read the package and did not store them.
     """
 
-    objects: list[dict[str, Any]]
+    objects: list[Object]
     mark: str
     keys: list[str]
     numbers: list[list[str | int]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.faults import Fault
@@ -21,6 +21,7 @@ from packager.service.registry.values import MASK
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from packager.base.values import Json
     from packager.service.registry.packages.content import PackageKey, PackageOrigin, ValueType
 
 _VALUE_BYTES = 32 << 10
@@ -46,12 +47,12 @@ def value_type(default: str) -> ValueType:
     return "number" if is_number else "string"
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Json) -> str:
     """Return a filled value in the form of mlops.env."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def typed(key: PackageKey) -> Any:
+def typed(key: PackageKey) -> Json:
     """Return the value of a key in the package, converted to its type; None if it is empty."""
     if key.type == "boolean":
         return key.default == "true"
@@ -60,7 +61,7 @@ def typed(key: PackageKey) -> Any:
     return key.default or None
 
 
-def described(origin: PackageOrigin, system: Mapping[str, Any], given: Group | None) -> tuple[Group, list[Complaint]]:
+def described(origin: PackageOrigin, system: Mapping[str, Json], given: Group | None) -> tuple[Group, list[Complaint]]:
     """Return the description of the values of users, and the complaints about the definition's own description.
 
     Args:
@@ -115,7 +116,7 @@ def _leaf(key: PackageKey, given: Leaf | None) -> Leaf:
     return given or Leaf(key.required, None if key.type == "string" else key.type, key.description or "A variable")
 
 
-def _unknown(name: str, origin: PackageOrigin, fixed: Mapping[str, Any]) -> str:
+def _unknown(name: str, origin: PackageOrigin, fixed: Mapping[str, Json]) -> str:
     if name in fixed:
         return "is set by the definition, in system_values"
     if any(key.name == name and key.fixed for key in origin.keys):
@@ -125,7 +126,7 @@ def _unknown(name: str, origin: PackageOrigin, fixed: Mapping[str, Any]) -> str:
     return f"the package {origin.name} has no such key in mlops.env"
 
 
-def unknown_key(fault: Fault, origin: PackageOrigin, system: Mapping[str, Any]) -> Fault:
+def unknown_key(fault: Fault, origin: PackageOrigin, system: Mapping[str, Json]) -> Fault:
     """Return a fault of filled values; for an unknown key that is in the package, explain why users cannot set it."""
     name = fault.location[1] if len(fault.location) == 2 and fault.location[0] == ENV else None
     if not fault.at_key or all(key.name != name for key in origin.keys):
@@ -133,7 +134,7 @@ def unknown_key(fault: Fault, origin: PackageOrigin, system: Mapping[str, Any]) 
     return Fault(fault.location, _unknown(str(name), origin, mapping(system.get(ENV))), at_key=True)
 
 
-def example(name: str, origin: PackageOrigin, group: Group) -> dict[str, Any]:
+def example(name: str, origin: PackageOrigin, group: Group) -> dict[str, Json]:
     """Return filled values that satisfy a description, with the default values of the package."""
     offered = dict(mapping_of(group).entries)
     values = {key.name: MASK if key.type == SECRET else typed(key) for key in origin.keys if key.name in offered}
@@ -147,7 +148,7 @@ def mapping_of(group: Group) -> Group:
     return entry
 
 
-def system_complaints(system: Mapping[str, Any], origin: PackageOrigin) -> Iterator[Complaint]:
+def system_complaints(system: Mapping[str, Json], origin: PackageOrigin) -> Iterator[Complaint]:
     """Yield the complaints about the `system_values` of a definition, which set keys of mlops.env."""
     for key in system.keys() - {ENV}:
         yield Complaint("/system_values", f"unknown key {show(key)}: a package has {ENV}, the keys of mlops.env")
@@ -169,7 +170,7 @@ def system_complaints(system: Mapping[str, Any], origin: PackageOrigin) -> Itera
         yield Complaint("/system_values", f"{'.'.join(map(str, fault.location))}: {fault.message}", fault.hint)
 
 
-def faults(filled: Mapping[str, Any], origin: PackageOrigin) -> Iterator[Fault]:
+def faults(filled: Mapping[str, Json], origin: PackageOrigin) -> Iterator[Fault]:
     """Yield the faults of values of mlops.env that are independent of their types."""
     secret = {key.name for key in origin.keys if key.is_secret}
     env = {key: value for key, value in mapping(filled.get(ENV)).items() if not isinstance(value, dict | list)}
@@ -191,7 +192,7 @@ def faults(filled: Mapping[str, Any], origin: PackageOrigin) -> Iterator[Fault]:
 
 
 def split(
-    origin: PackageOrigin, system: Mapping[str, Any], filled: Mapping[str, Any]
+    origin: PackageOrigin, system: Mapping[str, Json], filled: Mapping[str, Json]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the values of mlops.env for a job, and its secrets.
 
@@ -207,7 +208,7 @@ def split(
     return values, {key: text for key, text in texts.items() if key in secret}
 
 
-def remarks(origin: PackageOrigin, system: Mapping[str, Any]) -> Iterator[str]:
+def remarks(origin: PackageOrigin, system: Mapping[str, Json]) -> Iterator[str]:
     """Yield warnings for the author of a definition, about values that may be unintended."""
     values, _ = split(origin, system, {})
     if values.get("REGISTRY") == "localhost":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.workloads import structures
@@ -11,6 +11,8 @@ from packager.workloads import structures
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from packager.base.values import Json
+    from packager.kubernetes.objects import Object
     from packager.service.registry.packages.content import PackageObjects
 
 SECRETS = "package-secrets"
@@ -27,7 +29,7 @@ def word(mark: str, number: int) -> str:
 
 def filled(
     package: PackageObjects, values: Mapping[str, str], secrets: Mapping[str, str], release: str
-) -> list[dict[str, Any]]:
+) -> list[Object]:
     """Return the objects of a job.
 
     Args:
@@ -45,7 +47,7 @@ def filled(
     return [renamed(item, names) for item in objects]
 
 
-def substituted(package: PackageObjects, values: Mapping[str, str]) -> list[dict[str, Any]]:
+def substituted(package: PackageObjects, values: Mapping[str, str]) -> list[Object]:
     """Return the objects with values in place of the words; a key without a value becomes empty."""
     pattern = re.compile(rf"{package.mark}n([0-9]+)e")
 
@@ -55,14 +57,14 @@ def substituted(package: PackageObjects, values: Mapping[str, str]) -> list[dict
     def replace(text: str) -> str:
         return pattern.sub(value_of, text) if package.mark in text else text
 
-    objects: list[dict[str, Any]] = _mapped(package.objects, replace)
+    objects = [{key: _mapped(value, replace) for key, value in item.items()} for item in package.objects]
     for path in package.numbers:
         holder, last = at(objects, tuple(path[:-1])), path[-1]
         holder[last] = int(holder[last]) if re.fullmatch("-?[0-9]{1,18}", holder[last]) else holder[last]
     return objects
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _mapped(value: Json, change: Callable[[str], str]) -> Json:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -70,7 +72,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
-def _names(objects: Sequence[dict[str, Any]], package: PackageObjects, release: str) -> dict[str, str]:
+def _names(objects: Sequence[Object], package: PackageObjects, release: str) -> dict[str, str]:
     """Return the new name of each object: the release for the workload, and names that begin with it for the others."""
     names: dict[str, str] = {}
     manifests = [Manifest(item) for item in objects]
@@ -87,12 +89,12 @@ def _names(objects: Sequence[dict[str, Any]], package: PackageObjects, release: 
     return names
 
 
-def renamed(item: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def renamed(item: Object, names: Mapping[str, str]) -> Object:
     """Return an object with new names of itself and in its references, except in commands and environment values."""
     return {key: value if key in _TEXTS else _referring(key, value, names) for key, value in item.items()}
 
 
-def _referring(key: str, value: Any, names: Mapping[str, str]) -> Any:
+def _referring(key: str, value: Json, names: Mapping[str, str]) -> Json:
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, dict):
@@ -109,7 +111,7 @@ def _referring(key: str, value: Any, names: Mapping[str, str]) -> Any:
     return [_referring("", item, names) for item in value]
 
 
-def _secrets_in_maps(objects: Sequence[dict[str, Any]], secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _secrets_in_maps(objects: Sequence[Object], secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Remove filled secrets from ConfigMaps, and yield the name of the map and the key of each."""
     for item in objects:
         data = mapping(item.get("data")) if item.get("kind") == "ConfigMap" else {}
@@ -118,7 +120,7 @@ def _secrets_in_maps(objects: Sequence[dict[str, Any]], secrets: Mapping[str, st
                 yield Manifest(item).name, key
 
 
-def _read_from_secret(objects: Sequence[dict[str, Any]], name: str, key: str, secret: str) -> None:
+def _read_from_secret(objects: Sequence[Object], name: str, key: str, secret: str) -> None:
     """Add a variable from a Secret to each container that gets its environment from the ConfigMap `name`."""
     for item in objects:
         for pods in structures.pods(Manifest(item)):

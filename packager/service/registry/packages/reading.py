@@ -12,7 +12,7 @@ import json
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.app.target import chosen_overlays
 from packager.base import envfile, masking, yamlio
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.runner import Runner
     from packager.base.yamlio import Location
+    from packager.kubernetes.objects import Object
     from packager.package.opened import Package
     from packager.service.registry.packages.content import PackageBody
     from packager.service.registry.packages.sources import PackageSources
@@ -151,7 +152,7 @@ class PackageReader:
         )
         return PackageContent(origin, objects)
 
-    def _rendered(self, package: Package, overlay: str) -> list[dict[str, Any]]:
+    def _rendered(self, package: Package, overlay: str) -> list[Object]:
         """Return the rendered objects of an overlay. Raises RefusedPackageError."""
         outcome = render.kubectl(package, overlay, render.read(package, overlay), self._kubectl, self._runner)
         if len(outcome.manifests) > MAX_RESULT:
@@ -164,14 +165,14 @@ class PackageReader:
         return objects
 
 
-def _mark(objects: list[dict[str, Any]]) -> str:
+def _mark(objects: list[Object]) -> str:
     """Return the start of the words for objects: equal for equal objects, and not in any of their texts."""
     text = json.dumps(objects)
     marks = (f"v{hashlib.sha256(f'{number}{text}'.encode()).hexdigest()[:12]}" for number in itertools.count())
     return next(mark for mark in marks if mark not in text)
 
 
-def _named_alike(objects: list[dict[str, Any]], plain: list[dict[str, Any]], mark: str) -> list[dict[str, Any]]:
+def _named_alike(objects: list[Object], plain: list[Object], mark: str) -> list[Object]:
     """Return objects with the names of those in `plain`: kustomize appends a digest of the content to names."""
     pairs = [(Manifest(one), Manifest(other)) for one, other in zip(objects, plain, strict=False)]
     names = {
@@ -221,7 +222,7 @@ class _Places:
     """Finds the places of mlops.env values in the objects of a package."""
 
     def __init__(
-        self, package: Package, plain: list[dict[str, Any]], marked: PackageObjects, lines: list[Line], text: bytes
+        self, package: Package, plain: list[Object], marked: PackageObjects, lines: list[Line], text: bytes
     ) -> None:
         self._package = package
         self._plain = plain
@@ -259,7 +260,7 @@ class _Places:
     def _complain(self, message: str, hint: str | None = None) -> None:
         self._complaints.append(Complaint(_SOURCE, f"{self._package.source}: {message}", hint))
 
-    def _walk(self, here: Location, plain: Any, marked: Any) -> None:
+    def _walk(self, here: Location, plain: object, marked: object) -> None:
         """Record the places of words, and check that words change only single values."""
         if isinstance(marked, str):
             self._scalar(here, plain, marked)
@@ -272,7 +273,7 @@ class _Places:
         elif marked != plain:
             self._complain(f"{_shown(here)}: a value of mlops.env decides which objects or fields there are")
 
-    def _scalar(self, here: Location, plain: Any, marked: str) -> None:
+    def _scalar(self, here: Location, plain: object, marked: str) -> None:
         words = [self._lines[int(match[1])].key for match in self._pattern.finditer(marked)]
         for key in words:
             self._found[key].append(here)

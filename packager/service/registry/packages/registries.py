@@ -14,7 +14,7 @@ import re
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import jsonio, rest
 from packager.base.errors import ToolError, UsageError, unreadable
@@ -27,6 +27,7 @@ from packager.service.callbacks.transport import NoAnswerError, Transport
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from packager.base.values import Json
     from packager.service.callbacks.transport import StreamedAnswer
     from packager.service.config import RegistryConfig
 
@@ -169,7 +170,14 @@ async def _pull(reference: Reference, registry: Registry, file: Path) -> str:
     return reference.pinned(digest)
 
 
-async def _manifest(session: _Session, reference: Reference) -> tuple[str, dict[str, Any]]:
+class _Layer(Value, frozen=True):
+    """The layer with the package: its digest, and its size in bytes."""
+
+    digest: str
+    size: int
+
+
+async def _manifest(session: _Session, reference: Reference) -> tuple[str, _Layer]:
     """Return the digest of an artifact's manifest, and its only layer. Raises ToolError."""
     name = reference.digest or reference.tag
     async with session.get(f"manifests/{name}", MANIFEST) as answer:
@@ -184,30 +192,29 @@ async def _manifest(session: _Session, reference: Reference) -> tuple[str, dict[
     if not isinstance(layers, list) or len(layers) != 1 or not isinstance(layers[0], dict):
         count = len(layers) if isinstance(layers, list) else "no"
         raise ToolError(f"{reference.repository}:{name} is not a package: expected one layer, found {count}")
-    layer: dict[str, Any] = layers[0]
-    kind, size = layer.get("mediaType"), layer.get("size")
+    kind, size, layer_digest = (layers[0].get(key) for key in ("mediaType", "size", "digest"))
     if kind not in LAYERS:
         raise ToolError(f"expected a layer of the type {PACKAGE_LAYER}, found {show(kind)}")
-    if not isinstance(layer.get("digest"), str) or not _DIGEST.fullmatch(layer["digest"]):
-        raise ToolError(f"expected a layer with a sha256, found {show(layer.get('digest'))}")
+    if not isinstance(layer_digest, str) or not _DIGEST.fullmatch(layer_digest):
+        raise ToolError(f"expected a layer with a sha256, found {show(layer_digest)}")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MOST_BYTES:
         raise ToolError(f"expected a layer of at most {MOST_BYTES >> 20} MiB, found {show(size)}")
-    return digest, layer
+    return digest, _Layer(layer_digest, size)
 
 
-async def _blob(session: _Session, layer: dict[str, Any], file: Path) -> None:
+async def _blob(session: _Session, layer: _Layer, file: Path) -> None:
     """Write a layer to a new file. Raises ToolError if its size or digest is wrong."""
     digest, size = hashlib.sha256(), 0
-    async with session.get(f"blobs/{layer['digest']}", "application/octet-stream") as answer:
+    async with session.get(f"blobs/{layer.digest}", "application/octet-stream") as answer:
         with file.open("xb") as stream:
             async for chunk in answer.chunks:
                 size += len(chunk)
-                if size > layer["size"]:
-                    raise ToolError(f"the layer has more than the {layer['size']:,} bytes of its manifest")
+                if size > layer.size:
+                    raise ToolError(f"the layer has more than the {layer.size:,} bytes of its manifest")
                 digest.update(chunk)
                 stream.write(chunk)
-    if f"sha256:{digest.hexdigest()}" != layer["digest"]:
-        raise ToolError(f"the layer has another digest: expected {layer['digest']}, found sha256:{digest.hexdigest()}")
+    if f"sha256:{digest.hexdigest()}" != layer.digest:
+        raise ToolError(f"the layer has another digest: expected {layer.digest}, found sha256:{digest.hexdigest()}")
 
 
 class _Session:
@@ -330,7 +337,7 @@ async def _bounded(answer: StreamedAnswer, most: int, what: str) -> bytes:
     return bytes(content)
 
 
-def _json(content: bytes) -> dict[str, Any]:
+def _json(content: bytes) -> dict[str, Json]:
     try:
         body = jsonio.read(content)
     except jsonio.JsonError:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -8,6 +8,9 @@ from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.definitions import read, value_complaints
 from packager.service.registry.packages import env
 from packager.service.registry.packages.content import PackageBody, PackageKey, PackageOrigin, ValueType
+
+if TYPE_CHECKING:
+    from packager.base.values import Json
 
 
 def key(name: str, default: str = "", kind: ValueType = "string", **more: bool) -> PackageKey:
@@ -58,7 +61,8 @@ def test_value_type_follows_from_the_default(default: str, kind: str) -> None:
 def test_definition_without_description_uses_keys_of_the_package() -> None:
     definition, _ = read(body(), ORIGIN)
     assert definition is not None
-    schema = definition.json_schema["properties"]["env"]
+    properties: Any = definition.json_schema["properties"]
+    schema = properties["env"]
     assert schema["required"] == ["HF_TOKEN"]
     assert schema["properties"]["HF_TOKEN"]["writeOnly"] is True
     assert schema["properties"].keys() == {"OUTPUT_DIR", "STEPS", "FAST", "HF_TOKEN"}
@@ -67,7 +71,7 @@ def test_definition_without_description_uses_keys_of_the_package() -> None:
 
 
 def test_split_separates_values_and_secrets() -> None:
-    system = {"env": {"REGISTRY": "r.example"}}
+    system: dict[str, Json] = {"env": {"REGISTRY": "r.example"}}
     values, secrets = env.split(ORIGIN, system, {"env": {"STEPS": 1.5, "FAST": False, "HF_TOKEN": "t"}})
     assert values == {"REGISTRY": "r.example", "OUTPUT_DIR": "ROOT/p/output", "STEPS": "1.5", "FAST": "false"}
     assert secrets == {"HF_TOKEN": "t"}
