@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
@@ -48,6 +49,9 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, or refuse it with status 503 if there are too many."""
         super().connection_made(transport)
+        # asyncio does so only for sockets created with a protocol number. Without it, the body of each response waits
+        # until the client acknowledges the head: 40 ms on Linux.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = _network(self.client)
         is_full = len(self.connections) > self.limits.connections
         if is_full or self.open[address] >= self.limits.address_connections:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -55,6 +55,21 @@ def test_server_ends_connections_without_a_complete_request(tmp_path: Path, monk
         assert received(silent) == b""
         assert received(slow).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
         assert received(second).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_server_sends_the_body_before_the_client_acknowledges_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = []
+
+    def recorded(connection: Any) -> None:
+        own: socket.socket = connection.transport.get_extra_info("socket")
+        options.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(connections._Connection, "_wait_for_head", recorded)  # noqa: SLF001
+    with served(tmp_path) as url:
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+    assert options[0] != 0
 
 
 def test_server_ends_connection_with_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
