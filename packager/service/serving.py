@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import socket
-import sys
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
     from packager.service.config import LimitsConfig, ServerConfig
 
 _STOP_SECONDS = 10
-
-_SWITCH_SECONDS = 0.001
-"""The seconds that a computing thread may block the others, such as the one that answers requests; Python's default
-is 0.005."""
 
 _MOST_SCRAPES = 32
 
@@ -251,7 +246,6 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
     trusted = Caller("anonymous", "anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
 
     async def serve() -> None:
-        sys.setswitchinterval(_SWITCH_SECONDS)
         cluster = kube.Cluster.connect(settings.context)
         server = Server(
             settings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -84,3 +85,12 @@ def test_server_answers_raw_requests_without_a_failure(address: tuple[Service, s
         if not re.match(r"HTTP/1\.1 [1-4]", answer)
     ]
     assert failed == []
+
+
+def test_server_shortens_the_time_for_which_a_computing_thread_blocks_others(tmp_path: Path) -> None:
+    before = sys.getswitchinterval()
+    try:
+        with Service(tmp_path / "server.db").client:
+            assert sys.getswitchinterval() == pytest.approx(0.0001)
+    finally:
+        sys.setswitchinterval(before)
