@@ -1,9 +1,10 @@
 """How long a project waits for the task service while another project asks for as much of it as it can.
 
 `python -m benchmarks crowd`. The server listens on this machine, in a process of its own, with a cluster that answers
-at once. Eight callers of one project do what costs most: large bodies, slow templates, trials of definitions, lists,
-the OpenAPI document, bodies that never end, and callbacks that take long. A caller of another project creates jobs and
-lists them meanwhile; the calm and the crowd take turns, and their 99th percentiles are compared.
+at once. Eight callers of one project do what costs most: large bodies, slow templates, trials of definitions, jobs that
+are run again, lists, the OpenAPI document, bodies that never end, and callbacks that take long. A caller of another
+project creates jobs and lists them, alone and beside the crowd in turn, each time at a new server with the same
+content, so that nothing of the crowd is left in the calm. Their 99th percentiles are compared.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import os
 import socket
 import statistics
 import time
-from contextlib import suppress
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import uvicorn
 
-from benchmarks.measure import Result
+from benchmarks.measure import Result, cpu_seconds
 from benchmarks.service import DIGITS, instant_cluster
 from packager.service.access import tokens
 from packager.service.config import CallbacksConfig, ProjectConfig, ServerConfig
@@ -33,11 +36,21 @@ from packager.service.serving import serving_options
 from packager.service.store.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ROUNDS = 4
 SECONDS = 8.0
 HOSTILE = 8
+CONNECTIONS = 6
+"""The requests of each hostile caller at a time."""
+
+BEFORE = 3.0
+"""Seconds of the crowd before the measurement: bursts that are allowed after a silence are over then."""
+
+JOBS = 60
+"""The jobs that the project has when the measurement begins, more than a page of the list."""
+
 PAUSE = 0.02
 """Seconds between two requests of the caller whose waiting is measured."""
 
@@ -55,47 +68,107 @@ spec:
 """
 """A template that is legal, and takes a few tenths of a second."""
 
+TOLD = {
+    **DIGITS,
+    "name": "told",
+    "user_values_description": DIGITS["user_values_description"]
+    + "endpoints:\n- type: (Optional) event\n  endpoint: (Optional:uri) Where to report\n",
+}
+"""A definition whose jobs report to endpoints."""
+
 Client = httpx2.AsyncClient
+Request = tuple[str, str, bytes | None]
+"""Method, path and body."""
+
+
+@dataclass
+class _Measured:
+    """Measurements of the requests of one project, alone or beside the crowd.
+
+    Attributes:
+        times: The milliseconds of the requests of each kind.
+        seconds: The seconds of the measurement.
+        cpu: The CPU seconds of the server and its child processes in these seconds.
+        hostile: The number of hostile requests in these seconds, by status.
+    """
+
+    times: dict[str, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+    cpu: float = 0.0
+    hostile: Counter[int] = field(default_factory=Counter)
 
 
 def measure(folder: Path) -> list[Result]:
     """Return the goal: with eight hostile callers of a project, another's p99 is at most twice that of alone."""
-    context = multiprocessing.get_context("spawn")
-    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
-        names = ["calm", *(f"hostile-{number}" for number in range(HOSTILE))]
-        known = Store(folder / "server.db")
-        secrets = {name: _token(known, name) for name in names}
-        admin = tokens.create(known, "admin", "admin", None)[1]
-        known.close()
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server = context.Process(target=_serve, args=(str(folder), listener), daemon=True)
-        server.start()
-        stop, go = context.Event(), context.Event()
-        attack = context.Process(target=_attack, args=(address, secrets, go, stop), daemon=True)
-        try:
-            asyncio.run(_prepare(address, admin))
-            attack.start()
-            alone, crowded = asyncio.run(_compare(address, secrets["calm"], go))
-        finally:
-            stop.set()
-            attack.join(10)
-            attack.kill()
-            server.terminate()
-            server.join(10)
+    alone, crowded = _Measured(), _Measured()
+    for number in range(ROUNDS):
+        for name, measured in (("alone", alone), ("crowd", crowded)):
+            place = folder / f"{name}-{number}"
+            place.mkdir()
+            _round(place, measured, is_crowded=measured is crowded)
     return list(_results(alone, crowded))
 
 
-def _results(alone: dict[str, list[float]], crowded: dict[str, list[float]]) -> list[Result]:
-    rows = []
-    for what, calm in alone.items():
-        before, after = _p99(calm), _p99(crowded[what])
-        rows += [
-            Result(f"{what}, alone: p99", (before,), "ms"),
-            Result(f"{what}, beside {HOSTILE} hostile callers: p99", (after,), "ms"),
-            Result("the same, of alone", (after / before,), limit=2),
-            Result("the same, the median of alone", (_median(crowded[what]) / _median(calm),)),
-        ]
-    return rows
+def _round(folder: Path, measured: _Measured, *, is_crowded: bool) -> None:
+    """Measure a new server, alone or beside the crowd."""
+    context = multiprocessing.get_context("spawn")
+    names = ["calm", *(f"hostile-{number}" for number in range(HOSTILE))]
+    known = Store(folder / "server.db")
+    secrets = {name: _token(known, name) for name in names}
+    admin = tokens.create(known, "admin", "admin", None)[1]
+    known.close()
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server = context.Process(target=_serve, args=(str(folder), listener), daemon=True)
+        server.start()
+        try:
+            asyncio.run(_prepare(address, admin, secrets["calm"]))
+            with _crowd(address, secrets) if is_crowded else _nobody() as statuses:
+                asyncio.run(_measure(address, secrets["calm"], measured, server.pid or 0, statuses))
+        finally:
+            server.terminate()
+            server.join(10)
+
+
+@contextmanager
+def _nobody() -> Iterator[list[int]]:
+    yield []
+
+
+@contextmanager
+def _crowd(address: str, secrets: dict[str, str]) -> Iterator[Any]:
+    """Send hostile requests while the block runs. Yield how many were answered with each status."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    statuses: Any = context.Array("L", 600)
+    attack = context.Process(target=_attack, args=(address, secrets, statuses, stop), daemon=True)
+    attack.start()
+    try:
+        while not sum(statuses):
+            time.sleep(0.1)
+        time.sleep(BEFORE)
+        yield statuses
+    finally:
+        stop.set()
+        attack.join(1)
+        attack.kill()
+
+
+def _results(alone: _Measured, crowded: _Measured) -> Iterator[Result]:
+    for what, calm in alone.times.items():
+        before, after = _p99(calm), _p99(crowded.times[what])
+        yield Result(f"{what}, alone: p99", (before,), "ms")
+        yield Result(f"{what}, beside {HOSTILE} hostile callers: p99", (after,), "ms")
+        yield Result("the same, of alone", (after / before,), limit=2)
+        yield Result(f"{what}, alone: median", (_median(calm),), "ms")
+        yield Result("the same beside them, of alone", (_median(crowded.times[what]) / _median(calm),))
+    requests = crowded.hostile.total()
+    own = sum(map(len, crowded.times.values())) * alone.cpu / sum(map(len, alone.times.values()))
+    yield Result("CPU time of the server, alone", (100 * alone.cpu / alone.seconds,), "%")
+    yield Result("the same beside them", (100 * crowded.cpu / crowded.seconds,), "%")
+    yield Result("a hostile request: CPU time of the server", (1000 * (crowded.cpu - own) / requests,), "ms")
+    for status, count in sorted(crowded.hostile.items()):
+        yield Result(f"hostile requests with status {status}", (count / crowded.seconds,), "/s")
 
 
 def _p99(times: list[float]) -> float:
@@ -123,33 +196,32 @@ def _serve(folder: str, listener: socket.socket) -> None:
     asyncio.run(runner.serve(sockets=[listener]))
 
 
-async def _prepare(address: str, admin: str) -> None:
-    headers = {"Authorization": f"Bearer {admin}"}
-    async with Client(base_url=address, headers=headers, timeout=60) as client:
+async def _prepare(address: str, admin: str, calm: str) -> None:
+    """Register the definitions, and create the jobs that the list has at first."""
+    async with Client(base_url=address, timeout=60) as client:
         slow = {"name": "slow-task", "template": SLOW}
-        for path, body in (
-            ("/v1/templates", slow),
-            ("/v1/definitions", DIGITS),
-            ("/v1/definitions", {**DIGITS, "name": "slow", "task_template_name": "slow-task"}),
+        job = ("/v1/jobs", {"taskDef": "digits", "process": {"train": {"steps": 1}}}, calm)
+        for path, body, token in (
+            ("/v1/templates", slow, admin),
+            ("/v1/definitions", DIGITS, admin),
+            ("/v1/definitions", TOLD, admin),
+            ("/v1/definitions", {**DIGITS, "name": "slow", "task_template_name": "slow-task"}, admin),
+            *[job] * JOBS,
         ):
-            answer = await client.post(path, json=body)
+            answer = await client.post(path, json=body, headers={"Authorization": f"Bearer {token}"})
             assert answer.status_code == 201, answer.text
 
 
-async def _compare(address: str, token: str, go: Any) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return the milliseconds of each kind of request, alone and beside the others."""
-    times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
+async def _measure(address: str, token: str, measured: _Measured, server: int, statuses: Any) -> None:
+    """Add the milliseconds of each kind of request, and what the server has done meanwhile."""
     async with Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=120) as client:
-        await _calm(client, {}, 2.0)
-        for number in range(2 * ROUNDS):
-            is_crowded = number % 2
-            if is_crowded:
-                go.set()
-                await asyncio.sleep(1.0)
-            await _calm(client, times[is_crowded], SECONDS)
-            go.clear()
-            await asyncio.sleep(4.0)  # the slow requests that have begun end
-    return times
+        await _calm(client, {}, 1.0)
+        begun, cpu, answered = time.monotonic(), cpu_seconds(server), list(statuses)
+        await _calm(client, measured.times, SECONDS)
+        measured.seconds += time.monotonic() - begun
+        measured.cpu += cpu_seconds(server) - cpu
+        pairs = zip(statuses, answered, strict=True)
+        measured.hostile += Counter({status: now - before for status, (now, before) in enumerate(pairs)})
 
 
 async def _calm(client: Client, times: dict[str, list[float]], seconds: float) -> None:
@@ -168,28 +240,34 @@ async def _calm(client: Client, times: dict[str, list[float]], seconds: float) -
 # the crowd
 
 
-def _attack(address: str, secrets: dict[str, str], go: Any, stop: Any) -> None:
-    """Send the worst requests for as long as `go` is set, until `stop` is."""
+def _attack(address: str, secrets: dict[str, str], statuses: Any, stop: Any) -> None:
+    """Send the worst requests until `stop` is set."""
     os.nice(19)  # what it costs to send them is not measured
-    asyncio.run(_attacked(address, secrets, go, stop))
+    asyncio.run(_attacked(address, secrets, statuses, stop))
 
 
-async def _attacked(address: str, secrets: dict[str, str], go: Any, stop: Any) -> None:
+async def _attacked(address: str, secrets: dict[str, str], statuses: Any, stop: Any) -> None:
     port = int(address.rpartition(":")[2])
     callbacks = await asyncio.start_server(_slow_endpoint, "127.0.0.1", 0)
     hook = f"http://127.0.0.1:{callbacks.sockets[0].getsockname()[1]}/"
-    attacks = _attacks(hook)
+    hostile = [secrets[f"hostile-{number}"] for number in range(HOSTILE)]
+    attacks = itertools.cycle([*_attacks(hook), await _again(address, hostile[0])])
     async with asyncio.TaskGroup() as tasks:
-        for number, attack in zip(range(HOSTILE), itertools.cycle(attacks), strict=False):
-            token = secrets[f"hostile-{number}"]
-            for _ in range(6):
-                tasks.create_task(_repeat(address, token, attack, go, stop))
-        for number in range(40):
-            tasks.create_task(_never_ends(port, secrets[f"hostile-{number % HOSTILE}"], go, stop))
+        for token in hostile * CONNECTIONS:
+            tasks.create_task(_repeat(address, token, next(attacks), statuses, stop))
+        for token in hostile * 5:
+            tasks.create_task(_never_ends(port, token, stop))
 
 
-def _attacks(hook: str) -> list[tuple[str, str, bytes | None]]:
-    """Return the worst requests: method, path and body."""
+async def _again(address: str, token: str) -> Request:
+    """Return the request that runs a slow job again."""
+    async with Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        answer = await client.post("/v1/jobs", json={"taskDef": "slow", "process": {"train": {"steps": 1}}})
+        return "POST", f"/v1/jobs/{answer.json()['release']}/rerun", None
+
+
+def _attacks(hook: str) -> list[Request]:
+    """Return the worst requests."""
     filled = {"taskDef": "slow", "process": {"train": {"steps": 1}}}
     endpoints = [{"type": "event", "endpoint": hook} for _ in range(10)]
     trial = {**DIGITS, "name": "hostile.trial", "task_template_name": "slow-task", "project": "hostile"}
@@ -197,13 +275,11 @@ def _attacks(hook: str) -> list[tuple[str, str, bytes | None]]:
         ("/v1/jobs", {"taskDef": "digits", **{f"k{number}": 1 for number in range(9_900)}}),
         ("/v1/jobs", {"taskDef": "digits", "process": {"train": {"steps": "x" * 500_000}}}),
         ("/v1/jobs", filled),
-        ("/v1/jobs", {**filled, "taskDef": "digits", "endpoints": endpoints}),
+        ("/v1/jobs", {**filled, "taskDef": "told", "endpoints": endpoints}),
         ("/v1/definitions?dry_run=true", trial),
         ("/v1/definitions?dry_run=true", {**trial, "user_values_description": _many()}),
     ]
-    reads: list[tuple[str, str, bytes | None]] = [
-        ("GET", path, None) for path in ("/v1/jobs?limit=200", "/openapi.json")
-    ]
+    reads: list[Request] = [("GET", path, None) for path in ("/v1/jobs?limit=200", "/openapi.json")]
     return [*reads, *(("POST", path, json.dumps(body).encode()) for path, body in bodies)]
 
 
@@ -211,19 +287,17 @@ def _many() -> str:
     return "".join(f"k{number}: (Optional) {number}\n" for number in range(2_500))
 
 
-async def _repeat(address: str, token: str, attack: tuple[str, str, bytes | None], go: Any, stop: Any) -> None:
+async def _repeat(address: str, token: str, attack: Request, statuses: Any, stop: Any) -> None:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     method, path, body = attack
     async with Client(base_url=address, headers=headers, timeout=60) as client:
         while not stop.is_set():
-            if not go.is_set():
-                await asyncio.sleep(0.05)
-                continue
             with suppress(httpx2.HTTPError):
-                await client.request(method, path, content=body)
+                answer = await client.request(method, path, content=body)
+                statuses[answer.status_code] += 1
 
 
-async def _never_ends(port: int, token: str, go: Any, stop: Any) -> None:
+async def _never_ends(port: int, token: str, stop: Any) -> None:
     """Begin a body, and send a byte of it now and then."""
     head = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
     while not stop.is_set():
@@ -232,9 +306,8 @@ async def _never_ends(port: int, token: str, go: Any, stop: Any) -> None:
             writer.write(f"{head}Content-Length: 500000\r\n\r\n{{".encode() + b" " * 60_000)
             while not stop.is_set():
                 await asyncio.sleep(0.5)
-                if go.is_set():
-                    writer.write(b" ")
-                    await writer.drain()
+                writer.write(b" ")
+                await writer.drain()
             writer.close()
 
 
