@@ -101,6 +101,7 @@ class Life(FakeCluster):
         has_namespace: Whether the namespace exists; an object of the kind Namespace may say that it is being deleted.
         refused_once: The refusal of the next command only, by its first words, as in `refused`.
         logs: The output of `kubectl logs`, by pod; a pod without an entry is not found.
+        watched: The output of `kubectl get --watch`, which then ends.
         archive: The stdout of a command in a container: the tar of its results.
         broke: The exit code and stderr of kubectl for a command in a container.
         during_command: A function that is called while a command in a container runs.
@@ -118,6 +119,7 @@ class Life(FakeCluster):
     has_namespace: bool = True
     refused_once: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
+    watched: bytes = b""
     archive: bytes = b""
     broke: tuple[int, str] = (0, "")
     is_cut: bool = False
@@ -157,6 +159,9 @@ class Life(FakeCluster):
         self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool = False, **_options: Any
     ) -> Iterator[Any]:
         argv = without_kubeconfig(argv)
+        if "--watch" in argv:  # in a thread of its own, at any time
+            yield _Running(io.BytesIO(self.watched), Finished(0, "", ""))
+            return
         self.calls.append(" ".join(argv[1:]))
         assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"
         for seconds in range(1, self.silence + 1):
@@ -237,7 +242,7 @@ class Life(FakeCluster):
         self.objects = list(by_key.values())
 
 
-@dataclass
+@dataclass(eq=False)
 class _Running:
     """A fake `packager.base.process.Running`."""
 
@@ -249,6 +254,8 @@ class _Running:
 
     def release(self) -> None:
         """Do nothing, because the program has ended."""
+
+    stop = release
 
 
 def _names(what: str, obj: Object) -> bool:

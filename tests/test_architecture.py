@@ -57,7 +57,8 @@ OWNERS = {
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py"},
     "tempfile": {"base/workfolder.py"},
-    "threading": {"base/process.py", "service/store/databases.py"},  # SQLite is written by one thread at a time
+    # A watch is read while polls wait, and SQLite is written by one thread at a time.
+    "threading": {"base/process.py", "cluster/podwatch.py", "service/store/databases.py"},
     "typer": {"cli/"},
     "urllib": {"base/fetch.py", "base/rest.py", "service/api/incoming.py"},
     "uvicorn": {"service/connections.py", "service/serving.py"},

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from packager.app.target import Target
     from packager.cluster.follow import Update
+    from packager.cluster.podwatch import PodWatch
     from packager.kubernetes.verdict import Verdict
 
 
@@ -23,6 +24,7 @@ def follow(
     rendered: str | None = None,
     timeout: float | None = None,
     patience: float | None = None,
+    watch: PodWatch | None = None,
 ) -> Iterator[Update]:
     """Yield updates on the workloads; after the last one, their state changes only if a person acts.
 
@@ -32,6 +34,7 @@ def follow(
         timeout: The longest wait in seconds; None for no limit.
         patience: The longest wait in seconds for a temporary obstacle to pass; None for no limit. The operator gets
             half a minute at most to notice the end of the workload.
+        watch: Keeps the logs of the main workload's pods; None for no log.
 
     Raises:
         TimedOutError: The timeout has passed.
@@ -40,7 +43,7 @@ def follow(
     target = replace(target, kubectl=target.kubectl.within(timeout))
     stuck_since: float | None = None
     update: Update | None = None
-    for update in target.follow_all(rendered=rendered, patience=patience):
+    for update in target.follow_all(rendered=rendered, patience=patience, watch=watch):
         yield update
         now = target.kubectl.runner.clock()
         stuck_since = (now if stuck_since is None else stuck_since) if update.verdict.phase is Phase.STUCK else None

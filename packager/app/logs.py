@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 from packager.app.numbered import pod_of_index
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.logs import LogReader
-from packager.kubernetes.objects import name, uid
+from packager.cluster.podwatch import PodWatch
+from packager.kubernetes.objects import created, name, uid
 from packager.kubernetes.pods import after_carriage_return
+from packager.kubernetes.stopped import started_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from packager.app.target import Target
     from packager.cluster.follow import Update
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Verdict
+    from packager.workloads.workload import Workload
 
 REFUSED_SECONDS = 15.0
 """Seconds after which a refusal counts as permanent: a restarting API server may forbid everything for a moment."""
@@ -46,6 +49,7 @@ class Feed:
 
     Attributes:
         of: The opened overlay of the workload.
+        watch: Keeps the logs of the selected pods for a follower of the workload, even when the pods are deleted.
         has_written: Whether any byte has been read.
         error: The error of the last reading; None if everything could be read.
     """
@@ -56,12 +60,15 @@ class Feed:
         self.has_written = False
         self.error: ClusterError | None = None
         self.target = target
+        self.watch = PodWatch(target.kubectl, self._selected)
         self._worker = worker
         self._all_pods = all_pods
         self._is_following = is_following
         self._readers: dict[str, LogReader] = {}
+        self._finished: set[str] = set()  # the uids of deleted pods whose logs were read to their ends
         self._has_waited = False
         self._has_read = False
+        self._is_refused = False
         self._failing_since = 0.0
         self._open = ""  # the pod of an unfinished last line on stdout
 
@@ -74,6 +81,7 @@ class Feed:
             yield f"waiting for the {'pods' if self._all_pods else 'pod'} of {self.target.shown}"
             self._has_waited = True
         earlier, self.error = self.error, None
+        yield from self._read_deleted(snapshot)
         for pod in pods:
             try:
                 yield from self._read(pod)
@@ -111,11 +119,35 @@ class Feed:
                 return ClusterError(f"{self.target.shown} has written nothing yet, {kept}", hint=hint)
         return ClusterError(f"{self.target.shown} has written nothing yet", hint=hint)
 
+    def _read_deleted(self, snapshot: Snapshot) -> Iterator[Part]:
+        """Yield the parts of deleted pods' logs that were not read before; those of earlier attempts come first."""
+        living = set(map(uid, snapshot.pods))
+        pods = self.watch.pods_since(created(snapshot.workload)) if self._is_following else []
+        if self.watch.is_refused and not self._is_refused:
+            self._is_refused = True
+            yield "you may not watch pods: logs of pods that are deleted within seconds may be missing"
+        for pod in _by_attempt(self.target.manifests.kind, pods, self._selected):
+            if uid(pod) in living or uid(pod) in self._finished or not started_at(pod):
+                continue
+            self._finished.add(uid(pod))
+            reader, log = self._reader(pod), self.watch.log(pod)
+            if log is not None and not reader.is_complete:
+                log.has_ended.wait(_PATIENCE)
+                yield from self._parts(pod, reader, reader.read_kept(log))
+            if not reader.is_complete:
+                yield f"the end of the log of {reader.shown} is missing: the pod was deleted before it was read"
+
+    def _reader(self, pod: Object) -> LogReader:
+        return self._readers.setdefault(uid(pod), LogReader(self.target.kubectl, pod))
+
     def _read(self, pod: Object) -> Iterator[Part]:
-        reader = self._readers.setdefault(uid(pod), LogReader(self.target.kubectl, pod))
+        reader = self._reader(pod)
+        yield from self._parts(pod, reader, reader.read(pod))
+
+    def _parts(self, pod: Object, reader: LogReader, new_data: Iterator[bytes]) -> Iterator[Part]:
         had_begun, gaps, block = bool(reader.begin), reader.gaps, bytearray()
         try:
-            for data in reader.read(pod):
+            for data in new_data:
                 self.has_written = True
                 if reader.gaps > gaps:
                     yield _drained(block)
@@ -142,21 +174,43 @@ class Feed:
         return before + data
 
     def _pods(self, snapshot: Snapshot) -> list[Object]:
+        """Return the selected pods. Raises UsageError if the workload has no such worker."""
         kind = self.target.manifests.kind
-        if self._all_pods:
-            return kind.listed(snapshot.pods)
         if self._worker is not None and kind.indexes(snapshot.workload):
             pod = pod_of_index(kind, snapshot, self._worker)
             return [pod] if pod else []
+        if self._worker is not None and (workers := kind.workers(snapshot.pods))[: self._worker] == workers:
+            if workers:
+                raise UsageError(f"worker {self._worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+            return []
+        return self._selected(snapshot.pods)
+
+    def _selected(self, pods: Sequence[Object]) -> list[Object]:
+        """Return those pods of an attempt whose logs are read, as far as they exist."""
+        kind, workload = self.target.manifests.kind, self.target.manifests.workload
         if self._worker is not None:
-            workers = kind.workers(snapshot.pods)
-            if self._worker >= len(workers):
-                if workers:
-                    raise UsageError(f"worker {self._worker} not found", hint=f"there are 0 to {len(workers) - 1}")
-                return []
-            return [workers[self._worker]]
-        main = kind.main(snapshot.pods)
+            by_index = kind.indexed(pods) if kind.indexes(workload) else dict(enumerate(kind.workers(pods)))
+            return [by_index[self._worker]] if self._worker in by_index else []
+        if self._all_pods or kind.indexes(workload):
+            return kind.listed(pods)
+        main = kind.main(pods)
         return [main] if main else []
+
+
+def _by_attempt(
+    kind: Workload, pods: Sequence[Object], selected: Callable[[Sequence[Object]], Sequence[Object]]
+) -> list[Object]:
+    """Return the selected pods of each attempt, in order of the attempts."""
+    ordered: list[Object] = []
+    rest = list(pods)
+    while rest:
+        newest = kind.listed(rest)
+        if not newest:
+            break
+        ordered[:0] = selected(newest)
+        attempt = set(map(uid, newest))
+        rest = [pod for pod in rest if uid(pod) not in attempt]
+    return ordered
 
 
 def _drained(block: bytearray) -> bytes:
@@ -196,7 +250,7 @@ def follow(feed: Feed) -> Iterator[Part]:
         ClusterError: The workload does not exist, cannot run, or its log cannot be read for a long time.
     """
     target, lost = feed.target, ""
-    for update in target.follow(keep_following=True):
+    for update in target.follow(keep_following=True, watch=feed.watch):
         if update.silence:
             trouble = "does not answer" if isinstance(update.error, UnreachableError) else "does not report the state"
             if trouble != lost:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from packager.cluster.follow import Update
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
+    from packager.cluster.podwatch import PodWatch
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.snapshot import Snapshot
     from packager.package.opened import Package
@@ -71,34 +72,49 @@ class Target:
         return Rendered(self.overlay, tuple(Manifest(item) for item in self.manifests.objects), self.sources)
 
     def follow(
-        self, *, rendered: str | None = None, patience: float | None = None, keep_following: bool = False
+        self,
+        *,
+        rendered: str | None = None,
+        patience: float | None = None,
+        keep_following: bool = False,
+        watch: PodWatch | None = None,
     ) -> Iterator[Update]:
         """Yield updates on the main workload; see `packager.cluster.follow`.
 
-        An operator gets half a minute to report the end, or `patience` if that is less.
+        An operator gets half a minute to report the end, or `patience` if that is less. `watch` keeps the logs of pods
+        until the last update; without it, a watch keeps only their states.
         """
         from packager.cluster.follow import follow
         from packager.cluster.kept_logs import LogKeeper
         from packager.cluster.observe import events_of
+        from packager.cluster.podwatch import PodWatch
         from packager.diagnosis.diagnose import NOTICE
 
-        return follow(
-            LogKeeper(self.observe, self.kubectl, self.manifests.kind),
-            self.manifests.kind,
-            rendered=rendered,
-            deadline=self.kubectl.deadline,
-            clock=self.kubectl.runner.clock,
-            sleep=self.kubectl.runner.sleep,
-            patience=NOTICE if patience is None else min(NOTICE, patience),
-            keep_following=keep_following,
-            read_events=lambda: events_of(self.kubectl).items,
-        )
+        with watch or PodWatch(self.kubectl) as watching:
+            yield from follow(
+                LogKeeper(self.observe, self.kubectl, self.manifests.kind, watching),
+                self.manifests.kind,
+                rendered=rendered,
+                deadline=self.kubectl.deadline,
+                clock=self.kubectl.runner.clock,
+                sleep=self.kubectl.runner.sleep,
+                patience=NOTICE if patience is None else min(NOTICE, patience),
+                keep_following=keep_following,
+                read_events=lambda: events_of(self.kubectl).items,
+            )
 
-    def follow_all(self, *, rendered: str | None = None, patience: float | None = None) -> Iterator[Update]:
-        """Yield updates on all workloads, until all have reached their goals or one can no longer reach it."""
+    def follow_all(
+        self, *, rendered: str | None = None, patience: float | None = None, watch: PodWatch | None = None
+    ) -> Iterator[Update]:
+        """Yield updates on all workloads, until all have reached their goals or one can no longer reach it.
+
+        `watch` keeps the logs of the main one's pods.
+        """
         from packager.cluster.follow import combined
 
-        return combined([one.follow(rendered=rendered, patience=patience) for one in self.per_workload])
+        watches = (watch, *([None] * len(self.per_workload)))
+        targets = zip(self.per_workload, watches, strict=False)
+        return combined([one.follow(rendered=rendered, patience=patience, watch=own) for one, own in targets])
 
     @property
     def shown(self) -> str:

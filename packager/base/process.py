@@ -197,6 +197,10 @@ class Running:
         self._reader.join(_STOP_SECONDS)  # something that it has started may keep its stderr open
         return Finished(returncode, "", self._errors.text())
 
+    def stop(self) -> None:
+        """Ask it to end, from any thread; its output then ends."""
+        _send(self._child, signal.SIGTERM)
+
     def give_up(self) -> Finished:
         """Stop it unless it ends by itself within a moment, and return its stderr.
 

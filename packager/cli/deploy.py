@@ -51,7 +51,9 @@ def deploy(
     package: PackagePath,
     overlay: OverlayOption = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended or is serving.")] = True,
-    follow: Annotated[bool, typer.Option("--follow", help="Print its log to stdout while it runs.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print its log to stdout while it runs, with that of each attempt.")
+    ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete a finished or different job of the same name first.")
     ] = False,

@@ -29,7 +29,9 @@ def logs(
     at: ClusterOptions,
     package: PackagePath,
     overlay: OverlayOption = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until it has ended.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Continue until it has ended, with the log of each attempt.")
+    ] = False,
     workload: OneWorkload = None,
     worker: Worker = None,
     all_pods: Annotated[

@@ -48,7 +48,8 @@ def watch_and_show(
     view: View = Live(target) if newest else Lines(target)
     has_noted = False
     with view:
-        for update in follow(target, rendered=rendered, timeout=timeout, patience=patience):
+        watch = feed.watch if feed else None
+        for update in follow(target, rendered=rendered, timeout=timeout, patience=patience, watch=watch):
             if update.snapshot and update.snapshot.unseen and not has_noted:
                 warn_unseen(update.snapshot.unseen)
                 has_noted = True

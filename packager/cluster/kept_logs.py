@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.observe import selector_flag
-from packager.kubernetes.objects import name, uid
+from packager.kubernetes.objects import created, name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import PodLog
 from packager.kubernetes.stopped import has_ended
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.follow import SnapshotReader
     from packager.cluster.loglines import Stream
+    from packager.cluster.podwatch import PodWatch
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -52,12 +53,14 @@ class LogKeeper:
         read: The function that takes a snapshot.
         kubectl: The user's kubectl.
         kind: The workload's kind, which finds the pods that are about to be deleted.
+        watch: Sees pods that begin and end between two snapshots, if the kind starts its pods again; None for none.
     """
 
-    def __init__(self, read: SnapshotReader, kubectl: Kubectl, kind: Workload) -> None:
+    def __init__(self, read: SnapshotReader, kubectl: Kubectl, kind: Workload, watch: PodWatch | None = None) -> None:
         self._read = read
         self._kubectl = kubectl
         self._kind = kind
+        self._watch = watch
         self._logs: dict[str, PodLog] = {}
 
     def __call__(self, *, events: bool) -> Snapshot | None:
@@ -71,7 +74,21 @@ class LogKeeper:
             for pod in pods:
                 earlier = self._logs[uid(pod)].lines if uid(pod) in self._logs else ()
                 self._logs[uid(pod)] = PodLog(pod, lines.get(name(pod)) or earlier)
+        self._add_watched(snapshot)
         return replace(snapshot, logs=tuple(self._logs.values()))
+
+    def _add_watched(self, snapshot: Snapshot) -> None:
+        """Add the pods that the watch has seen, and the snapshot no longer contains."""
+        selector = self._kind.selector(snapshot.workload)
+        if self._watch is None or not selector:
+            return
+        if self._watch.keeps_logs or self._kind.restarts_pods(snapshot.workload):
+            self._watch.begin(selector)
+        living = set(map(uid, snapshot.pods))
+        for pod in self._watch.pods_since(created(snapshot.workload)):
+            earlier = self._logs.get(uid(pod))
+            if uid(pod) not in living and (earlier is None or not has_ended(earlier.pod)):
+                self._logs[uid(pod)] = PodLog(pod, earlier.lines if earlier else ())
 
     def _is_kept(self, pod: Object) -> bool:
         """Whether the pod's log was read, and has not changed since."""

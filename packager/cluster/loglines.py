@@ -140,7 +140,12 @@ class LogPosition:
     def resume(self) -> list[str]:
         """Return kubectl's arguments for reading on from this position."""
         self._is_resuming, self._ahead, self._skip = bool(self._newest), 0, 0
-        return [f"--since-time={_second_before(self._newest).decode()}Z"] if self._newest else ["--tail=-1"]
+        return [f"--since-time={self.since.decode()}Z"] if self._newest else ["--tail=-1"]
+
+    @property
+    def since(self) -> bytes:
+        """The whole second from which lines have to be read again; empty before the first line."""
+        return _second_before(self._newest) if self._newest else b""
 
     def finish(self) -> None:
         """Treat the last answer as complete: if it contained none of the read lines, the file is a new one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -17,6 +18,7 @@ from packager.kubernetes.pods import LAST_LINES, last_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from packager.cluster.podwatch import KeptLog
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
@@ -68,6 +70,7 @@ class LogReader:
             None. A kubelet keeps 10 MiB by default, and does not report deleted lines.
         gaps: The number of places where lines may have been deleted before they were read.
         is_gone: Whether the pod no longer exists.
+        is_complete: Whether the log of a container that has ended was read to its end.
         may_miss_all: Whether an empty log may have had lines, since the container has run long enough for a rotation.
     """
 
@@ -77,6 +80,7 @@ class LogReader:
         self.late: timedelta | None = None
         self.gaps = 0
         self.is_gone = False
+        self.is_complete = False
         self.may_miss_all = False
         self._kubectl = kubectl
         self._pod = name(pod)
@@ -100,6 +104,7 @@ class LogReader:
             return
         restarts = status.get("restartCount", 0)
         if restarts > self._restarts:
+            self.is_complete = False
             # Read the rest of the previous container's log first; kubectl has only one previous container's log.
             if restarts > self._restarts + 1 and self.begin:
                 self.gaps += 1
@@ -119,6 +124,22 @@ class LogReader:
                 late = moment(f"{self.begin[:26].decode()}Z") - moment(started)
                 self.late = late if late > _ROTATION else None
 
+    def read_kept(self, log: KeptLog) -> Iterator[bytes]:
+        """Yield the bytes of a deleted pod's log that were not read before it was deleted.
+
+        Args:
+            log: The log, as it was kept while the pod existed.
+        """
+        position, gaps = self._position, self.gaps - self._position.gaps + (log.is_cut and not self.begin)
+        since = position.since
+        position.resume()
+        for piece in pieces(io.BytesIO(log.data)):
+            if (piece.moment or since) >= since and (text := position.take(piece)):
+                self.begin = self.begin or position.first
+                self.gaps = gaps + position.gaps
+                yield text
+        self.is_complete = log.is_complete
+
     def _read(self, *flags: str, patience: float, is_over: bool) -> Iterator[bytes]:
         position, gaps = self._position, self.gaps - self._position.gaps
         arguments = ["logs", self._pod, f"--container={self._container}", "--timestamps", *flags, *position.resume()]
@@ -137,6 +158,7 @@ class LogReader:
         if is_over and done.returncode == 0 and not words:
             position.finish()
             self.gaps = gaps + position.gaps
+            self.is_complete = True
         self._check_end(done.returncode, done.stderr, words)
 
     def _check_end(self, returncode: int, stderr: str, words: bytes) -> None:

@@ -89,6 +89,10 @@ class Workload(ABC):
         """Return the progress of the workload in a few words; None if its pods show enough."""
         return None
 
+    def restarts_pods(self, workload: Object) -> bool:  # noqa: ARG002 - the same
+        """Whether the controller may delete all pods and start new ones, so that pods may never be in a snapshot."""
+        return False
+
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:  # noqa: ARG002 - the same
         """Return the pods that will be deleted, and their logs with them, because one of them has failed."""
         return ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.app.logs import Feed, follow, logs
 from packager.base.errors import ClusterError, UsageError
-from tests.life import JOB
+from tests.life import JOB, launcher
 
 if TYPE_CHECKING:
     from packager.app.target import Target
@@ -68,3 +70,52 @@ def test_logs_report_missing_job_and_worker(target: Target, life: Life) -> None:
     with pytest.raises(UsageError) as refused:
         list(logs(Feed(target, worker=2)))
     assert str(refused.value) == "worker 2 not found"
+
+
+def begin_and_delete_launcher(life: Life, *, log: str | None) -> None:
+    """Let a launcher run and be deleted before the first snapshot that could contain it."""
+    state = {"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z"}}
+    deleted = launcher(state=state)
+    deleted["metadata"] |= {"uid": "early", "creationTimestamp": "2099-11-21T00:00:01Z"}
+    life.watched = b"".join(
+        json.dumps({"type": kind, "object": deleted}).encode() + b"\n" for kind in ("ADDED", "DELETED")
+    )
+    if log:
+        life.logs[LAUNCHER] = log
+
+
+def until_watched(life: Life) -> None:
+    waiting = threading.Event()
+    for _ in range(500):
+        if any(" logs " in call and "--follow" in call for call in life.calls):
+            return
+        waiting.wait(0.01)
+    raise AssertionError(life.calls)
+
+
+def test_follow_yields_log_of_pod_that_was_deleted_between_two_snapshots(target: Target, life: Life) -> None:
+    life.deploy()
+    begin_and_delete_launcher(life, log=line("one") + line("two"))
+    life.moments = [lambda: None, lambda: until_watched(life), life.end]
+    parts = list(follow(Feed(target, is_following=True)))
+    assert parts == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
+
+
+def test_follow_reports_deleted_pod_whose_log_was_not_read(target: Target, life: Life) -> None:
+    life.deploy()
+    begin_and_delete_launcher(life, log=None)
+    life.moments = [lambda: None, lambda: until_watched(life), life.end]
+    parts = list(follow(Feed(target, is_following=True)))
+    missing = f"the end of the log of pod/{LAUNCHER} is missing: the pod was deleted before it was read"
+    assert parts == [f"waiting for the pod of mpijob/{JOB}", missing]
+
+
+def test_follow_reports_missing_permission_to_watch_pods(target: Target, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[LAUNCHER] = line("one")
+    feed = Feed(target, is_following=True)
+    feed.watch.is_refused = True
+    refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
+    life.moments = [lambda: None, lambda: None, life.end]
+    assert list(follow(feed)) == [refused, b"one\n"]

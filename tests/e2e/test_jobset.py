@@ -79,6 +79,17 @@ def test_all_pods_are_started_again_after_one_has_failed(site: Site) -> None:
     package.delete()
 
 
+def test_follow_prints_whole_logs_of_attempts_shorter_than_a_poll(site: Site) -> None:
+    """JobSet deletes the pods of an attempt about two seconds after they have failed, and their logs with them."""
+    package = peers(site, "early", "overlays.nodes.retries=2")
+    deploy = package.run("deploy", "--follow")
+    assert deploy.code == 7, deploy.err
+    assert deploy.out.splitlines() == [f"line {line}" for _ in range(3) for line in range(1, 501)]
+    for attempt in (1, 2):
+        assert f"attempt {attempt} of 3: node 0: container node ended with exit code 3" in deploy.err
+    package.delete()
+
+
 def test_permanent_exit_code_ends_the_jobset(site: Site) -> None:
     package = peers(site, "exit", "overlays.nodes.retries=2", PERMANENT)
     deploy = package.run("deploy")

@@ -138,6 +138,10 @@ class JobSet(Workload):
         yield from _unattended(snapshot)
         yield from _restarted(snapshot)
 
+    def restarts_pods(self, workload: Object) -> bool:
+        """Whether a failed pod leads to another attempt."""
+        return _attempts(workload) > 1
+
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""
         pods = attempts.current(snapshot.pods)

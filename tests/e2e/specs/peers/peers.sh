@@ -3,6 +3,10 @@
 set -eu
 host=${JAX_COORDINATOR_ADDRESS%:*}
 port=${JAX_COORDINATOR_ADDRESS##*:}
+if [ "$FAULT" = early ]; then
+  for line in {1..500}; do echo "line $line"; done # more than a termination message has room for
+  exit 3
+fi
 me="node $JAX_PROCESS_ID of $JAX_NUM_PROCESSES on $(hostname) as $(id -u)"
 if [ "$JAX_PROCESS_ID" = 0 ]; then
   echo "$me"

@@ -1,0 +1,274 @@
+"""Tests that a watch keeps the states and logs of pods that begin and end between two polls."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from packager.base.process import Finished
+from packager.cluster import podwatch
+from packager.cluster.kept_logs import LogKeeper
+from packager.cluster.logs import LogReader
+from packager.cluster.podwatch import KeptLog, PodWatch, events
+from packager.kubernetes.objects import name
+from packager.kubernetes.snapshot import Snapshot
+from packager.workloads.jobset.life import JobSet
+from tests.fake_cluster import item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+
+BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
+SELECTOR = {"app": "a"}
+FAILED = {"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z", "finishedAt": "2026-11-21T00:00:02Z"}}
+FORBIDDEN = 'Error from server (Forbidden): pods is forbidden: User "u" cannot watch resource "pods" in API group ""'
+
+
+def pod(name: str, state: Object, phase: str = "Running", **labels: str) -> Object:
+    containers = [{"name": "node", "image": "a:1", "state": state, "restartCount": 0}]
+    return item(
+        "Pod",
+        name,
+        metadata={"uid": name, "creationTimestamp": "2026-11-21T00:00:00Z", "labels": labels},
+        spec={"containers": [{"name": "node"}], "restartPolicy": "Never"},
+        status={"phase": phase, "containerStatuses": containers},
+    )
+
+
+def lines(*watched: tuple[str, Object]) -> bytes:
+    return b"".join(json.dumps({"type": kind, "object": pod}).encode() + b"\n" for kind, pod in watched)
+
+
+def line(second: int, text: str) -> bytes:
+    return f"2026-11-21T00:00:{second:02}.000000001Z {text}\n".encode()
+
+
+class Pipe(io.BytesIO):
+    """Output that ends only when its program is stopped."""
+
+    def __init__(self, data: bytes, *, is_endless: bool) -> None:
+        super().__init__(data)
+        self.is_stopped = threading.Event()
+        self.is_endless = is_endless
+
+    def read1(self, size: int | None = -1) -> bytes:
+        data = super().read1(size)
+        if not data and self.is_endless:
+            assert self.is_stopped.wait(10)
+        return data
+
+
+@dataclass(eq=False)
+class Program:
+    stdout: Pipe
+    finished: Finished
+
+    def wait(self) -> Finished:
+        return self.finished
+
+    def stop(self) -> None:
+        self.stdout.is_stopped.set()
+
+
+@dataclass
+class FakeKubectl:
+    """A kubectl whose watches print `watched` one after the other; the last one does not end by itself."""
+
+    watched: list[bytes]
+    logs: dict[str, bytes] = field(default_factory=dict)
+    refusal: str = ""
+    endless_logs: bool = False
+    calls: list[str] = field(default_factory=list)
+    was_started: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[Program]:
+        self.calls.append(" ".join(arguments))
+        if arguments[0] == "logs":
+            self.was_started.set()
+            code = 0 if arguments[1] in self.logs else 1
+            yield Program(Pipe(self.logs.get(arguments[1], b""), is_endless=self.endless_logs), Finished(code, "", ""))
+            return
+        data = self.watched.pop(0) if self.watched else b""
+        is_last = not self.watched and not self.refusal
+        yield Program(Pipe(data, is_endless=is_last), Finished(1, "", self.refusal))
+
+
+def watch(kubectl: FakeKubectl, choose: Callable[[Any], Any] | None = None) -> PodWatch:
+    return PodWatch(cast("Kubectl", kubectl), choose)
+
+
+def until(condition: Callable[[], object]) -> None:
+    waiting = threading.Event()
+    for _ in range(500):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it did not happen within 5 s")
+
+
+def test_watch_keeps_last_state_of_deleted_pod() -> None:
+    running, failed = pod("a", {"running": {}}), pod("a", FAILED, "Failed")
+    kubectl = FakeKubectl([lines(("ADDED", running), ("MODIFIED", failed), ("DELETED", failed))])
+    with watch(kubectl) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: watching.pods_since(BEGIN) == [failed])
+        watching.begin(SELECTOR)
+    assert kubectl.calls == ["get pods --selector=app=a --watch --output-watch-events --output=json"]
+
+
+def test_watch_leaves_out_pods_older_than_the_workload() -> None:
+    kubectl = FakeKubectl([lines(("ADDED", pod("a", {})))])
+    with watch(kubectl) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: watching.pods_since(BEGIN))
+        assert watching.pods_since(datetime(2026, 11, 22, tzinfo=UTC)) == []
+
+
+def test_watch_begins_again_after_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl reports the error 410 as an object of the kind Status, and ends."""
+    monkeypatch.setattr(podwatch, "_FIRST_PAUSE", 0.01)
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
+    kubectl = FakeKubectl([lines(("ERROR", gone)), b"not JSON\n", lines(("ADDED", pod("a", {})))])
+    with watch(kubectl) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: watching.pods_since(BEGIN))
+    assert len(kubectl.calls) == 3
+
+
+def test_watch_ends_without_permission_to_watch_pods() -> None:
+    kubectl = FakeKubectl([b""], refusal=FORBIDDEN)
+    with watch(kubectl) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: watching.is_refused)
+    assert len(kubectl.calls) == 1
+
+
+def test_log_is_read_from_start_of_container() -> None:
+    waiting, running = pod("a", {"waiting": {}}, "Pending"), pod("a", {"running": {}})
+    kubectl = FakeKubectl(
+        [lines(("ADDED", waiting), ("MODIFIED", running), ("MODIFIED", running))], {"a": line(1, "x")}
+    )
+    with watch(kubectl, list) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
+        log = watching.log(running)
+    assert log
+    assert (log.data, log.is_cut) == (line(1, "x"), False)
+    assert kubectl.calls[1:] == ["logs a --container=node --timestamps --follow"]
+
+
+def test_log_that_breaks_off_is_read_again_at_next_event() -> None:
+    running = pod("a", {"running": {}})
+    kubectl = FakeKubectl([lines(("ADDED", running))])
+    with watch(kubectl, list) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
+        kubectl.logs["a"] = line(1, "x")
+        watching.take({"type": "MODIFIED", "object": running})
+        until(lambda: (log := watching.log(running)) and log.data)
+    assert len(kubectl.calls) == 3
+
+
+def test_number_of_logs_read_at_once_is_limited() -> None:
+    pods = [pod(f"a{index}", {"running": {}}) for index in range(podwatch.MOST_STREAMS + 3)]
+    kubectl = FakeKubectl([lines(*(("ADDED", pod) for pod in pods))], endless_logs=True)
+    with watch(kubectl, list) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: len(watching.pods_since(BEGIN)) == len(pods))
+        until(lambda: len(kubectl.calls) == 1 + podwatch.MOST_STREAMS)
+        assert [bool(watching.log(pod)) for pod in pods] == [True] * podwatch.MOST_STREAMS + [False] * 3
+
+
+def test_log_keeps_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podwatch, "LOG_BYTES", 100)
+    log = KeptLog()
+    for second in range(10):
+        log.add(line(second, "x"))
+    assert (log.data, log.is_cut) == (line(7, "x") + line(8, "x") + line(9, "x"), True)
+    log.add(b"y" * 70)
+    log.add(b"z\n")
+    log.add(line(10, "x"))
+    assert log.data == line(10, "x")
+
+
+def test_number_of_kept_pods_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podwatch, "_MOST_PODS", 2)
+    kubectl = FakeKubectl([lines(*(("ADDED", pod(text, {})) for text in "abc"))])
+    with watch(kubectl) as watching:
+        watching.begin(SELECTOR)
+        until(lambda: list(map(name, watching.pods_since(BEGIN))) == ["b", "c"])
+
+
+def test_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podwatch, "_OBJECT_BYTES", 10)
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        list(events(io.BytesIO(b"{" * 20)))
+
+
+@pytest.mark.parametrize("read", ["", "one", "one\ntwo"])
+def test_reader_continues_with_kept_log(read: str) -> None:
+    """The reader has polled some lines, and yields the rest once."""
+    reader = LogReader(cast("Kubectl", None), pod("a", FAILED))
+    texts = ["one", "two", "three"]
+    before = KeptLog()
+    for second, text in enumerate(read.split("\n") if read else []):
+        before.add(line(second, text))
+    list(reader.read_kept(before))
+    log = KeptLog(is_complete=True)
+    for second, text in enumerate(texts):
+        log.add(line(second, text))
+    rest = b"".join(reader.read_kept(log)).decode().split()
+    assert rest == texts[len(read.split()) :]
+    assert (reader.gaps, reader.is_complete) == (0, True)
+
+
+def test_reader_reports_gap_before_cut_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podwatch, "LOG_BYTES", 50)
+    reader, log = LogReader(cast("Kubectl", None), pod("a", FAILED)), KeptLog()
+    for second in range(9):
+        log.add(line(second, "x"))
+    assert b"".join(reader.read_kept(log)) == b"x\n"
+    assert reader.gaps == 1
+
+
+def test_attempt_between_two_snapshots_is_reported_with_its_cause() -> None:
+    """The first attempt is in no snapshot; only the watch has seen its pods."""
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/restart-attempt": "0"}
+    kubectl = FakeKubectl([lines(("ADDED", pod("a-node-0-0-x", FAILED, "Failed", **labels)))])
+    workload = item(
+        "JobSet",
+        "a",
+        metadata={"creationTimestamp": "2026-11-21T00:00:00Z"},
+        spec={"failurePolicy": {"maxRestarts": 1}},
+        status={"restarts": 1},
+    )
+    with watch(kubectl) as watching:
+        snapshot = Snapshot(workload)
+        keeper = LogKeeper(lambda *, events: snapshot, cast("Kubectl", kubectl), JobSet(), watching)  # noqa: ARG005
+        keeper(events=True)
+        until(lambda: watching.pods_since(BEGIN))
+        kept = keeper(events=True)
+    assert kept
+    messages = [finding.message for finding in JobSet().warnings(kept)]
+    assert messages == ["attempt 1 of 2: node 0: container node ended with exit code 3"]
+
+
+def test_watch_is_not_begun_for_jobset_without_retries() -> None:
+    kubectl = FakeKubectl([])
+    workload = item("JobSet", "a", metadata={"creationTimestamp": "2026-11-21T00:00:00Z"}, spec={}, status={})
+    with watch(kubectl) as watching:
+        LogKeeper(lambda *, events: Snapshot(workload), cast("Kubectl", kubectl), JobSet(), watching)(  # noqa: ARG005
+            events=True
+        )
+    assert kubectl.calls == []
