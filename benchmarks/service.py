@@ -18,7 +18,7 @@ from litestar.testing import TestClient
 from sqlalchemy import insert
 
 from benchmarks.measure import IMPORT_TYPER, Result, cpu_seconds, run
-from packager.base.values import convert
+from packager.base.values import convert, replace
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.config import ServerConfig
 from packager.service.jobs.preparation import Filled
@@ -26,12 +26,15 @@ from packager.service.page import app
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.sealing import Sealer
 from packager.service.server import Server
+from packager.service.store.rows import columns
 from packager.service.store.store import Filters, Store
 from packager.service.store.tables import jobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
+
+    from packager.base.values import Json
 
 ROUNDS = 5
 JOBS = 300
@@ -133,11 +136,13 @@ def _first_page(folder: Path) -> list[Result]:
 
 def _fill(store: Store) -> None:
     """Add copies of the newest job until there are 100,000, of many creators and projects."""
-    row = store.jobs(Filters(), 1)[0]
+    job = store.jobs(Filters(), 1)[0]
     with store.database.writing() as connection:
         for start in range(0, LISTED, 5_000):
             copies = [
-                {**row, "release": f"copy-{number:06x}", "creator": f"c{number % 100}", "project": f"p{number % 5}"}
+                columns(
+                    replace(job, release=f"copy-{number:06x}", creator=f"c{number % 100}", project=f"p{number % 5}")
+                )
                 for number in range(start, start + 5_000)
             ]
             connection.execute(insert(jobs), copies)
@@ -155,7 +160,7 @@ async def _create(server: Server, folder: Path) -> list[Result]:
     numbers = itertools.count(1)
 
     async def create() -> None:
-        filled = {"taskDef": "digits", "process": {"train": {"steps": next(numbers)}}}
+        filled: dict[str, Json] = {"taskDef": "digits", "process": {"train": {"steps": next(numbers)}}}
         await server.tasks.create(Filled(filled, _CALLER, project), lambda _: None)
 
     async def create_some(count: int) -> None:

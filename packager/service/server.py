@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from packager.service.config import ServerConfig
     from packager.service.jobs.kube import Cluster
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row
+    from packager.service.store.rows import StoredStatus
 
 _RESTART_SECONDS = 5.0
 
@@ -190,7 +190,7 @@ class Server:
     def _look_at(self, release: str) -> None:
         self.follower.look_at(release)
 
-    def _pods(self, row: Row) -> tuple[Object, ...]:
+    def _pods(self, row: StoredStatus) -> tuple[Object, ...]:
         return self.follower.pods(row)
 
     async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -243,8 +243,8 @@ class Server:
         counts = {(project, status): 0 for project in self.projects for status in ACTIVE}
         jobs, gpus = {**counts}, {**counts}
         for row in self.store.usage_of_all():
-            key = (row["project"], row["status"])
-            jobs[key], gpus[key] = row["jobs"], row["gpus"]
+            key = (row.project, row.status)
+            jobs[key], gpus[key] = row.jobs, row.gpus
         return Load(jobs, gpus, self.store.outbox.waiting())
 
     def log(self, message: str, **fields: str) -> None:

@@ -88,7 +88,7 @@ def stored(service: Service, release: str) -> str:
     """Return the status of a job in the database."""
     job = service.server.store.job(release)
     assert job
-    return str(job["status"])
+    return job.status
 
 
 def test_task_lists_and_shows_templates_and_definitions(mlpack: Mlpack, service: Service) -> None:

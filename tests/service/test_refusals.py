@@ -203,9 +203,9 @@ class Tenants(Site):
         store = self.server.store
         job = store.job(self.names["release"])
         assert job is not None
-        tokens = sorted((token["name"], token["role"]) for token in store.tokens())
-        kept = (job["goal"], len(self.get("/v1/jobs").json()["items"]), tokens)
-        return json.dumps([kept, store.templates(), store.definitions(), sorted(map(str, self.cluster.objects))])
+        tokens = sorted((token.name, token.role) for token in store.tokens())
+        kept = (job.goal, len(self.get("/v1/jobs").json()["items"]), tokens)
+        return str([kept, store.templates(), store.definitions(), sorted(map(str, self.cluster.objects))])
 
 
 @pytest.fixture(scope="module")

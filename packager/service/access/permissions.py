@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
-    from packager.service.store.store import Row
+    from packager.service.store.rows import StoredDefinition, StoredJob
 
 
 def check_role(caller: Caller, role: str) -> None:
@@ -100,25 +100,25 @@ def project_of_definition(caller: Caller, project: str | None, projects: Mapping
     return project
 
 
-def definition_project(row: Row) -> str | None:
+def definition_project(row: StoredDefinition) -> str | None:
     """Return the project that a registered definition belongs to; None for all."""
-    project = json.loads(row["body"]).get("project")
+    project = json.loads(row.body).get("project")
     return None if project is None else str(project)
 
 
-def sees_definition(caller: Caller, row: Row) -> bool:
+def sees_definition(caller: Caller, row: StoredDefinition) -> bool:
     """Whether a caller may see a definition."""
     project = definition_project(row)
     return project is None or caller.may("viewer", project)
 
 
-def check_sees_definition(caller: Caller, row: Row) -> None:
+def check_sees_definition(caller: Caller, row: StoredDefinition) -> None:
     """Raise Failure, as for a missing definition, unless a caller may see a definition."""
     if not sees_definition(caller, row):
-        raise Failure("not-found", f"definition {row['name']!r} not found")
+        raise Failure("not-found", f"definition {row.name!r} not found")
 
 
-def check_changes_definition(caller: Caller, row: Row) -> None:
+def check_changes_definition(caller: Caller, row: StoredDefinition) -> None:
     """Raise Failure unless a caller may change a definition."""
     check_sees_definition(caller, row)
     project = definition_project(row)
@@ -127,7 +127,9 @@ def check_changes_definition(caller: Caller, row: Row) -> None:
         raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
 
 
-def visible_job(caller: Caller, release: str, job: Callable[[str], Row | None], role: str = "viewer") -> Row:
+def visible_job(
+    caller: Caller, release: str, job: Callable[[str], StoredJob | None], role: str = "viewer"
+) -> StoredJob:
     """Return a job in whose project a caller has a role; without any role there, the job is not found.
 
     Args:
@@ -141,11 +143,11 @@ def visible_job(caller: Caller, release: str, job: Callable[[str], Row | None], 
     """
     check_role(caller, role)
     row = job(release)
-    held = None if row is None else caller.role(row["project"])
+    held = None if row is None else caller.role(row.project)
     if row is None or held is None:
         raise Failure("not-found", f"job {release!r} not found")
-    if not caller.may(role, row["project"]):
-        raise Failure("forbidden", f"expected the role {role} in the project {row['project']!r}, found {held}")
+    if not caller.may(role, row.project):
+        raise Failure("forbidden", f"expected the role {role} in the project {row.project!r}, found {held}")
     return row
 
 
@@ -167,9 +169,11 @@ def owner_of_job(caller: Caller, creator: str) -> str:
     return caller.key if creator == caller.name or is_of_issuer else tokens.key_of(creator)
 
 
-def own_job(caller: Caller, release: str, job: Callable[[str], Row | None], action: str, role: str = "user") -> Row:
+def own_job(
+    caller: Caller, release: str, job: Callable[[str], StoredJob | None], action: str, role: str = "user"
+) -> StoredJob:
     """Return a job that a caller owns, or in whose project they act for others. Raises as `visible_job`."""
     row = visible_job(caller, release, job, role)
-    if not owns(caller, row["owner"], row["project"]):
-        raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers {action}")
+    if not owns(caller, row.owner, row.project):
+        raise Failure("forbidden", f"the job belongs to {row.creator}: only developers {action}")
     return row

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
+from packager.service.store.rows import StoredToken
 from packager.service.times import as_text, now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.service.store.store import Row, Store
+    from packager.service.store.store import Store
 
 ROLES = ("viewer", "user", "developer", "admin")
 """From the weakest; each role includes the permissions of the roles before it."""
@@ -86,8 +87,8 @@ def key_of_person(issuer: str, subject: str) -> str:
     return f"{issuer} {subject}"
 
 
-def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[Row, str]:
-    """Store a new token; return its row and its text, which is not stored.
+def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[StoredToken, str]:
+    """Store a new token; return it and its text, which is not stored.
 
     Args:
         store: The database.
@@ -100,18 +101,17 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
     expires = None
     if days is not None:
         expires = as_text(datetime.now(UTC) + timedelta(days=days))
-    row = {
-        "id": secrets.token_hex(6),
-        "digest": _digest(text),
-        "name": name,
-        "role": role,
-        "project": project,
-        "created": now(),
-        "expires": expires,
-        "last_used": None,
-    }
-    store.add_token(row)
-    return row, text
+    token = StoredToken(
+        id=secrets.token_hex(6),
+        digest=_digest(text),
+        name=name,
+        role=role,
+        project=project,
+        created=now(),
+        expires=expires,
+    )
+    store.add_token(token)
+    return token, text
 
 
 def caller(store: Store, text: str) -> Caller | None:
@@ -122,17 +122,17 @@ def caller(store: Store, text: str) -> Caller | None:
 def identifier(store: Store, text: str) -> str | None:
     """Return the id of a token by its text; None if the token is unknown or has expired."""
     row = store.token(_digest(text)) if text.startswith(PREFIX) else None
-    return row["id"] if row is not None and caller_of(store, row) else None
+    return row.id if row is not None and caller_of(store, row) else None
 
 
-def caller_of(store: Store, row: Row | None) -> Caller | None:
+def caller_of(store: Store, row: StoredToken | None) -> Caller | None:
     """Return the caller for the row of a token, and note the use; None without a row, or if the token has expired."""
     time = now()
-    if row is None or (row["expires"] is not None and row["expires"] <= time):
+    if row is None or (row.expires is not None and row.expires <= time):
         return None
-    if row["last_used"] is None or _seconds_between(row["last_used"], time) > _USE_SECONDS:
-        store.use_token(row["id"])
-    return Caller(row["name"], key_of(row["name"]), {row["project"] or EVERY: row["role"]})
+    if row.last_used is None or _seconds_between(row.last_used, time) > _USE_SECONDS:
+        store.use_token(row.id)
+    return Caller(row.name, key_of(row.name), {row.project or EVERY: row.role})
 
 
 def _digest(text: str) -> str:

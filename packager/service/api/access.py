@@ -11,9 +11,11 @@ from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter
 
 from packager.base.rest import is_loopback
+from packager.base.values import replace
 from packager.service.access import permissions, sessions, tokens
 from packager.service.api import requestlog
 from packager.service.failures import Failure
+from packager.service.store.rows import KeyedRequest
 from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.api.door import Door
     from packager.service.server import Server
-    from packager.service.store.store import Row
 
 _LONGEST_KEY = 255
 
@@ -127,7 +128,7 @@ async def once(
     request: AnyRequest,
     caller: Caller,
     key: str | None,
-    make: Callable[[Row | None], Awaitable[tuple[int, Any, str | None]]],
+    make: Callable[[KeyedRequest | None], Awaitable[tuple[int, Any, str | None]]],
 ) -> Response[Any]:
     """Answer a request, or repeat the answer to an earlier request with the same key.
 
@@ -135,7 +136,7 @@ async def once(
         request: The request.
         caller: The caller.
         key: The idempotency key; None for a request without one.
-        make: Creates the requested resource, and returns status, body and location. The argument is the row of the
+        make: Creates the requested resource, and returns status, body and location. The argument is the
             request, to be completed with the answer and stored together with the resource; None without a key.
 
     Raises:
@@ -147,28 +148,27 @@ async def once(
         return _created(status, body, location)
     if not 0 < len(key) <= _LONGEST_KEY:
         raise Failure("invalid-query", f"Idempotency-Key: expected at most {_LONGEST_KEY} characters")
-    row: Row = {
-        "caller": f"{','.join(sorted(caller.roles))} {caller.key}",  # no project has a space in its name
-        "path": f"{request.method} {request.url.path}?{request.url.query}",
-        "key": key,
-        "digest": hashlib.sha256(await request.body()).hexdigest(),
-    }
-    earlier = await asyncio.to_thread(store.begin, row)
+    keyed = KeyedRequest(
+        caller=f"{','.join(sorted(caller.roles))} {caller.key}",  # no project has a space in its name
+        path=f"{request.method} {request.url.path}?{request.url.query}",
+        key=key,
+        digest=hashlib.sha256(await request.body()).hexdigest(),
+    )
+    earlier = await asyncio.to_thread(store.begin, keyed)
     if earlier is not None:
-        if earlier["digest"] != row["digest"]:
+        if earlier.digest != keyed.digest:
             raise Failure("idempotency-mismatch", "the key was used with another body")
-        if earlier["status"] is None:
+        if earlier.status is None or earlier.body is None:
             raise Failure("conflict", "the first request with this key is still at work")
-        response = _created(earlier["status"], json.loads(earlier["body"]), earlier["location"])
+        response = _created(earlier.status, json.loads(earlier.body), earlier.location)
         response.headers["Idempotency-Replayed"] = "true"
         return response
     try:
-        status, body, location = await make(row)
+        status, body, location = await make(keyed)
     except BaseException:
-        await asyncio.to_thread(store.forget, row)
+        await asyncio.to_thread(store.forget, keyed)
         raise
-    row |= {"status": status, "body": as_json(body), "location": location}
-    await asyncio.to_thread(store.finish, row)
+    await asyncio.to_thread(store.finish, replace(keyed, status=status, body=as_json(body), location=location))
     return _created(status, body, location)
 
 

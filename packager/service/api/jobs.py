@@ -8,7 +8,7 @@ from litestar import Response, delete, get, post
 from litestar.datastructures import MultiDict, State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from packager.base.values import as_plain
+from packager.base.values import as_plain, replace
 from packager.service.api import document
 from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.store.store import as_json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from packager.service.access.tokens import Caller
-    from packager.service.store.store import Row
+    from packager.service.store.rows import KeyedRequest
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[str | None, QueryParameter(description="The `next` of the page before.")]
@@ -50,8 +50,8 @@ async def create_job(
 async def create_once(request: AnyRequest, caller: Caller, filled: Mapping[str, Any], key: str | None) -> Response[Any]:
     """Create a job, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
 
-    async def make(row: Row | None) -> tuple[int, Any, str]:
-        return _created(await server_of(request.app.state).jobs.create(caller, filled, _answered(row)))
+    async def make(keyed: KeyedRequest | None) -> tuple[int, Any, str]:
+        return _created(await server_of(request.app.state).jobs.create(caller, filled, _answered(keyed)))
 
     return await once(request, caller, key, make)
 
@@ -60,12 +60,12 @@ def _created(job: Job) -> tuple[int, Any, str]:
     return 201, as_plain(job), f"/v1/jobs/{job.release}"
 
 
-def _answered(row: Row | None) -> Callable[[Job], Row | None]:
-    """Return a function that completes the row of a request with the answer, or returns None without a row."""
+def _answered(keyed: KeyedRequest | None) -> Callable[[Job], KeyedRequest | None]:
+    """Return a function that completes a request with the answer, or returns None without a request."""
 
-    def answered(job: Job) -> Row | None:
+    def answered(job: Job) -> KeyedRequest | None:
         status, body, location = _created(job)
-        return row and {**row, "status": status, "body": as_json(body), "location": location}
+        return keyed and replace(keyed, status=status, body=as_json(body), location=location)
 
     return answered
 
@@ -133,8 +133,8 @@ async def rerun_job(
     """Create a job from the values of another job; with `pinned`, also from the revisions of that job."""
     caller, jobs = await caller_of(request), server_of(state).jobs
 
-    async def make(row: Row | None) -> tuple[int, Any, str]:
-        return _created(await jobs.rerun(caller, release, is_pinned=pinned, answered=_answered(row)))
+    async def make(keyed: KeyedRequest | None) -> tuple[int, Any, str]:
+        return _created(await jobs.rerun(caller, release, is_pinned=pinned, answered=_answered(keyed)))
 
     return await once(request, caller, idempotency_key, make)
 

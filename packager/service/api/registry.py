@@ -31,7 +31,7 @@ from packager.service.use.answers import (
 )
 
 if TYPE_CHECKING:
-    from packager.service.store.store import Row
+    from packager.service.store.rows import KeyedRequest
 
 
 # templates
@@ -63,7 +63,7 @@ async def add_template(
     if dry_run:
         return Response(await templates.trial(caller, data), status_code=200)
 
-    async def make(_row: Row | None) -> tuple[int, Any, str]:
+    async def make(_keyed: KeyedRequest | None) -> tuple[int, Any, str]:
         added = await templates.add(caller, data)
         return 201, as_plain(added), f"/v1/templates/{added.name}"
 
@@ -143,7 +143,7 @@ async def add_definition(
     if dry_run:
         return Response(await definitions.trial(caller, data), status_code=200)
 
-    async def make(_row: Row | None) -> tuple[int, Any, str]:
+    async def make(_keyed: KeyedRequest | None) -> tuple[int, Any, str]:
         added = await definitions.add(caller, data)
         return 201, as_plain(added), f"/v1/definitions/{added.name}"
 

@@ -8,9 +8,10 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager import __version__
+from packager.base.values import replace
 from packager.service.callbacks.signature import sign
 from packager.service.store.outbox import Busy
 from packager.service.times import as_text
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from packager.service.callbacks.signature import SigningSecrets
     from packager.service.callbacks.transport import Reply, Transport
     from packager.service.sealing import Sealer
-    from packager.service.store.outbox import Outbox, Row
+    from packager.service.store.outbox import Outbox
+    from packager.service.store.rows import Delivery
 
 SCHEDULE = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 21_600.0, 43_200.0)
 """The maximum pause before each retry, in seconds; the pause is a random part of it ("full jitter")."""
@@ -80,7 +82,7 @@ class Courier:
         self._part = part
         self._attempted = attempted
         self._wake = asyncio.Event()
-        self._under_way: dict[tuple[str, int], Row] = {}
+        self._under_way: dict[tuple[str, int], Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
@@ -116,15 +118,15 @@ class Courier:
         """Start all due callbacks within the limits, and return whether there was any."""
         has_begun = False
         while free := AT_ONCE - len(self._under_way):
-            rows = await asyncio.to_thread(self._outbox.due, as_text(self._clock()), self._busy(), free)
+            due = await asyncio.to_thread(self._outbox.due, as_text(self._clock()), self._busy(), free)
             chosen = []
-            for row in rows:
+            for delivery in due:
                 busy = self._busy()
-                if row["host"] not in busy.hosts and row["project"] not in busy.projects:
-                    self._under_way[row["release"], row["endpoint"]] = row
-                    chosen.append(row)
-            for row in chosen:
-                task = asyncio.create_task(self._deliver(row))
+                if delivery.host not in busy.hosts and delivery.project not in busy.projects:
+                    self._under_way[delivery.release, delivery.endpoint] = delivery
+                    chosen.append(delivery)
+            for delivery in chosen:
+                task = asyncio.create_task(self._deliver(delivery))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             if not chosen:
@@ -134,8 +136,8 @@ class Courier:
 
     def _busy(self) -> Busy:
         """Return the hosts, projects and endpoints to which no more callbacks are sent now."""
-        rows = self._under_way.values()
-        hosts, projects = Counter(row["host"] for row in rows), Counter(row["project"] for row in rows)
+        under_way = self._under_way.values()
+        hosts, projects = Counter(item.host for item in under_way), Counter(item.project for item in under_way)
         return Busy(
             tuple(host for host, count in hosts.items() if count >= AT_ONCE_TO_A_HOST),
             tuple(project for project, count in projects.items() if count >= AT_ONCE_OF_A_PROJECT),
@@ -148,52 +150,52 @@ class Courier:
             if self._tasks:  # the started tasks may have ended since then
                 await asyncio.wait(self._tasks)
 
-    async def _deliver(self, row: Row) -> None:
+    async def _deliver(self, delivery: Delivery) -> None:
         try:
             begun = monotonic()
-            answer = await self._transport.post(row["url"], *self._request(row))
-            fields = self._outcome(row, answer)
-            self._attempted(fields["state"], monotonic() - begun)
-            await asyncio.to_thread(self._outbox.settle, row, fields)
-            if fields["state"] != "delivered":
-                self._log(f"{row['release']}: callback {row['id']}: {fields['error']}; {fields['state']}")
+            answer = await self._transport.post(delivery.url, *self._request(delivery))
+            tried = self._tried(delivery, answer)
+            self._attempted(tried.state, monotonic() - begun)
+            await asyncio.to_thread(self._outbox.settle, tried)
+            if tried.state != "delivered":
+                self._log(f"{tried.release}: callback {tried.id}: {tried.error}; {tried.state}")
         except Exception as error:  # noqa: BLE001 - the other callbacks are sent, and this one later
-            self._log(f"{row['release']}: callback {row['id']}: {type(error).__name__}: {error}")
+            self._log(f"{delivery.release}: callback {delivery.id}: {type(error).__name__}: {error}")
             await asyncio.sleep(_LOOK_SECONDS)
         finally:
-            self._under_way.pop((row["release"], row["endpoint"]), None)
+            self._under_way.pop((delivery.release, delivery.endpoint), None)
             self.wake()
 
-    def _request(self, row: Row) -> tuple[dict[str, str], bytes]:
+    def _request(self, delivery: Delivery) -> tuple[dict[str, str], bytes]:
         """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""
-        own: dict[str, str] = self._sealer.open(row["secrets"], row["release"]).get(str(row["endpoint"]), {})
-        content = {**json.loads(row["body"]), "job": f"{self._url}/v1/jobs/{row['release']}"}
+        own: dict[str, str] = self._sealer.open(delivery.secrets, delivery.release).get(str(delivery.endpoint), {})
+        content = {**json.loads(delivery.body), "job": f"{self._url}/v1/jobs/{delivery.release}"}
         body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         seconds = int(self._clock().timestamp())
         ours = {
             "Content-Type": "application/json",
             "User-Agent": f"mlpack/{__version__}",
-            "webhook-id": row["id"],
+            "webhook-id": delivery.id,
             "webhook-timestamp": str(seconds),
         }
-        if secrets := self._secrets.of(row["project"], self._log):
-            ours["webhook-signature"] = sign(secrets, row["id"], seconds, body)
+        if secrets := self._secrets.of(delivery.project, self._log):
+            ours["webhook-signature"] = sign(secrets, delivery.id, seconds, body)
         names = {name.lower() for name in (*ours, "content-length")}
         return {**{name: value for name, value in own.items() if name.lower() not in names}, **ours}, body
 
-    def _outcome(self, row: Row, answer: Reply) -> dict[str, Any]:
-        """Return the new values of a callback's row after an attempt."""
-        time, attempts = self._clock(), row["attempts"] + 1
-        fields = {"attempts": attempts, "code": answer.code, "last_try": as_text(time), "next_try": None}
+    def _tried(self, delivery: Delivery, answer: Reply) -> Delivery:
+        """Return a callback after an attempt."""
+        time, attempts = self._clock(), delivery.attempts + 1
+        tried = replace(delivery, attempts=attempts, code=answer.code, last_try=as_text(time), next_try=None)
         if answer.code is not None and 200 <= answer.code < 300:
-            return {**fields, "state": "delivered", "error": None}
+            return replace(tried, state="delivered", error=None)
         error = answer.error or f"the endpoint has answered {answer.code}"
         if answer.code == _GONE:
-            return {**fields, "state": "gone", "error": error}
+            return replace(tried, state="gone", error=error)
         if attempts > len(SCHEDULE):
-            return {**fields, "state": "given-up", "error": error}
+            return replace(tried, state="given-up", error=error)
         pause = max(SCHEDULE[attempts - 1] * self._part(), min(answer.retry_after or 0.0, _LONGEST_WISH))
-        return {**fields, "state": "waiting", "error": error, "next_try": as_text(time + timedelta(seconds=pause))}
+        return replace(tried, state="waiting", error=error, next_try=as_text(time + timedelta(seconds=pause)))
 
     async def close(self) -> None:
         """Close all connections."""

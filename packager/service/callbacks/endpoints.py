@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.problems import show
 from packager.kubernetes.manifest import listing, mapping
@@ -28,39 +28,39 @@ _OURS = re.compile(
 )
 
 
-def complaints(filled: Mapping[str, Any], allowed: Allowed) -> list[Complaint]:
+def complaints(filled: Mapping[str, object], allowed: Allowed) -> list[Complaint]:
     """Return the complaints about the endpoints of type `event`, in filled values of any shape."""
     events = [
         (("endpoints", index), item)
         for index, item in enumerate(map(mapping, listing(filled.get("endpoints"))))
         if item.get("type") == "event"
     ]
-    problems = [problem for here, item in events for problem in _problems(here, item, allowed)]
+    problems = [problem for location, item in events for problem in _problems(location, item, allowed)]
     if len(events) > MOST:
         problems.append(Complaint("/endpoints", f"expected at most {MOST} of type 'event', found {len(events)}"))
     return problems
 
 
-def _problems(here: Location, item: Mapping[str, Any], allowed: Allowed) -> Iterator[Complaint]:
+def _problems(location: Location, item: Mapping[str, object], allowed: Allowed) -> Iterator[Complaint]:
     url = item.get("endpoint")
     if isinstance(url, str):
         try:
             addresses.parse(url, allowed)
         except addresses.InvalidAddressError as error:
-            yield Complaint(pointer((*here, "endpoint")), str(error), error.hint)
+            yield Complaint(pointer((*location, "endpoint")), str(error), error.hint)
     elif url is not None:
-        yield Complaint(pointer((*here, "endpoint")), f"expected an address, found {show(url)}")
-    yield from _header_problems((*here, "headers"), mapping(item.get("headers")))
+        yield Complaint(pointer((*location, "endpoint")), f"expected an address, found {show(url)}")
+    yield from _header_problems((*location, "headers"), mapping(item.get("headers")))
 
 
-def _header_problems(here: Location, headers: Mapping[str, Any]) -> Iterator[Complaint]:
+def _header_problems(location: Location, headers: Mapping[str, object]) -> Iterator[Complaint]:
     if len(headers) > _MOST_HEADERS:
-        yield Complaint(pointer(here), f"expected at most {_MOST_HEADERS}, found {len(headers)}")
+        yield Complaint(pointer(location), f"expected at most {_MOST_HEADERS}, found {len(headers)}")
     if sum(len(name) + len(str(value)) for name, value in headers.items()) > _LONGEST_HEADERS:
-        yield Complaint(pointer(here), f"expected at most {_LONGEST_HEADERS >> 10} KiB")
+        yield Complaint(pointer(location), f"expected at most {_LONGEST_HEADERS >> 10} KiB")
     seen: set[str] = set()
     for name, value in headers.items():
-        place = pointer((*here, name))
+        place = pointer((*location, name))
         if not _TOKEN.fullmatch(name):
             yield Complaint(place, "expected the name of a header (RFC 9110)")
         elif _OURS.fullmatch(name.lower()):

@@ -10,9 +10,10 @@ import asyncio
 import itertools
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
+from packager.base.values import replace
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory
 from packager.kubernetes.manifest import mapping
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from packager.service.jobs.pulse import Pulse
     from packager.service.prometheus import Figures
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row, Store
+    from packager.service.store.rows import StoredJob, StoredStatus
+    from packager.service.store.store import Store
 
 TICK = 10.0
 """The seconds between two checks of jobs without news from a watch: some findings appear only after some time."""
@@ -116,13 +118,13 @@ class Follower:
                 for _ in range(_AT_ONCE):
                     tasks.create_task(self._work())
         finally:
-            for known in (self._mirrors, self._changed, self._due, self._at_work, self._memories, self._missing):
-                known.clear()
+            for state in (self._mirrors, self._changed, self._due, self._at_work, self._memories, self._missing):
+                state.clear()
 
-    def pods(self, row: Row) -> tuple[Object, ...]:
+    def pods(self, job: StoredStatus) -> tuple[Object, ...]:
         """Return the pods of a job that the watches have reported."""
-        mirror = self._mirrors.get(row["namespace"])
-        return mirror.pods(row["release"]) if mirror else ()
+        mirror = self._mirrors.get(job.namespace)
+        return mirror.pods(job.release) if mirror else ()
 
     def look_at(self, release: str) -> None:
         """Check a job soon, if this replica manages jobs."""
@@ -140,11 +142,11 @@ class Follower:
         for turn in itertools.count():
             is_new = turn < _SELDOM  # no watch reports a deletion from before the start
             waiting = set()
-            for row in await asyncio.to_thread(self._store.unfinished):
-                if self._waits_for_room(row):
-                    waiting.add(row["project"])
-                elif is_new or not _is_well(row) or (sum(row["release"].encode()) + turn) % _SELDOM == 0:
-                    self._due[row["release"]] = None
+            for job in await asyncio.to_thread(self._store.unfinished):
+                if self._waits_for_room(job):
+                    waiting.add(job.project)
+                elif is_new or not _is_well(job) or (sum(job.release.encode()) + turn) % _SELDOM == 0:
+                    self._due[job.release] = None
             for project in waiting:
                 await self._admit(project)
             self._wake.set()
@@ -178,30 +180,30 @@ class Follower:
         return None
 
     async def _look(self, release: str) -> None:
-        row = await asyncio.to_thread(self._store.job, release)
-        mirror = self._mirrors.get(row["namespace"]) if row else None
-        if row is None or mirror is None:
+        job = await asyncio.to_thread(self._store.job, release)
+        mirror = self._mirrors.get(job.namespace) if job else None
+        if job is None or mirror is None:
             return
-        if row["goal"] != "run":
-            await self._stop(row)
-        elif row["status"] in FINAL:
+        if job.goal != "run":
+            await self._stop(job)
+        elif job.status in FINAL:
             self._forget(release)
-        elif not row["applied"]:
-            await self._begin(row)
-        elif mirror.knows(row["kind"]):
-            await self._judge(row, mirror)
+        elif not job.applied:
+            await self._begin(job)
+        elif mirror.knows(job.kind):
+            await self._judge(job, mirror)
 
-    async def _begin(self, row: Row) -> None:
+    async def _begin(self, job: StoredJob) -> None:
         """Apply a job, or admit the jobs of its project for which there is room."""
-        if self._waits_for_room(row):
-            await self._admit(row["project"])
+        if self._waits_for_room(job):
+            await self._admit(job.project)
         else:
-            await self._apply(row)
+            await self._apply(job)
 
-    def _waits_for_room(self, row: Row) -> bool:
-        project = self._projects.get(row["project"])
+    def _waits_for_room(self, job: StoredStatus) -> bool:
+        project = self._projects.get(job.project)
         by_kueue = project is not None and project.queue is not None
-        return row["status"] == "queued" and not row["applied"] and row["goal"] == "run" and not by_kueue
+        return job.status == "queued" and not job.applied and job.goal == "run" and not by_kueue
 
     async def _admit(self, name: str) -> None:
         """Admit the waiting jobs of a project for which there is room."""
@@ -211,42 +213,42 @@ class Follower:
         for release in releases:
             self.created(release)
 
-    async def _apply(self, row: Row) -> None:
+    async def _apply(self, job: StoredJob) -> None:
         """Apply the objects of a job; if the API server refuses one, the job fails."""
-        items, namespace = await asyncio.to_thread(records.objects, row, self._sealer), row["namespace"]
+        items, namespace = await asyncio.to_thread(records.objects, job, self._sealer), job.namespace
         try:
             await applying.apply_objects(self._cluster, items, namespace)
         except RefusedError as error:
             if error.code >= 500 or error.code in (409, 429):
                 raise
-            await self._delete_objects(row, with_claims=False)
-            await self._end(row, "failed", "ClusterRefused", str(error))
+            await self._delete_objects(job, with_claims=False)
+            await self._end(job, "failed", "ClusterRefused", str(error))
             return
-        await asyncio.to_thread(self._store.mark_applied, row["release"])
-        self.look_at(row["release"])
+        await asyncio.to_thread(self._store.mark_applied, job.release)
+        self.look_at(job.release)
 
-    async def _stop(self, row: Row) -> None:
+    async def _stop(self, job: StoredJob) -> None:
         """Delete the objects of a cancelled or deleted job; its claims only if the goal is delete-storage."""
-        goal, release = row["goal"], row["release"]
-        if goal == "cancel" and row["applied"] and not self._keeper.has_kept(row, is_final=True):
+        goal, release = job.goal, job.release
+        if goal == "cancel" and job.applied and not self._keeper.has_kept(job, is_final=True):
             return
-        await self._delete_objects(row, with_claims=goal == "delete-storage")
-        if row["status"] not in FINAL:
+        await self._delete_objects(job, with_claims=goal == "delete-storage")
+        if job.status not in FINAL:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
-            await self._end(row, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
+            await self._end(job, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
         if goal == "cancel":
             await asyncio.to_thread(self._store.settle, release)
         else:
             await asyncio.to_thread(self._store.remove_job, release)
         self._pulse.tell()
 
-    async def _delete_objects(self, row: Row, *, with_claims: bool) -> None:
+    async def _delete_objects(self, job: StoredJob, *, with_claims: bool) -> None:
         """Delete the objects of a job that have the label of the job.
 
         The server can neither read nor delete Secrets: the cluster deletes them with their owner.
         """
-        release, namespace = row["release"], row["namespace"]
-        for item in reversed(json.loads(row["manifests"])):
+        release, namespace = job.release, job.namespace
+        for item in reversed(job.objects):
             kind = item["kind"]
             if kind == "Secret" or (kind == "PersistentVolumeClaim" and not with_claims):
                 continue
@@ -256,13 +258,13 @@ class Follower:
             elif current is not None:
                 await self._cluster.delete(kind, name(item), namespace)
 
-    async def _judge(self, row: Row, mirror: Mirror) -> None:
+    async def _judge(self, job: StoredJob, mirror: Mirror) -> None:
         """Store the status of an applied job, as it is in the cluster."""
-        release = row["release"]
-        kind = kinds()[row["kind"]]
-        workload = mirror.workload(release, row["kind"], release_of(row))
+        release = job.release
+        kind = kinds()[job.kind]
+        workload = mirror.workload(release, job.kind, release_of(job))
         if workload is None:
-            await self._judge_missing(row)
+            await self._judge_missing(job)
             return
         self._missing.pop(release, None)
         snapshot = await mirror.snapshot(release, workload)
@@ -273,47 +275,46 @@ class Follower:
         verdict = diagnose(kind, snapshot, past)
         hints: Sequence[str | None] = [None] * len(verdict.findings)
         if any(finding.remedy for finding in verdict.findings):
-            hints = await asyncio.to_thread(self._hints, row, verdict.findings)
-        fields = _fields(row, verdict, hints, snapshot)
-        if all(row[key] == value for key, value in fields.items()):
+            hints = await asyncio.to_thread(self._hints, job, verdict.findings)
+        changed = _changed(job, verdict, hints, snapshot)
+        has_ended = changed.status in FINAL
+        if changed == job or not self._keeper.has_kept(job, is_final=has_ended, pods=snapshot.pods):
             return
-        if not self._keeper.has_kept(row, is_final=fields["status"] in FINAL, pods=snapshot.pods):
-            return
-        if await asyncio.to_thread(self._store.change_job, release, fields):
+        if await asyncio.to_thread(self._store.change_job, changed):
             self._pulse.tell()
-            if fields["status"] in FINAL:
-                self._figures.ended(row["project"], fields["status"])
-        if fields["status"] in FINAL:
+            if has_ended:
+                self._figures.ended(job.project, changed.status)
+        if has_ended:
             self._forget(release)
-            await self._admit(row["project"])
+            await self._admit(job.project)
 
-    def _hints(self, row: Row, findings: Sequence[Finding]) -> list[str | None]:
+    def _hints(self, job: StoredJob, findings: Sequence[Finding]) -> list[str | None]:
         """Return the remedy of each finding in words for the user of the job; None without a remedy."""
-        revision = self._store.definition(row["definition"], row["definition_revision"])
+        revision = self._store.definition(job.definition, job.definition_revision)
         assert revision is not None, "the revision of a job is never removed"
-        definition, filled = read_definition(revision), json.loads(row["filled"])
+        definition, filled = read_definition(revision), json.loads(job.filled)
         remedies = [finding.remedy for finding in findings]
         return [None if one is None else hint_for_user(one, filled, definition) for one in remedies]
 
-    async def _judge_missing(self, row: Row) -> None:
+    async def _judge_missing(self, job: StoredJob) -> None:
         """End a job whose workload is not in the cache and twice not in the cluster: another client has deleted it."""
-        release = row["release"]
-        if await self._cluster.get(row["kind"], release_of(row), row["namespace"]) is not None:
+        release = job.release
+        if await self._cluster.get(job.kind, release_of(job), job.namespace) is not None:
             self._missing.pop(release, None)
             return
         self._missing[release] = self._missing.get(release, 0) + 1
         if self._missing[release] > 1:
-            await self._end(row, "deleted", "DeletedInCluster", f"the {row['kind']} was deleted in the cluster")
+            await self._end(job, "deleted", "DeletedInCluster", f"the {job.kind} was deleted in the cluster")
         else:
             asyncio.get_running_loop().call_later(1.0, self.look_at, release)
 
-    async def _end(self, row: Row, status: str, reason: str, message: str) -> None:
-        fields = {"status": status, "reason": reason, "message": message, "hint": None, "ended": now()}
-        if await asyncio.to_thread(self._store.change_job, row["release"], fields):
-            self._figures.ended(row["project"], status)
-        self._forget(row["release"])
+    async def _end(self, job: StoredJob, status: str, reason: str, message: str) -> None:
+        ended = replace(job, status=status, reason=reason, message=message, hint=None, ended=now())
+        if await asyncio.to_thread(self._store.change_job, ended):
+            self._figures.ended(job.project, status)
+        self._forget(job.release)
         self._pulse.tell()
-        await self._admit(row["project"])
+        await self._admit(job.project)
 
     def _forget(self, release: str) -> None:
         self._memories.pop(release, None)
@@ -321,14 +322,14 @@ class Follower:
         self._keeper.forget(release)
 
 
-def _is_well(row: Row) -> bool:
+def _is_well(job: StoredStatus) -> bool:
     """Whether a job runs without a finding, so that the watches report every change."""
-    return bool(row["status"] == "running" and row["applied"] and row["goal"] == "run" and row["reason"] is None)
+    return job.status == "running" and job.applied and job.goal == "run" and job.reason is None
 
 
-def release_of(row: Row) -> str:
+def release_of(job: StoredJob) -> str:
     """Return the name of a job's workload."""
-    return name(json.loads(row["manifests"])[-1])
+    return name(job.objects[-1])
 
 
 _STATUSES = {
@@ -339,36 +340,33 @@ _STATUSES = {
 }
 
 
-def _fields(row: Row, verdict: Verdict, hints: Sequence[str | None], snapshot: Snapshot) -> Row:
-    """Return the columns for a verdict, and for the hints of its findings."""
+def _changed(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snapshot: Snapshot) -> StoredJob:
+    """Return a job with its state in the cluster, and with the hints of its findings."""
     status = _STATUSES.get(verdict.phase, "pending")
+    job = replace(job, pods=as_json([_pod(pod) for pod in snapshot.pods]))
     queue = queues.of(snapshot.workload)
     if queue and status not in FINAL and queues.is_held(snapshot.workload):
-        held = {"status": "queued", "reason": "Queued", "message": f"Kueue holds it in the queue {queue!r}"}
-        return {**held, "hint": None, "pods": as_json([_pod(pod) for pod in snapshot.pods]), "findings": "[]"}
-    if status == "pending" and row["started"]:
+        message = f"Kueue holds it in the queue {queue!r}"
+        return replace(job, status="queued", reason="Queued", message=message, hint=None, findings="[]")
+    if status == "pending" and job.started:
         status = "running"  # a started job that is stuck is not pending again
     first = verdict.findings[0] if verdict.findings else None
-    attempts = kinds()[row["kind"]].attempts(snapshot) or 0
-    fields: dict[str, Any] = {
-        "status": status,
-        "attempts": max(attempts, row["attempts"] or 0) or None,  # a cluster forgets attempts that a queue has stopped
-        "reason": first.reason if first else None,
-        "message": first.message if first else verdict.summary,
-        "hint": hints[0] if hints else None,
-        "pods": as_json([_pod(pod) for pod in snapshot.pods]),
-        "findings": as_json(
-            [{**finding.as_json(), "hint": hint} for finding, hint in zip(verdict.findings, hints, strict=True)]
-        ),
-    }
-    if status != "pending" and not row["started"]:
-        fields["started"] = now()
-    if status in FINAL:
-        fields["ended"] = now()
-    return fields
+    attempts = kinds()[job.kind].attempts(snapshot) or 0
+    findings = [{**finding.as_json(), "hint": hint} for finding, hint in zip(verdict.findings, hints, strict=True)]
+    return replace(
+        job,
+        status=status,
+        attempts=max(attempts, job.attempts or 0) or None,  # a cluster forgets attempts that a queue has stopped
+        reason=first.reason if first else None,
+        message=first.message if first else verdict.summary,
+        hint=hints[0] if hints else None,
+        findings=as_json(findings),
+        started=job.started or (now() if status != "pending" else None),
+        ended=now() if status in FINAL else job.ended,
+    )
 
 
-def _pod(pod: Object) -> dict[str, Any]:
+def _pod(pod: Object) -> dict[str, object]:
     statuses = mapping(pod.get("status")).get("containerStatuses") or ()
     return {
         "name": name(pod),

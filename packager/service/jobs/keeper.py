@@ -14,6 +14,7 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
+from packager.service.store.rows import KeptLog
 from packager.service.times import now
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
     from packager.service.store.kept import KeptLogs
-    from packager.service.store.store import Row
+    from packager.service.store.rows import StoredStatus
 
 MOST_BYTES = 256 << 10
 """The maximum size of a container's kept log."""
@@ -79,7 +80,7 @@ class Keeper:
         server: The name of the server in the labels of its objects.
         look_at: Called with the release when the logs of an ended job have been kept.
         log: Writes a line to the log of the server.
-        record: Records the curves of a job, from its row and pods.
+        record: Records the curves of a job, from the job and its pods.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
@@ -89,7 +90,7 @@ class Keeper:
         server: str,
         look_at: Callable[[str], None],
         log: Callable[[str], None],
-        record: Callable[[Row, Sequence[Object]], Awaitable[None]] | None = None,
+        record: Callable[[StoredStatus, Sequence[Object]], Awaitable[None]] | None = None,
     ) -> None:
         self._cluster = cluster
         self._kept = kept
@@ -102,27 +103,27 @@ class Keeper:
         self._failed: set[str] = set()
         self._limit = asyncio.Semaphore(_AT_ONCE)
 
-    def has_kept(self, row: Row, *, is_final: bool, pods: Iterable[Object] = ()) -> bool:
+    def has_kept(self, job: StoredStatus, *, is_final: bool, pods: Iterable[Object] = ()) -> bool:
         """Return whether the logs of a job have been kept, or need not be yet; otherwise start to keep them.
 
         When the logs of an ended job have been kept, `look_at` is called. The first failed container of a job also
         starts to keep its logs, and the result is then True at once.
 
         Args:
-            row: The job.
+            job: The job.
             is_final: Whether the job has ended, or is about to be stopped.
             pods: The pods of the job.
         """
-        release = row["release"]
+        release = job.release
         if not is_final:
             self._done.discard(release)
             if release not in self._failed and any(run.has_failed for pod in pods for run in instances(pod)):
                 self._failed.add(release)
-                self._begin(row)
+                self._begin(job)
             return True
         if release in self._done:
             return True
-        self._begin(row, is_final=True)
+        self._begin(job, is_final=True)
         return False
 
     def forget(self, release: str) -> None:
@@ -130,10 +131,10 @@ class Keeper:
         self._done.discard(release)
         self._failed.discard(release)
 
-    def _begin(self, row: Row, *, is_final: bool = False) -> None:
-        key = f"{row['release']}{'!' if is_final else ''}"
+    def _begin(self, job: StoredStatus, *, is_final: bool = False) -> None:
+        key = f"{job.release}{'!' if is_final else ''}"
         if key not in self._tasks:
-            task = self._tasks[key] = asyncio.create_task(self._keep(row, is_final=is_final))
+            task = self._tasks[key] = asyncio.create_task(self._keep(job, is_final=is_final))
             task.add_done_callback(lambda _task: self._tasks.pop(key, None))
 
     async def close(self) -> None:
@@ -142,11 +143,11 @@ class Keeper:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep(self, row: Row, *, is_final: bool) -> None:
-        release = row["release"]
+    async def _keep(self, job: StoredStatus, *, is_final: bool) -> None:
+        release = job.release
         try:
             async with self._limit, asyncio.timeout(_SECONDS):
-                await self._read(row)
+                await self._read(job)
         except TimeoutError:
             self._log(f"{release}: its logs could not be read in {_SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - the job ends nevertheless
@@ -156,39 +157,39 @@ class Keeper:
                 self._done.add(release)
                 self._look_at(release)
 
-    async def _read(self, row: Row) -> None:
-        release = row["release"]
-        pods = await pods_of(self._cluster, row["namespace"], release, self._server)
+    async def _read(self, job: StoredStatus) -> None:
+        release = job.release
+        pods = await pods_of(self._cluster, job.namespace, release, self._server)
         if self._record is not None:
-            await self._record(row, pods)
+            await self._record(job, pods)
         earlier = {
-            (entry["pod"], entry["container"], entry["instance"]): entry["size"]
+            (entry.pod, entry.container, entry.instance): entry.size
             for entry in await asyncio.to_thread(self._kept.of_job, release)
         }
         runs = sorted((run for pod in pods for run in instances(pod)), key=lambda run: (not run.has_failed, run.pod))
         for run in runs:
             key = (run.pod, run.container, "previous" if run.is_previous else "current")
-            others = {known: size for known, size in earlier.items() if known != key}
-            names = {known[0] for known in others}
+            others = {other: size for other, size in earlier.items() if other != key}
+            names = {pod for pod, _, _ in others}
             room = min(MOST_BYTES, MOST_BYTES_OF_A_JOB - sum(others.values()))
             if room <= 0 or (run.pod not in names and len(names) >= MOST_PODS):
                 continue
             try:
-                text = await self._end_of_log(run, row["namespace"], room)
+                text = await self._end_of_log(run, job.namespace, room)
             except ClusterError as error:
                 self._log(f"{release}: the log of {run.pod}, {run.container} cannot be kept: {error}")
                 continue
-            entry = {
-                "release": release,
-                "pod": run.pod,
-                "container": run.container,
-                "instance": key[2],
-                "place": run.place,
-                "size": len(text),
-                "content": zlib.compress(text, 6),
-                "time": now(),
-            }
-            await asyncio.to_thread(self._kept.keep, release, [entry])
+            kept = KeptLog(
+                release=release,
+                pod=run.pod,
+                container=run.container,
+                instance=key[2],
+                place=run.place,
+                size=len(text),
+                content=zlib.compress(text, 6),
+                time=now(),
+            )
+            await asyncio.to_thread(self._kept.keep, kept)
             earlier[key] = len(text)
 
     async def _end_of_log(self, run: Instance, namespace: str, room: int) -> bytes:

@@ -7,7 +7,7 @@ that are not numbers are left out.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import jsonio
 from packager.base.values import Fields, replace
@@ -79,7 +79,7 @@ def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
     return (step, numbers) if numbers else None
 
 
-def _is_number(name: str, value: Any) -> bool:
+def _is_number(name: str, value: object) -> bool:
     is_name = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
     return is_name and isinstance(value, int | float) and not isinstance(value, bool)
 

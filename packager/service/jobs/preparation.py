@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.problems import similar
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
 from packager.service import permitted
 from packager.service.access import permissions
@@ -19,11 +19,13 @@ from packager.service.registry.catalog import read_definition
 from packager.service.registry.gpus import count_gpus
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.filling import SECRETS
+from packager.service.store.rows import StoredJob
 from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from packager.base.values import Json
     from packager.kubernetes.objects import Object
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from packager.service.registry.gpus import Gpus
     from packager.service.registry.policy import Site
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row
+    from packager.service.store.rows import StoredDefinition
 
 _SECONDS = 0.02
 """The seconds after which a batch returns its finished jobs; the others are left for the next batch."""
@@ -50,7 +52,7 @@ class Filled(Value, frozen=True):
         owner: The key of the creator, if it is known; otherwise, it follows from the name of the creator.
     """
 
-    values: Mapping[str, Any]
+    values: Mapping[str, Json]
     caller: Caller
     project: Project
     revisions: tuple[int, int] | None = None
@@ -61,12 +63,12 @@ class Prepared(Value, frozen=True):
     """A job that can be stored.
 
     Attributes:
-        row: The job.
+        job: The job.
         objects: The objects to apply, with secrets.
         warnings: Messages about things that the job needs and this cluster lacks.
     """
 
-    row: Row
+    job: StoredJob
     objects: tuple[Object, ...]
     warnings: tuple[str, ...] = ()
 
@@ -102,11 +104,11 @@ class Preparation:
         if not isinstance(name, str):
             complaint = Complaint("/taskDef", "is missing: name of the task definition")
             raise Failure("invalid-values", "the task definition is missing", [complaint])
-        row = read.definition(name, request.revisions[0] if request.revisions else None)
-        if row is None or permissions.definition_project(row) not in (None, project.name):
+        registered = read.definition(name, request.revisions[0] if request.revisions else None)
+        if registered is None or permissions.definition_project(registered) not in (None, project.name):
             complaint = Complaint("/taskDef", f"definition {name!r} not found", similar(name, read.names(project.name)))
             raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
-        definition = read_definition(row)
+        definition = read_definition(registered)
         creator = str(filled.get("creator") or caller.name)
         complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
         is_own = creator == caller.name or request.owner == caller.key  # the owner may have had another name
@@ -114,52 +116,52 @@ class Preparation:
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:
             raise Failure("invalid-values", f"{counted(complaints)} in the filled values", complaints)
-        source = read.source(row, request.revisions[1] if request.revisions else None)
+        source = read.source(registered, request.revisions[1] if request.revisions else None)
         application = str(filled.get("name") or definition.body.application or "")
         release = values.release_name(name, application, definition.longest_release)
         site = self._catalog.site(project.name)
         made = definitions.Request(filled, creator, release)
         accepted, complaints = definitions.objects(definition, source.content, made, self._catalog.renderer, site)
         if complaints:
-            what = "package" if definition.origin else "template"
-            raise Failure("policy", f"the {what} and the values make objects that are refused", complaints)
+            kind = "package" if definition.origin else "template"
+            raise Failure("policy", f"the {kind} and the values make objects that are refused", complaints)
         gpus = count_gpus(accepted.objects, permitted.resources(project.allowed))
         _refuse_too_many(gpus, project)
         if project.queue:
             queues.put(accepted.workload, project.queue)
         objects = self._with_secrets(accepted.objects, release, definition, filled, site)
-        job = {
-            "release": release,
-            "definition": name,
-            "definition_revision": row["revision"],
-            "template": source.name,
-            "template_revision": source.revision,
-            "application": application,
-            "creator": creator,
-            "owner": request.owner or permissions.owner_of_job(caller, creator),
-            "requester": caller.key,
-            "project": project.name,
-            "namespace": project.namespace,
-            "kind": accepted.workload["kind"],
-            "filled": as_json(values.masked(filled, definition.secret_keys)),
-            "secrets": self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
-            "manifests": as_json(records.stored(objects, release)),
-            "gpus": gpus.count,
-        }
+        job = StoredJob(
+            release=release,
+            definition=name,
+            definition_revision=registered.revision,
+            template=source.name,
+            template_revision=source.revision,
+            application=application,
+            creator=creator,
+            owner=request.owner or permissions.owner_of_job(caller, creator),
+            requester=caller.key,
+            project=project.name,
+            namespace=project.namespace,
+            kind=accepted.workload["kind"],
+            filled=as_json(values.masked(filled, definition.secret_keys)),
+            secrets=self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
+            manifests=as_json(records.stored(objects, release)),
+            gpus=gpus.count,
+        )
         if project.queue:
-            job |= {"status": "queued", "reason": "Queued", "message": f"waits for the queue {project.queue!r}"}
+            job = replace(job, status="queued", reason="Queued", message=f"waits for the queue {project.queue!r}")
         return Prepared(job, tuple(objects))
 
     @staticmethod
     def _with_secrets(
-        objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any], site: Site
+        objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Json], site: Site
     ) -> list[Object]:
         """Return the owner of all Secrets, then the Secrets that the service creates, and then the objects."""
         contents: dict[str, dict[str, str]] = {}
         endpoint_headers = records.endpoint_secret(filled)
         if endpoint_headers is not None and not definition.origin:
             contents["endpoints"] = {records.ENDPOINTS: endpoint_headers}
-        if own := records.secrets(filled, definition.secret_keys).get(ENV):
+        if own := mapping(records.secrets(filled, definition.secret_keys).get(ENV)):
             contents[SECRETS] = records.secret_texts(own)
         label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
         secrets = [policy.secret(release, role, texts, label, site) for role, texts in contents.items()]
@@ -186,11 +188,11 @@ class _Read:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._definitions: dict[tuple[str, int | None], Row | None] = {}
+        self._definitions: dict[tuple[str, int | None], StoredDefinition | None] = {}
         self._sources: dict[tuple[str, int | None], ObjectSource] = {}
-        self._all: list[Row] | None = None
+        self._all: list[StoredDefinition] | None = None
 
-    def definition(self, name: str, revision: int | None) -> Row | None:
+    def definition(self, name: str, revision: int | None) -> StoredDefinition | None:
         """Return a revision of a definition, the current one for None; None if it does not exist."""
         key = (name, revision)
         if key not in self._definitions:
@@ -201,11 +203,11 @@ class _Read:
         """Return the names of the definitions that jobs of a project can use."""
         if self._all is None:
             self._all = self._catalog.store.definitions()
-        return [row["name"] for row in self._all if permissions.definition_project(row) in (None, project)]
+        return [item.name for item in self._all if permissions.definition_project(item) in (None, project)]
 
-    def source(self, row: Row, revision: int | None) -> ObjectSource:
+    def source(self, definition: StoredDefinition, revision: int | None) -> ObjectSource:
         """Return the template or the package from which a definition's jobs are rendered. Raises Failure."""
-        key = (row["template"], revision)
+        key = (definition.template, revision)
         if key not in self._sources:
-            self._sources[key] = self._catalog.source(row, revision)
+            self._sources[key] = self._catalog.source(definition, revision)
         return self._sources[key]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
-    from packager.service.store.store import Row, Store
+    from packager.service.store.rows import StoredStatus
+    from packager.service.store.store import Store
 
 MOST_PODS = 8
 """The maximum number of pods of a job whose logs are read."""
@@ -80,7 +81,7 @@ class Recorder:
         store: Store,
         server: str,
         log: Callable[[str], None],
-        pods: Callable[[Row], Sequence[Object]] = lambda _row: (),
+        pods: Callable[[StoredStatus], Sequence[Object]] = lambda _job: (),
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -95,33 +96,33 @@ class Recorder:
         """Read the logs of all running jobs every 30 s, until cancelled."""
         while True:
             await asyncio.sleep(ROUND)
-            rows = [row for row in await asyncio.to_thread(self._store.unfinished) if row["status"] == "running"]
-            self._times = {row["release"]: self._times.get(row["release"], 0.0) for row in rows}
-            waiting = iter(rows)
+            jobs = [job for job in await asyncio.to_thread(self._store.unfinished) if job.status == "running"]
+            self._times = {job.release: self._times.get(job.release, 0.0) for job in jobs}
+            waiting = iter(jobs)
             await asyncio.gather(*(self._record_each(waiting) for _ in range(_AT_ONCE)))
 
-    async def _record_each(self, rows: Iterator[Row]) -> None:
-        for row in rows:
-            await self.record(row, self._pods(row))
+    async def _record_each(self, jobs: Iterator[StoredStatus]) -> None:
+        for job in jobs:
+            await self.record(job, self._pods(job))
 
-    async def curves(self, row: Row) -> list[Curve]:
+    async def curves(self, job: StoredStatus) -> list[Curve]:
         """Return the curves of a job; if it runs and the cluster answers, with points from the latest lines."""
         time = asyncio.get_running_loop().time()
-        if row["status"] == "running" and time - self._times.get(row["release"], 0.0) > _FRESH:
-            await self.record(row, self._pods(row) or await self._listed(row))
-        return (await self._stored(row["release"])).curves
+        if job.status == "running" and time - self._times.get(job.release, 0.0) > _FRESH:
+            await self.record(job, self._pods(job) or await self._listed(job))
+        return (await self._stored(job.release)).curves
 
-    async def _listed(self, row: Row) -> Sequence[Object]:
+    async def _listed(self, job: StoredStatus) -> Sequence[Object]:
         """Return the pods of a job from the cluster, for replicas without watches: only the leader has watches."""
         try:
             async with asyncio.timeout(_SECONDS):
-                return await pods_of(self._cluster, row["namespace"], row["release"], self._server)
+                return await pods_of(self._cluster, job.namespace, job.release, self._server)
         except (ClusterError, TimeoutError):
             return ()
 
-    async def record(self, row: Row, pods: Sequence[Object]) -> None:
+    async def record(self, job: StoredStatus, pods: Sequence[Object]) -> None:
         """Read new lines in the logs of a job's pods, and store the curves; logs that cannot be read are left out."""
-        release = row["release"]
+        release = job.release
         lock = self._locks.setdefault(release, asyncio.Lock())
         try:
             async with lock, self._limit:
@@ -130,7 +131,7 @@ class Recorder:
                 places = dict(before.places)
                 for pod in sorted(pods, key=name)[:MOST_PODS]:
                     place = places.get(name(pod), ("", 0))
-                    curves, places[name(pod)] = await self._read(pod, row["namespace"], place, curves)
+                    curves, places[name(pod)] = await self._read(pod, job.namespace, place, curves)
                 after = Measurements(places=places, curves=list(curves.values()))
                 if after != before:
                     await asyncio.to_thread(self._store.measured.keep, release, as_json(as_plain(after)))

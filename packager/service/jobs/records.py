@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import mapping
 from packager.service.registry import values
@@ -15,15 +15,16 @@ from packager.service.store.store import as_json
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from packager.base.values import Json
     from packager.kubernetes.objects import Object
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row
+    from packager.service.store.rows import StoredJob
 
 ENDPOINTS = "dataset.json"
 """The key in the Secret `<release>-endpoints`."""
 
 
-def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
+def headers(filled: Mapping[str, Json]) -> dict[str, Json]:
     """Return the headers of each endpoint, by its index."""
     endpoints = filled.get("endpoints")
     return {
@@ -33,7 +34,7 @@ def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def secrets(filled: Mapping[str, Any], secret_keys: Collection[str]) -> dict[str, Any]:
+def secrets(filled: Mapping[str, Json], secret_keys: Collection[str]) -> dict[str, Json]:
     """Return the headers and the package secrets in filled values, which are stored encrypted.
 
     Args:
@@ -45,31 +46,31 @@ def secrets(filled: Mapping[str, Any], secret_keys: Collection[str]) -> dict[str
     return {**headers(filled), **({ENV: own} if own else {})}
 
 
-def filled_values(row: Row, sealer: Sealer) -> dict[str, Any]:
+def filled_values(job: StoredJob, sealer: Sealer) -> dict[str, Json]:
     """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
-    sealed = sealer.open(row["secrets"], row["release"])
-    filled = values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
+    sealed = sealer.open(job.secrets, job.release)
+    filled = values.replaced_headers(json.loads(job.filled), lambda index, _: sealed[str(index)])
     return {**filled, ENV: {**mapping(filled[ENV]), **sealed[ENV]}} if ENV in sealed else filled
 
 
-def endpoint_secret(filled: Mapping[str, Any]) -> str | None:
+def endpoint_secret(filled: Mapping[str, Json]) -> str | None:
     """Return the content of the Secret `<release>-endpoints`; None if no dataset endpoint has headers."""
     endpoints = values.dataset_headers(filled)
     return as_json(endpoints) if endpoints else None
 
 
-def objects(row: Row, sealer: Sealer) -> list[Object]:
+def objects(job: StoredJob, sealer: Sealer) -> list[Object]:
     """Return the objects of a job for the cluster, the workload last. Raises ToolError if decryption fails."""
-    items: list[Object] = json.loads(row["manifests"])
+    items = job.objects
     for item in items:
-        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-endpoints":
-            item["stringData"] = {ENDPOINTS: endpoint_secret(filled_values(row, sealer))}
-        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-{SECRETS}":
-            item["stringData"] = secret_texts(sealer.open(row["secrets"], row["release"]).get(ENV, {}))
+        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{job.release}-endpoints":
+            item["stringData"] = {ENDPOINTS: endpoint_secret(filled_values(job, sealer))}
+        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{job.release}-{SECRETS}":
+            item["stringData"] = secret_texts(sealer.open(job.secrets, job.release).get(ENV, {}))
     return items
 
 
-def secret_texts(own: Mapping[str, Any]) -> dict[str, str]:
+def secret_texts(own: Mapping[str, Json]) -> dict[str, str]:
     """Return the content of the Secret `<release>-package-secrets`: each filled secret, as text."""
     return {key: as_text(value) for key, value in own.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.kubernetes.manifest import Manifest, listing, mapping
@@ -52,7 +52,7 @@ def of_objects(items: Sequence[Object]) -> list[ObjectReference]:
     return [reference for reference in dict.fromkeys(every) if (reference.kind, reference.name) not in own]
 
 
-def _named(value: Any) -> Iterator[ObjectReference]:
+def _named(value: object) -> Iterator[ObjectReference]:
     """Yield the references in a part of a pod, at every depth."""
     if isinstance(value, list):
         for item in value:
@@ -120,4 +120,4 @@ class References:
         if JOB not in item_labels:
             return True
         made_by = await asyncio.to_thread(self._store.job, item_labels[JOB])  # older servers add no project
-        return project.namespace not in self._shared if made_by is None else bool(made_by["project"] == project.name)
+        return project.namespace not in self._shared if made_by is None else made_by.project == project.name

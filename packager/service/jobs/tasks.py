@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row
+    from packager.service.store.rows import KeyedRequest, StoredJob
 
 
 _MOST_PREPARED = 16
@@ -73,7 +73,7 @@ class Tasks:
         self._rendering = rendering
         self._room = room
         self._preparing: dict[str, Batches[Filled, Prepared]] = {}
-        self._storing: Batches[NewJob, Row] = Batches(catalog.store.add_jobs, _MOST_STORED)
+        self._storing: Batches[NewJob, StoredJob] = Batches(catalog.store.add_jobs, _MOST_STORED)
         self._cluster = cluster
         self._references = references
         self._follower = follower
@@ -105,7 +105,7 @@ class Tasks:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:
             raise Failure("cluster-unreachable", str(error)) from None
-        return Prepared(prepared.row, prepared.objects, tuple(warnings))
+        return Prepared(prepared.job, prepared.objects, tuple(warnings))
 
     async def _made(self, filled: Filled) -> Prepared:
         """Return the job for filled values, prepared in a batch with others of its project. Raises Failure."""
@@ -140,8 +140,8 @@ class Tasks:
         nodes = await self._unless_hidden("Node") if selectors else None
         for selector in selectors if nodes is not None else ():
             if not any(selector.items() <= mapping(node["metadata"].get("labels")).items() for node in nodes or ()):
-                words = ", ".join(f"{key}={value}" for key, value in selector.items())
-                lacks.append(f"no node has the labels {words}: map them in node_selectors of the server")
+                labels = ", ".join(f"{key}={value}" for key, value in selector.items())
+                lacks.append(f"no node has the labels {labels}: map them in node_selectors of the server")
         return lacks
 
     async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
@@ -156,7 +156,7 @@ class Tasks:
             raise
         return [] if item is None else [item]
 
-    async def create(self, filled: Filled, answer: Callable[[Row], Row | None]) -> Row:
+    async def create(self, filled: Filled, answer: Callable[[StoredJob], KeyedRequest | None]) -> StoredJob:
         """Prepare and store a job, together with the response to the request (`Store.add_jobs`); it is applied soon.
 
         Raises:
@@ -164,23 +164,23 @@ class Tasks:
                 with the same idempotency key has begun.
         """
         await self._room.check(filled.project.name, filled.caller.key)
-        row = None
-        while row is None:
+        job = None
+        while job is None:
             prepared = await self.prepare(filled, dry_run=False)
-            new = NewJob(prepared.row, filled.caller.name, answer, filled.project.own_limits)
+            new = NewJob(prepared.job, filled.caller.name, answer, filled.project.own_limits)
             try:
-                row = await self._storing.add(Owner(filled.project.name, filled.caller.key), new)
+                job = await self._storing.add(Owner(filled.project.name, filled.caller.key), new)
             except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
                 continue
             except QueueFullError as error:
                 raise Failure("quota", str(error)) from None
             except TakenOverError as error:
                 raise Failure("conflict", str(error)) from None
-        self._room.add(filled.project.name, row["owner"])
-        self._follower.created(row["release"])
-        return row
+        self._room.add(filled.project.name, job.owner)
+        self._follower.created(job.release)
+        return job
 
-    async def want(self, release: str, goal: str, caller: Caller) -> Row:
+    async def want(self, release: str, goal: str, caller: Caller) -> StoredJob:
         """Set the goal of a job, one of GOALS, and return the job. Raises Failure if the job does not exist."""
         changed = await asyncio.to_thread(self._store.want, release, goal, caller.name)
         if changed is None:

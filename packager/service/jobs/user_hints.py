@@ -6,7 +6,7 @@ What the user cannot do is named with the person who can: the developer of the d
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.remedy import Action
@@ -80,7 +80,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
 """The words for each action, with the values of the remedy, and those of the definition, in braces."""
 
 
-def hint_for_user(remedy: Remedy, filled: Mapping[str, Any], definition: Definition) -> str:
+def hint_for_user(remedy: Remedy, filled: Mapping[str, object], definition: Definition) -> str:
     """Return a remedy in words for the user of a job.
 
     Args:
@@ -88,12 +88,12 @@ def hint_for_user(remedy: Remedy, filled: Mapping[str, Any], definition: Definit
         filled: The values that the user has filled in.
         definition: The definition of the job, in the revision of the job.
     """
-    words = _words_of(definition)
-    words |= _words_on_resources(filled, definition, words["in_source"])
-    return HINTS[remedy.action].format_map({**words, **dict(remedy.values)})
+    sources = _sources(definition)
+    resources = _resources(filled, definition, sources["in_source"])
+    return HINTS[remedy.action].format_map({**sources, **resources, **dict(remedy.values)})
 
 
-def _words_of(definition: Definition) -> dict[str, str]:
+def _sources(definition: Definition) -> dict[str, str]:
     """Return how the source of the objects, and the place of the image, are named."""
     if definition.origin is not None:
         return {"in_source": "in the package", "image": "env.REGISTRY in the definition's system_values"}
@@ -101,7 +101,7 @@ def _words_of(definition: Definition) -> dict[str, str]:
     return {"in_source": f"in {template}", "image": f"the image in the definition or in {template}"}
 
 
-def _words_on_resources(filled: Mapping[str, Any], definition: Definition, source: str) -> dict[str, str]:
+def _resources(filled: Mapping[str, object], definition: Definition, source: str) -> dict[str, str]:
     """Return the words for the place of resource requests, and for raising the memory limit."""
     if definition.origin is not None:
         raised = "raise limits.memory in the package, and register its definition again"

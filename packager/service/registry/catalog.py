@@ -17,10 +17,12 @@ from packager.service.registry import bundled, definitions
 from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.registry.packages.content import PackageObjects, PackageOrigin
 from packager.service.registry.packages.reading import RefusedPackageError
+from packager.service.store.rows import StoredDefinition, StoredTemplate
 from packager.service.store.store import PACKAGE, ExistsError, InUseError, MismatchError, as_json, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import TypeVar
 
     from packager.service.access.projects import Project
     from packager.service.registry.definitions import Definition
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from packager.service.registry.packages.reading import PackageReader
     from packager.service.registry.policy import Accepted, Site
     from packager.service.registry.rendering import Renderer
-    from packager.service.store.store import Row, Store
+    from packager.service.store.store import Store
+
+    Stored = TypeVar("Stored", bound=StoredTemplate)
 
 
 class ObjectSource(Value, frozen=True):
@@ -121,7 +125,7 @@ class Catalog:
             with suppress(ExistsError):  # another replica has been faster
                 self.store.add_template(body.name, as_json(as_plain(body)), "mlpack")
 
-    def add_template(self, body: TemplateBody, author: str) -> Row:
+    def add_template(self, body: TemplateBody, author: str) -> StoredTemplate:
         """Register a template. Raises Failure."""
         self._check_template(body)
         try:
@@ -131,7 +135,7 @@ class Catalog:
 
     def change_template(
         self, name: str, body: TemplateBody, author: str, expected: int | None
-    ) -> tuple[Row, list[str]]:
+    ) -> tuple[StoredTemplate, list[str]]:
         """Register the next revision of a template.
 
         Returns:
@@ -168,25 +172,27 @@ class Catalog:
     def try_template(self, body: TemplateBody) -> TriedTemplate:
         """Check a template, and the examples of the definitions over it, without registering it. Raises Failure."""
         self._check_template(body)
-        outcome = _outcome(self.store.template(body.name), {"body": as_json(as_plain(body))})
+        outcome = _outcome(
+            self.store.template(body.name), StoredTemplate(name=body.name, body=as_json(as_plain(body)), author="")
+        )
         return TriedTemplate(outcome, self._users(body))
 
     def _users(self, body: TemplateBody) -> dict[str, list[str]]:
         """Return the problems of each definition over a template with its example, by name."""
         return {
-            row["name"]: [
+            row.name: [
                 f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
                 for complaint in self._trial(row, body.template)
             ]
             for row in self.store.definitions()
-            if row["template"] == body.name
+            if row.template == body.name
         }
 
-    def _trial(self, row: Row, template: str) -> list[Complaint]:
+    def _trial(self, row: StoredDefinition, template: str) -> list[Complaint]:
         definition = read_definition(row)
         return definitions.trial(definition, template, self.renderer, self.site(definition.body.project))[1]
 
-    def template(self, name: str, revision: int | None = None) -> Row:
+    def template(self, name: str, revision: int | None = None) -> StoredTemplate:
         """Return a revision of a template, or the current one. Raises Failure."""
         row = self.store.template(name, revision)
         if row is None:
@@ -194,7 +200,7 @@ class Catalog:
             raise Failure("not-found", _missing("template", name, revision if known else None))
         return row
 
-    def definition(self, name: str, revision: int | None = None) -> Row:
+    def definition(self, name: str, revision: int | None = None) -> StoredDefinition:
         """Return a revision of a definition, or the current one. Raises Failure."""
         row = self.store.definition(name, revision)
         if row is None:
@@ -202,7 +208,7 @@ class Catalog:
             raise Failure("not-found", _missing("definition", name, revision if known else None))
         return row
 
-    def add_definition(self, body: DefinitionBody, author: str) -> tuple[Row, Accepted]:
+    def add_definition(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
         """Register a definition under its final name, and return it with the objects of its example. Raises Failure."""
         body = _with_author(convert({**as_plain(body), "name": definitions.final_name(body)}, _Named), author)
         checked = self._check_definition(body)
@@ -215,19 +221,19 @@ class Catalog:
     def try_definition(self, body: DefinitionBody, author: str) -> TriedDefinition:
         """Check a definition without registering it. Raises Failure."""
         checked = self._check_definition(_with_author(body, author))
-        row = {"template": checked.source, "body": checked.body}
-        return TriedDefinition(_outcome(self.store.definition(body.name), row), checked.trial)
+        new = StoredDefinition(name=body.name, template=checked.source, body=checked.body, author=author)
+        return TriedDefinition(_outcome(self.store.definition(body.name), new), checked.trial)
 
     def change_definition(
         self, name: str, body: DefinitionBody, author: str, expected: int | None
-    ) -> tuple[Row, Accepted]:
+    ) -> tuple[StoredDefinition, Accepted]:
         """Register the next revision of a definition, and return it with the objects of its example. Raises Failure."""
         _check_name(name, body.name)
         body = _with_author(body, author)
         checked = self._check_definition(body)
-        fields = {"name": name, "template": checked.source, "body": checked.body, "author": author}
+        new = StoredDefinition(name=name, template=checked.source, body=checked.body, author=author)
         try:
-            row = self.store.change_definition(fields, checked.content, expected)
+            row = self.store.change_definition(new, checked.content, expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
@@ -250,7 +256,7 @@ class Catalog:
         if definition is None or template is None:
             raise _invalid(complaints)
         trial = self._tried(definition, template_text(template))
-        return _Checked(template["name"], as_json(as_plain(body)), None, trial)
+        return _Checked(template.name, as_json(as_plain(body)), None, trial)
 
     def _check_package(self, body: DefinitionBody, named: PackageBody) -> _Checked:
         """Read the package of a definition, and check the definition. Raises Failure."""
@@ -273,27 +279,27 @@ class Catalog:
             raise Failure("invalid-definition", "the example cannot be turned into objects", complaints)
         return trial
 
-    def source(self, row: Row, revision: int | None = None) -> ObjectSource:
+    def source(self, row: StoredDefinition, revision: int | None = None) -> ObjectSource:
         """Return the package or template of a definition's jobs: a revision of the template, or the current one.
 
         Raises:
             Failure: The template or its revision does not exist.
         """
-        package = self.store.package(row["template"])
+        package = self.store.package(row.template)
         if package is not None:
-            return ObjectSource(package["name"], package["revision"], _objects(package["body"]))
-        template = self.template(row["template"], revision)
-        return ObjectSource(template["name"], template["revision"], template_text(template))
+            return ObjectSource(package.name, package.revision, _objects(package.body))
+        template = self.template(row.template, revision)
+        return ObjectSource(template.name, template.revision, template_text(template))
 
 
 def _missing(what: str, name: str, revision: int | None) -> str:
     return f"{what} {name!r} not found" if revision is None else f"revision {revision} of {what} {name!r} not found"
 
 
-def _outcome(stored: Row | None, row: Row) -> Outcome:
+def _outcome(stored: Stored | None, new: Stored) -> Outcome:
     if stored is None:
         return "created"
-    return "unchanged" if is_same(stored, row) else "changed"
+    return "unchanged" if is_same(stored, new) else "changed"
 
 
 def _invalid(complaints: Sequence[Complaint]) -> Failure:
@@ -328,14 +334,14 @@ def _check_name(name: str, in_body: str) -> None:
         raise Failure("invalid-body", "a revision has the name of what it revises", [complaint])
 
 
-def template_text(row: Row) -> str:
+def template_text(row: StoredTemplate) -> str:
     """Return the text of a template."""
-    return str(json.loads(row["body"])["template"])
+    return str(json.loads(row.body)["template"])
 
 
-def read_definition(row: Row) -> Definition:
+def read_definition(row: StoredDefinition) -> Definition:
     """Return a definition, read from its row."""
-    return _read(row["body"])
+    return _read(row.body)
 
 
 @lru_cache(maxsize=256)

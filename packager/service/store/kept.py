@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, insert, select, update
 
+from packager.service.store.rows import KeptLog, columns, read
 from packager.service.store.tables import jobs, logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection
-
-    Row = dict[str, Any]
-
-_KEY = ("release", "pod", "container", "instance")
+    from sqlalchemy import ColumnElement, Connection
 
 
 class KeptLogs:
@@ -35,30 +32,32 @@ class KeptLogs:
         self._writing = writing
         self._reading = reading
 
-    def keep(self, release: str, rows: Iterable[Row]) -> None:
-        """Store logs, in place of earlier ones of the same containers; do nothing if the job was deleted."""
+    def keep(self, log: KeptLog) -> None:
+        """Store a log, in place of an earlier one of the same container; do nothing if the job was deleted."""
         with self._writing() as connection:
-            if connection.execute(select(jobs.c.release).where(jobs.c.release == release)).first() is None:
+            if connection.execute(select(jobs.c.release).where(jobs.c.release == log.release)).first() is None:
                 return
-            for row in rows:
-                same = and_(*(logs.c[key] == row[key] for key in _KEY))
-                if not connection.execute(update(logs).where(same).values(**row)).rowcount:
-                    connection.execute(insert(logs).values(**row))
+            if not connection.execute(update(logs).where(_same(log)).values(columns(log))).rowcount:
+                connection.execute(insert(logs).values(columns(log)))
 
-    def of_job(self, release: str) -> list[Row]:
+    def of_job(self, release: str) -> list[KeptLog]:
         """Return the logs of a job without their texts, by pod and container."""
-        columns = [column for column in logs.c if column.name != "content"]
-        statement = select(*columns).where(logs.c.release == release).order_by(logs.c.pod, logs.c.place)
+        parts = [column for column in logs.c if column.name != "content"]
+        statement = select(*parts).where(logs.c.release == release).order_by(logs.c.pod, logs.c.place)
         with self._reading() as connection:
-            return [dict(row) for row in connection.execute(statement).mappings()]
+            return read(connection, KeptLog, statement)
 
-    def content(self, row: Row) -> bytes:
+    def content(self, log: KeptLog) -> bytes:
         """Return the compressed text of a log; empty if it does not exist."""
-        statement = select(logs.c.content).where(*(logs.c[key] == row[key] for key in _KEY))
         with self._reading() as connection:
-            return bytes(connection.execute(statement).scalar() or b"")
+            return bytes(connection.execute(select(logs.c.content).where(_same(log))).scalar() or b"")
 
     def remove_before(self, time: str) -> int:
         """Remove the logs from before a time, and return their number."""
         with self._writing() as connection:
             return int(connection.execute(delete(logs).where(logs.c.time < time)).rowcount)
+
+
+def _same(log: KeptLog) -> ColumnElement[bool]:
+    own = (log.release, log.pod, log.container, log.instance)
+    return and_(*(column == value for column, value in zip(logs.primary_key, own, strict=True)))

@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
-from packager.base.values import Value
+from packager.base.values import Value, replace
+from packager.kubernetes.manifest import listing, mapping
+from packager.service.store.rows import Delivery, columns, read
 from packager.service.store.tables import deliveries, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
-    Row = dict[str, Any]
+    from packager.base.values import Json
+    from packager.service.store.rows import NewEvent, StoredJob
 
 ORIGINAL = ("pending", "succeeded", "failed", "deleted")
 """The statuses that are reported to an endpoint without `events`."""
 
-_WORDS = {"queued": "pending"}
+_REPORTED = {"queued": "pending"}
 """The statuses with another name for receivers."""
 
 
-def announce(connection: Connection, job: Mapping[str, Any], event: Mapping[str, Any], before: str | None) -> None:
+def announce(connection: Connection, job: StoredJob, event: NewEvent, before: str | None) -> None:
     """Write a row for each endpoint that receives the new status of a job.
 
     Args:
@@ -39,50 +42,50 @@ def announce(connection: Connection, job: Mapping[str, Any], event: Mapping[str,
         event: The event, with its sequence and time.
         before: The previous status of the job; None for a new job.
     """
-    word = _WORDS.get(job["status"], job["status"])
-    if before is not None and word == _WORDS.get(before, before):
+    status = _REPORTED.get(job.status, job.status)
+    if before is not None and status == _REPORTED.get(before, before):
         return
-    rows = [
-        {
-            "id": f"msg_{secrets.token_hex(12)}",
-            "release": job["release"],
-            "project": job["project"],
-            "endpoint": index,
-            "sequence": event["sequence"],
-            "status": word,
-            "url": item["endpoint"],
-            "host": _host(item["endpoint"]),
-            "body": _body(word, job, event),
-            "secrets": job["secrets"],
-            "state": "waiting",
-            "attempts": 0,
-            "created": event["time"],
-            "next_try": event["time"],
-        }
-        for index, item in _endpoints(job)
-        if word in (item.get("events") or ORIGINAL)
+    new = [
+        Delivery(
+            id=f"msg_{secrets.token_hex(12)}",
+            release=job.release,
+            project=job.project,
+            endpoint=index,
+            sequence=event.sequence,
+            status=status,
+            url=url,
+            host=_host(url),
+            body=_body(status, job, event),
+            secrets=job.secrets,
+            created=event.time,
+            next_try=event.time,
+        )
+        for index, url, statuses in _endpoints(job)
+        if status in statuses
     ]
-    if not rows:
+    if not new:
         return
-    gone = select(deliveries.c.endpoint).where(deliveries.c.release == job["release"], deliveries.c.state == "gone")
+    gone = select(deliveries.c.endpoint).where(deliveries.c.release == job.release, deliveries.c.state == "gone")
     left = {int(row[0]) for row in connection.execute(gone)}
     waits = select(deliveries.c.endpoint, func.max(deliveries.c.next_try)).where(
-        deliveries.c.release == job["release"], deliveries.c.state == "waiting"
+        deliveries.c.release == job.release, deliveries.c.state == "waiting"
     )
-    times = {int(place): time for place, time in connection.execute(waits.group_by(deliveries.c.endpoint))}
-    for row in rows:
-        state = {"state": "gone", "next_try": None} if row["endpoint"] in left else {}
-        row["next_try"] = max(row["next_try"], times.get(row["endpoint"], ""))
-        connection.execute(insert(deliveries).values({**row, **state}))
+    times = {int(index): str(time or "") for index, time in connection.execute(waits.group_by(deliveries.c.endpoint))}
+    for delivery in new:
+        if delivery.endpoint in left:
+            changed = replace(delivery, state="gone", next_try=None)
+        else:
+            changed = replace(delivery, next_try=max(event.time, times.get(delivery.endpoint, "")))
+        connection.execute(insert(deliveries).values(columns(changed)))
 
 
-def _endpoints(job: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    items = json.loads(job["filled"]).get("endpoints")
-    return [
-        (index, item)
-        for index, item in enumerate(items if isinstance(items, list) else ())
-        if isinstance(item, dict) and item.get("type") == "event" and isinstance(item.get("endpoint"), str)
-    ]
+def _endpoints(job: StoredJob) -> Iterator[tuple[int, str, list[Json]]]:
+    """Yield the index, the address and the reported statuses of each endpoint of type `event`."""
+    for index, item in enumerate(listing(json.loads(job.filled).get("endpoints"))):
+        endpoint = mapping(item)
+        url = endpoint.get("endpoint")
+        if endpoint.get("type") == "event" and isinstance(url, str):
+            yield index, url, endpoint.get("events") or list(ORIGINAL)
 
 
 def _host(url: str) -> str:
@@ -91,18 +94,20 @@ def _host(url: str) -> str:
     return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
 
 
-def _body(word: str, job: Mapping[str, Any], event: Mapping[str, Any]) -> str:
+def _body(status: str, job: StoredJob, event: NewEvent) -> str:
     body = {
-        "status": word,
-        "task_id": job["release"],
-        "task_def": job["definition"],
-        "creator": job["creator"],
-        "application": job["application"],
-        "sequence": event["sequence"],
-        "reason": event.get("reason"),
-        "message": event.get("message"),
-        "time": event["time"],
-        **{key: job[key] for key in ("created", "started", "ended")},
+        "status": status,
+        "task_id": job.release,
+        "task_def": job.definition,
+        "creator": job.creator,
+        "application": job.application,
+        "sequence": event.sequence,
+        "reason": event.reason,
+        "message": event.message,
+        "time": event.time,
+        "created": job.created,
+        "started": job.started,
+        "ended": job.ended,
     }
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
@@ -137,7 +142,7 @@ class Outbox:
         self._writing = writing
         self._reading = reading
 
-    def due(self, time: str, busy: Busy, limit: int) -> list[Row]:
+    def due(self, time: str, busy: Busy, limit: int) -> list[Delivery]:
         """Return the due callbacks: for each endpoint of a job, only the first waiting one.
 
         Projects take turns, and so do the hosts of a project.
@@ -157,10 +162,9 @@ class Outbox:
         of_host = func.row_number().over(partition_by=(row.project, row.host), order_by=row.next_try).label("of_host")
         ranked = select(*row, of_host).subquery().c
         turn = func.row_number().over(partition_by=ranked.project, order_by=(ranked.of_host, ranked.next_try))
-        columns = [ranked[column.name] for column in deliveries.c]
-        statement = select(*columns).order_by(turn, ranked.next_try).limit(limit)
+        parts = [ranked[column.name] for column in deliveries.c]
         with self._reading() as connection:
-            return [dict(row) for row in connection.execute(statement).mappings()]
+            return read(connection, Delivery, select(*parts).order_by(turn, ranked.next_try).limit(limit))
 
     def next_time(self) -> str | None:
         """Return the time of the next callback; None if none waits."""
@@ -175,7 +179,7 @@ class Outbox:
             return int(connection.execute(statement).scalar_one())
 
     @staticmethod
-    def _heads() -> Any:
+    def _heads() -> Select[*tuple[object, ...]]:
         earlier = deliveries.alias()
         waits_behind = (
             select(earlier.c.id)
@@ -189,40 +193,36 @@ class Outbox:
         )
         return select(deliveries).where(deliveries.c.state == "waiting", ~waits_behind)
 
-    def settle(self, row: Row, fields: Mapping[str, Any]) -> None:
+    def settle(self, changed: Delivery) -> None:
         """Store the result of an attempt, and remove finished callbacks of a deleted job.
 
         Args:
-            row: The callback.
-            fields: The new values: state, attempts, code, error, last_try, next_try. The state `gone` applies to all
-                waiting callbacks of the endpoint.
+            changed: The callback after the attempt. The state `gone` applies to all waiting callbacks of the endpoint.
         """
-        same = and_(deliveries.c.release == row["release"], deliveries.c.endpoint == row["endpoint"])
-        is_known = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
+        same = and_(deliveries.c.release == changed.release, deliveries.c.endpoint == changed.endpoint)
+        has_job = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
         with self._writing() as connection:
-            connection.execute(update(deliveries).where(deliveries.c.id == row["id"]).values(**fields))
+            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(columns(changed)))
             others = update(deliveries).where(same, deliveries.c.state == "waiting")
-            if fields["state"] == "gone":
+            if changed.state == "gone":
                 connection.execute(others.values(state="gone", next_try=None))
             else:  # callbacks behind this one are not due before it
-                connection.execute(others.values(next_try=fields["next_try"] or fields["last_try"]))
-            if fields["state"] != "waiting":
-                connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~is_known))
+                connection.execute(others.values(next_try=changed.next_try or changed.last_try))
+            if changed.state != "waiting":
+                connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~has_job))
 
-    def of_job(self, release: str) -> list[Row]:
+    def of_job(self, release: str) -> list[Delivery]:
         """Return the callbacks of a job, by sequence and endpoint."""
         statement = select(deliveries).where(deliveries.c.release == release)
         with self._reading() as connection:
-            rows = connection.execute(statement.order_by(deliveries.c.sequence, deliveries.c.endpoint)).mappings()
-            return [dict(row) for row in rows]
+            return read(connection, Delivery, statement.order_by(deliveries.c.sequence, deliveries.c.endpoint))
 
-    def redeliver(self, release: str, identifier: str, time: str) -> Row | None:
+    def redeliver(self, release: str, identifier: str, time: str) -> Delivery | None:
         """Make a callback wait again, with all attempts of a new one; return it, or None if it does not exist."""
-        which = and_(deliveries.c.release == release, deliveries.c.id == identifier)
+        same = and_(deliveries.c.release == release, deliveries.c.id == identifier)
         with self._writing() as connection:
-            connection.execute(update(deliveries).where(which).values(state="waiting", attempts=0, next_try=time))
-            row = connection.execute(select(deliveries).where(which)).mappings().first()
-            return dict(row) if row else None
+            connection.execute(update(deliveries).where(same).values(state="waiting", attempts=0, next_try=time))
+            return next(iter(read(connection, Delivery, select(deliveries).where(same))), None)
 
     @staticmethod
     def forget(connection: Connection, release: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, insert, select
 
@@ -24,12 +24,12 @@ LAST_EVENT = LAST_EVENT.order_by(events.c.sequence.desc()).limit(1)
 
 
 @cache
-def current(table: Table) -> Select[Any]:
+def current(table: Table) -> Select[*tuple[object, ...]]:
     """Return the statement that selects the current revision of `name`."""
     return select(table).where(table.c.name == bindparam("name"), table.c.is_current).limit(1)
 
 
 @cache
-def revision(table: Table) -> Select[Any]:
+def revision(table: Table) -> Select[*tuple[object, ...]]:
     """Return the statement that selects the revision `number` of `name`."""
     return select(table).where(table.c.name == bindparam("name"), table.c.revision == bindparam("number")).limit(1)

@@ -1,37 +1,51 @@
-"""The SQL statements of the server. Each method is one transaction, and returns plain values."""
+"""The SQL statements of the server. Each method is one transaction, and returns typed values."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
 from sqlalchemy import func, insert, select, text, tuple_, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.service.store import databases, migration, outbox, prepared, room
 from packager.service.store.databases import AwayError
 from packager.service.store.kept import KeptLogs
 from packager.service.store.measured import Measured
 from packager.service.store.quota import Quota, Share, startable
+from packager.service.store.rows import (
+    KeyedRequest,
+    NewEvent,
+    StoredDefinition,
+    StoredEvent,
+    StoredJob,
+    StoredStatus,
+    StoredTemplate,
+    StoredToken,
+    Usage,
+    columns,
+    read,
+)
 from packager.service.store.sessions import StoredSessions
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 from packager.service.times import as_text, now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import TypeVar
 
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Executable, Select, Table
 
     from packager.service.store.room import Taken
+    from packager.service.store.rows import Row
 
-Row = dict[str, Any]
-"""A row of a table, by the names of the columns."""
+    Revision = TypeVar("Revision", bound=StoredTemplate)
 
 KEPT_REQUESTS = timedelta(hours=24)
 """The time for which the response to a request with an idempotency key is kept."""
@@ -102,45 +116,29 @@ class Filters(Value, frozen=True):
     projects: tuple[str, ...] | None = None
 
 
-def is_same(stored: Row, row: Row) -> bool:
-    """Whether a stored revision of a template or a definition equals a new one, regardless of the author."""
-    return all(stored[key] == value for key, value in row.items() if key != "author")
+def is_same(stored: Revision, new: Revision) -> bool:
+    """Whether a current revision of a template or a definition equals a new one, regardless of the author."""
+    return replace(stored, author=new.author, revision=new.revision, created=new.created) == new
 
 
 class NewJob(Value, frozen=True):
     """A job to store.
 
     Attributes:
-        row: The job; with the status `queued`, Kueue holds it.
+        job: The job; with the status `queued`, Kueue holds it.
         actor: The caller who requested the job.
         answer: Returns the response to the request from the complete job; None without an idempotency key.
         limits: The limits of the project; without room, the job is stored as `queued`.
     """
 
-    row: Row
+    job: StoredJob
     actor: str
-    answer: Callable[[Row], Row | None]
+    answer: Callable[[StoredJob], KeyedRequest | None]
     limits: Quota = _NO_QUOTA
 
 
-_NEW_JOB: Row = {
-    "reason": None,
-    "message": None,
-    "hint": None,
-    "started": None,
-    "ended": None,
-    "goal": "run",
-    "applied": False,
-    "status": "pending",
-    "pods": "[]",
-    "findings": "[]",
-    "project": "default",
-    "gpus": 0,
-    "attempts": None,
-    "owner": "",
-    "requester": "",
-}
-"""The default values of a new job."""
+_STATE = ("status", "reason", "message", "hint", "pods", "findings", "attempts", "started", "ended")
+"""The columns of a job that the control loop changes."""
 
 
 class Store:
@@ -189,16 +187,19 @@ class Store:
         """Close all connections."""
         self.database.close()
 
-    def _rows(self, statement: Any, **values: object) -> list[Row]:
+    def _rows(self, kind: type[Row], statement: Executable, **values: object) -> list[Row]:
         with self._reading() as connection:
             try:
-                return [dict(row) for row in connection.execute(statement, values).mappings()]
+                return read(connection, kind, statement, **values)
             except DataError:  # texts in PostgreSQL cannot contain NUL, so no row matches
                 return []
 
-    def _row(self, statement: Any) -> Row | None:
-        rows = self._rows(statement.limit(1))
-        return rows[0] if rows else None
+    def _row(self, kind: type[Row], statement: Executable, **values: object) -> Row | None:
+        return next(iter(self._rows(kind, statement, **values)), None)
+
+    def _names(self, statement: Select[str]) -> list[str]:
+        with self._reading() as connection:
+            return list(connection.execute(statement).scalars())
 
     def ping(self) -> None:
         """Raise AwayError if the database does not answer."""
@@ -231,23 +232,25 @@ class Store:
 
     # tokens
 
-    def add_token(self, row: Row) -> None:
+    def add_token(self, token: StoredToken) -> None:
         """Store a token."""
         with self._writing() as connection:
-            connection.execute(insert(tokens).values(**row))
+            connection.execute(insert(tokens).values(columns(token)))
 
-    def tokens(self, projects: Sequence[str] | None = None) -> list[Row]:
+    def tokens(self, projects: Sequence[str] | None = None) -> list[StoredToken]:
         """Return the tokens of some projects, or all tokens for None, the oldest first."""
         statement = select(tokens).order_by(tokens.c.created)
-        return self._rows(statement if projects is None else statement.where(tokens.c.project.in_(projects)))
+        if projects is not None:
+            statement = statement.where(tokens.c.project.in_(projects))
+        return self._rows(StoredToken, statement)
 
-    def token(self, digest: str) -> Row | None:
+    def token(self, digest: str) -> StoredToken | None:
         """Return the token with a digest; None if it does not exist."""
-        return self._row(select(tokens).where(tokens.c.digest == digest))
+        return self._row(StoredToken, select(tokens).where(tokens.c.digest == digest))
 
-    def token_by_id(self, identifier: str) -> Row | None:
+    def token_by_id(self, identifier: str) -> StoredToken | None:
         """Return the token with an id; None if it does not exist."""
-        return self._row(select(tokens).where(tokens.c.id == identifier))
+        return self._row(StoredToken, select(tokens).where(tokens.c.id == identifier))
 
     def use_token(self, identifier: str) -> None:
         """Record the use of a token."""
@@ -264,24 +267,26 @@ class Store:
 
     # templates and definitions, which are stored in the same way
 
-    def add_template(self, name: str, body: str, author: str) -> Row:
+    def add_template(self, name: str, body: str, author: str) -> StoredTemplate:
         """Store the first revision of a template. Raises ExistsError."""
-        return self._add(templates, {"name": name, "body": body, "author": author})
+        return self._add(templates, StoredTemplate(name=name, body=body, author=author))
 
-    def add_definition(self, name: str, template: str, body: str, author: str, package: str | None = None) -> Row:
+    def add_definition(
+        self, name: str, template: str, body: str, author: str, package: str | None = None
+    ) -> StoredDefinition:
         """Store the first revision of a definition, and its rendered package. Raises ExistsError."""
-        return self._add(definitions, {"name": name, "template": template, "body": body, "author": author}, package)
+        new = StoredDefinition(name=name, template=template, body=body, author=author)
+        return self._add(definitions, new, package)
 
-    def _add(self, table: Table, row: Row, package: str | None = None) -> Row:
+    def _add(self, table: Table, new: Revision, package: str | None = None) -> Revision:
         with self._writing() as connection:
-            self._add_package(connection, row, package)
-            revision = self._last(connection, table, row["name"])
-            if revision is not None and revision["is_current"]:
-                raise ExistsError(f"{row['name']!r} already exists")
-            number = revision["revision"] + 1 if revision else 1
-            return self._insert_revision(connection, table, {**row, "revision": number})
+            _add_package(connection, new, package)
+            last = _last(connection, table, new)
+            if last is not None and last.is_current:
+                raise ExistsError(f"{new.name!r} already exists")
+            return _add_revision(connection, table, new, last)
 
-    def change_template(self, name: str, body: str, author: str, expected: int | None) -> Row | None:
+    def change_template(self, name: str, body: str, author: str, expected: int | None) -> StoredTemplate | None:
         """Store the next revision of a template, unless it equals the last one, and return the current revision.
 
         Returns:
@@ -290,85 +295,64 @@ class Store:
         Raises:
             MismatchError: The last revision is not the expected one.
         """
-        return self._change(templates, {"name": name, "body": body, "author": author}, expected)
+        return self._change(templates, StoredTemplate(name=name, body=body, author=author), expected)
 
-    def change_definition(self, row: Row, package: str | None, expected: int | None) -> Row | None:
+    def change_definition(
+        self, new: StoredDefinition, package: str | None, expected: int | None
+    ) -> StoredDefinition | None:
         """Store the next revision of a definition and its rendered package; see `change_template`."""
-        return self._change(definitions, row, expected, package)
+        return self._change(definitions, new, expected, package)
 
-    @staticmethod
-    def _add_package(connection: Connection, definition: Row, package: str | None) -> None:
-        """Store the rendered package of a definition, unless it is already stored; it is never changed."""
-        if package is not None:
-            name = definition["template"]
-            known = select(templates.c.name).where(templates.c.name == name)
-            if connection.execute(known.limit(1)).first() is None:
-                row = {"name": name, "revision": 1, "body": package, "is_current": False}
-                connection.execute(insert(templates).values(**row, created=now(), author=definition["author"]))
-
-    def package(self, name: str) -> Row | None:
-        """Return the row of a rendered package; None if `name` is the name of a template."""
-        return self._row(select(templates).where(templates.c.name == name)) if name.startswith(PACKAGE) else None
-
-    def _change(self, table: Table, row: Row, expected: int | None, package: str | None = None) -> Row | None:
-        with self._writing() as connection:
-            last = self._last(connection, table, row["name"])
-            if last is None or not last["is_current"]:
-                return None
-            if expected is not None and expected != last["revision"]:
-                raise MismatchError(f"expected revision {expected}, found {last['revision']}")
-            if is_same(last, row):
-                return last
-            self._add_package(connection, row, package)
-            connection.execute(update(table).where(table.c.name == row["name"]).values(is_current=False))
-            return self._insert_revision(connection, table, {**row, "revision": last["revision"] + 1})
-
-    @staticmethod
-    def _last(connection: Connection, table: Table, name: str) -> Row | None:
-        statement = select(table).where(table.c.name == name).order_by(table.c.revision.desc()).limit(1)
-        row = connection.execute(statement).mappings().first()
-        return dict(row) if row else None
-
-    @staticmethod
-    def _insert_revision(connection: Connection, table: Table, row: Row) -> Row:
-        whole = {**row, "is_current": True, "created": now()}
-        connection.execute(insert(table).values(**whole))
-        return whole
-
-    def templates(self) -> list[Row]:
-        """Return the current revision of each template, by name."""
-        return self._rows(select(templates).where(templates.c.is_current).order_by(templates.c.name))
-
-    def definitions(self) -> list[Row]:
-        """Return the current revision of each definition, by name."""
-        return self._rows(select(definitions).where(definitions.c.is_current).order_by(definitions.c.name))
-
-    def template(self, name: str, revision: int | None = None) -> Row | None:
-        """Return a revision of a template, or the current one; None if it does not exist."""
-        return None if name.startswith(PACKAGE) else self._revision(templates, name, revision)
-
-    def definition(self, name: str, revision: int | None = None) -> Row | None:
-        """Return a revision of a definition, or the current one; None if it does not exist."""
-        return self._revision(definitions, name, revision)
-
-    def _revision(self, table: Table, name: str, revision: int | None) -> Row | None:
-        if revision is not None and revision > _MOST:
+    def package(self, name: str) -> StoredTemplate | None:
+        """Return a rendered package; None if `name` is the name of a template."""
+        if not name.startswith(PACKAGE):
             return None
+        return self._row(StoredTemplate, select(templates).where(templates.c.name == name).limit(1))
+
+    def _change(self, table: Table, new: Revision, expected: int | None, package: str | None = None) -> Revision | None:
+        with self._writing() as connection:
+            last = _last(connection, table, new)
+            if last is None or not last.is_current:
+                return None
+            if expected is not None and expected != last.revision:
+                raise MismatchError(f"expected revision {expected}, found {last.revision}")
+            if is_same(last, new):
+                return last
+            _add_package(connection, new, package)
+            connection.execute(update(table).where(table.c.name == new.name).values(is_current=False))
+            return _add_revision(connection, table, new, last)
+
+    def templates(self) -> list[StoredTemplate]:
+        """Return the current revision of each template, by name."""
+        return self._rows(StoredTemplate, select(templates).where(templates.c.is_current).order_by(templates.c.name))
+
+    def definitions(self) -> list[StoredDefinition]:
+        """Return the current revision of each definition, by name."""
+        statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
+        return self._rows(StoredDefinition, statement)
+
+    def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
+        """Return a revision of a template, or the current one; None if it does not exist."""
+        return None if name.startswith(PACKAGE) else self._revision(StoredTemplate, templates, name, revision)
+
+    def definition(self, name: str, revision: int | None = None) -> StoredDefinition | None:
+        """Return a revision of a definition, or the current one; None if it does not exist."""
+        return self._revision(StoredDefinition, definitions, name, revision)
+
+    def _revision(self, kind: type[Revision], table: Table, name: str, revision: int | None) -> Revision | None:
         if revision is None:
-            rows = self._rows(prepared.current(table), name=name)
-        else:
-            rows = self._rows(prepared.revision(table), name=name, number=revision)
-        return rows[0] if rows else None
+            return self._row(kind, prepared.current(table), name=name)
+        if revision > _MOST:
+            return None
+        return self._row(kind, prepared.revision(table), name=name, number=revision)
 
-    def template_revisions(self, name: str) -> list[Row]:
+    def template_revisions(self, name: str) -> list[StoredTemplate]:
         """Return all revisions of a template, the newest first."""
-        if name.startswith(PACKAGE):
-            return []
-        return self._rows(select(templates).where(templates.c.name == name).order_by(templates.c.revision.desc()))
+        return [] if name.startswith(PACKAGE) else self._rows(StoredTemplate, _revisions(templates, name))
 
-    def definition_revisions(self, name: str) -> list[Row]:
+    def definition_revisions(self, name: str) -> list[StoredDefinition]:
         """Return all revisions of a definition, the newest first."""
-        return self._rows(select(definitions).where(definitions.c.name == name).order_by(definitions.c.revision.desc()))
+        return self._rows(StoredDefinition, _revisions(definitions, name))
 
     def remove_template(self, name: str) -> bool:
         """Remove a template, and return whether it existed; its jobs stay unchanged. Raises InUseError."""
@@ -391,25 +375,12 @@ class Store:
 
     # jobs
 
-    def add_job(self, row: Row, actor: str, answer: Callable[[Row], Row | None], limits: Quota = _NO_QUOTA) -> Row:
-        """Store one job; see `NewJob`.
-
-        Raises:
-            QueueFullError: The job would have to wait, and the maximum number of jobs already waits.
-            SameNameError: A job of this name exists.
-            TakenOverError: Another request with the same idempotency key has begun; the job is not stored.
-        """
-        outcome = self.add_jobs([NewJob(row, actor, answer, limits)])[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
     def taken(self, project: str) -> Taken:
         """Return the use of the database by the jobs of a project."""
         with self._reading() as connection:
             return room.taken(connection, project, ACTIVE)
 
-    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[Row | Exception]:
+    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[StoredJob | Exception]:
         """Store jobs in one transaction, each with its first event and the response to its request.
 
         Returns:
@@ -422,42 +393,42 @@ class Store:
             return [error] * len(new_jobs)
         except Exception as error:  # noqa: BLE001 - it is unknown which job has caused it
             if len(new_jobs) == 1:
-                release = str(new_jobs[0].row["release"])
+                release = new_jobs[0].job.release
                 is_taken = isinstance(error, IntegrityError) and self.job(release) is not None
                 return [SameNameError(f"the job {release!r} exists") if is_taken else error]
         return [outcome for new in new_jobs for outcome in self.add_jobs([new])]
 
-    def _add_job(self, connection: Connection, new: NewJob) -> Row | QueueFullError:
-        job = {**_NEW_JOB, "created": now(), **new.row}
+    def _add_job(self, connection: Connection, new: NewJob) -> StoredJob | QueueFullError:
+        job = replace(new.job, created=new.job.created or now())
         if new.limits != _NO_QUOTA:
             try:
-                self._queue(connection, job, new.limits)
+                job = self._queued(connection, job, new.limits)
             except QueueFullError as error:
                 return error
-        connection.execute(prepared.INSERT_JOB, job)
-        first = {"status": job["status"], "reason": "Created", "message": None, "actor": new.actor}
-        added = self._insert_event(connection, {"release": job["release"], "sequence": 1, **first})
-        outbox.announce(connection, job, added, None)
+        connection.execute(prepared.INSERT_JOB, columns(job))
+        first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=new.actor)
+        outbox.announce(connection, job, self._add_event(connection, first), None)
         request = new.answer(job)
         if request and not self._finish(connection, request):
             raise TakenOverError("another request with this key was begun")
         return job
 
-    def _queue(self, connection: Connection, job: Row, limits: Quota) -> None:
-        """Set the status of a new job to `queued` if there is no room for it. Raises QueueFullError."""
-        started, waiting = self._shares(connection, job["project"])
-        if job["status"] == "queued":
-            counted = select(func.count()).where(jobs.c.project == job["project"], jobs.c.status == "queued")
+    def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
+        """Return a new job, with the status `queued` if there is no room for it. Raises QueueFullError."""
+        started, waiting = self._shares(connection, job.project)
+        if job.status == "queued":
+            counted = select(func.count()).where(jobs.c.project == job.project, jobs.c.status == "queued")
             queued = int(connection.execute(counted).scalar_one())
         else:
-            share = Share(job["release"], job["owner"], job["gpus"])
-            if job["release"] in startable(started, [*waiting, share], limits):
-                return
+            share = Share(job.release, job.owner, job.gpus)
+            if job.release in startable(started, [*waiting, share], limits):
+                return job
             queued = len(waiting)
             message = "waits for room in the project: others have come before, or its limits are reached"
-            job |= {"status": "queued", "reason": "NoRoom", "message": message}
+            job = replace(job, status="queued", reason="NoRoom", message=message)
         if limits.queued is not None and queued >= limits.queued:
-            raise QueueFullError(f"{queued} jobs of the project {job['project']!r} wait, and no more may")
+            raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")
+        return job
 
     @staticmethod
     def _shares(connection: Connection, project: str) -> tuple[list[Share], list[Share]]:
@@ -483,42 +454,34 @@ class Store:
             for release in releases:
                 fields = {"status": "pending", "reason": None, "message": None}
                 connection.execute(update(jobs).where(jobs.c.release == release).values(**fields))
-                self._add_event(connection, release, {"status": "pending", "reason": "Admitted"})
+                self._add_event(connection, NewEvent(release=release, status="pending", reason="Admitted"))
             return releases
 
-    def usage(self, project: str) -> list[Row]:
-        """Return the current `jobs` and `gpus` of a project, by `status` and `owner`, with a `creator` of each."""
-        named = func.max(jobs.c.creator).label("creator")
-        columns = (jobs.c.status, jobs.c.owner, named, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
-        return self._rows(
-            select(*columns)
-            .where(jobs.c.project == project, jobs.c.status.in_(ACTIVE))
-            .group_by(jobs.c.status, jobs.c.owner)
-            .order_by(jobs.c.status, jobs.c.owner)
-        )
+    def usage(self, project: str) -> list[Usage]:
+        """Return the current numbers of jobs and GPUs of a project, by status and owner, with a creator of each."""
+        by_owner = (jobs.c.owner, func.max(jobs.c.creator).label("creator"))
+        statement = _usage().add_columns(*by_owner).where(jobs.c.project == project).group_by(jobs.c.owner)
+        return self._rows(Usage, statement.order_by(jobs.c.status, jobs.c.owner))
 
-    def usage_of_all(self) -> list[Row]:
-        """Return the current `jobs` and `gpus`, by `project` and `status`."""
-        columns = (jobs.c.project, jobs.c.status, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
-        return self._rows(select(*columns).where(jobs.c.status.in_(ACTIVE)).group_by(jobs.c.project, jobs.c.status))
+    def usage_of_all(self) -> list[Usage]:
+        """Return the current numbers of jobs and GPUs, by project and status."""
+        return self._rows(Usage, _usage())
 
-    def _add_event(self, connection: Connection, release: str, fields: Row) -> Row:
-        last = connection.execute(prepared.LAST_EVENT, {"release": release}).scalar()
-        blank = {"reason": None, "message": None, "actor": None}
-        return self._insert_event(connection, {"release": release, "sequence": (last or 0) + 1, **blank, **fields})
-
-    def _insert_event(self, connection: Connection, fields: Row) -> Row:
-        added = {**fields, "time": now()}
-        connection.execute(prepared.INSERT_EVENT, added)
-        self.database.tell(connection, fields["release"])
+    def _add_event(self, connection: Connection, event: NewEvent) -> NewEvent:
+        """Store an event, and return it with its time and, unless it has one, the next sequence of its job."""
+        sequence = event.sequence
+        if not sequence:
+            sequence = 1 + (connection.execute(prepared.LAST_EVENT, {"release": event.release}).scalar() or 0)
+        added = replace(event, sequence=sequence, time=now())
+        connection.execute(prepared.INSERT_EVENT, columns(added))
+        self.database.tell(connection, event.release)
         return added
 
-    def job(self, release: str) -> Row | None:
+    def job(self, release: str) -> StoredJob | None:
         """Return a job; None if it does not exist."""
-        rows = self._rows(prepared.JOB, release=release)
-        return rows[0] if rows else None
+        return self._row(StoredJob, prepared.JOB, release=release)
 
-    def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[Row]:
+    def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[StoredJob]:
         """Return jobs, the newest first.
 
         Args:
@@ -543,58 +506,57 @@ class Store:
             statement = statement.where(jobs.c.release.contains(filters.q, autoescape=True))
         if after is not None:
             statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
-        return self._rows(statement)
+        return self._rows(StoredJob, statement)
 
-    def unfinished(self) -> list[Row]:
-        """Return the jobs of the control loop: those that have not ended or have a goal such as delete.
-
-        The rows have only the columns that the control loop needs to choose the jobs to check.
-        """
-        what_it_does = (jobs.c.status, jobs.c.applied, jobs.c.goal, jobs.c.reason)
-        columns = (jobs.c.release, jobs.c.project, jobs.c.namespace, *what_it_does)
-        return self._rows(select(*columns).where(_UNFINISHED).order_by(jobs.c.created))
+    def unfinished(self) -> list[StoredStatus]:
+        """Return the jobs of the control loop: those that have not ended or have a goal such as delete."""
+        parts = [jobs.c[name] for name in StoredStatus.__struct_fields__]
+        return self._rows(StoredStatus, select(*parts).where(_UNFINISHED).order_by(jobs.c.created))
 
     def namespaces_in_use(self) -> list[str]:
         """Return the namespaces of the jobs of the control loop."""
-        return [row["namespace"] for row in self._rows(select(jobs.c.namespace).where(_UNFINISHED).distinct())]
+        return self._names(select(jobs.c.namespace).where(_UNFINISHED).distinct())
 
     def ended_before(self, time: str, limit: int) -> list[str]:
         """Return the releases of jobs that ended before a time and are not being deleted, the oldest first."""
         statement = select(jobs.c.release).where(jobs.c.status.in_(FINAL), jobs.c.ended < time, jobs.c.goal == "run")
-        return [row["release"] for row in self._rows(statement.order_by(jobs.c.ended).limit(limit))]
+        return self._names(statement.order_by(jobs.c.ended).limit(limit))
 
     def mark_applied(self, release: str) -> None:
         """Record that the objects of a job were applied."""
         with self._writing() as connection:
             connection.execute(update(jobs).where(jobs.c.release == release).values(applied=True))
 
-    def want(self, release: str, goal: str, actor: str) -> Row | None:
+    def want(self, release: str, goal: str, actor: str) -> StoredJob | None:
         """Set the goal of a job, and return the job; None if it does not exist."""
         with self._writing() as connection:
-            changed = connection.execute(update(jobs).where(jobs.c.release == release).values(goal=goal)).rowcount
-            if changed:
-                row = connection.execute(select(jobs).where(jobs.c.release == release)).mappings().one()
-                word = "Cancelling" if goal == "cancel" else "Deleting"
-                self._add_event(connection, release, {"status": row["status"], "reason": word, "actor": actor})
-                return dict(row)
-        return None
+            connection.execute(update(jobs).where(jobs.c.release == release).values(goal=goal))
+            job = _job(connection, release)
+            if job is not None:
+                reason = "Cancelling" if goal == "cancel" else "Deleting"
+                event = NewEvent(release=release, status=job.status, reason=reason, actor=actor)
+                self._add_event(connection, event)
+            return job
 
-    def change_job(self, release: str, fields: Mapping[str, Any]) -> bool:
-        """Store new values of a job that has not ended; return whether its status or reason changed, with an event."""
+    def change_job(self, changed: StoredJob) -> bool:
+        """Store the state of a job that has not ended: its status, pods, findings, attempts and times.
+
+        Returns:
+            Whether its status or reason has changed, which is stored as an event.
+        """
         with self._writing() as connection:
-            before = connection.execute(select(jobs).where(jobs.c.release == release)).mappings().first()
-            if before is None or before["status"] in FINAL:
+            before = _job(connection, changed.release)
+            if before is None or before.status in FINAL:
                 return False
-            changes = {key: value for key, value in fields.items() if before[key] != value}
-            if changes:
-                connection.execute(update(jobs).where(jobs.c.release == release).values(**changes))
-            is_event = bool({"status", "reason"} & changes.keys())
-            if is_event:
-                after = {**before, **changes}
-                told = {key: after[key] for key in ("status", "reason", "message")}
-                added = self._add_event(connection, release, told)
-                outbox.announce(connection, after, added, before["status"])
-            return is_event
+            after = replace(before, **{name: getattr(changed, name) for name in _STATE})
+            if after != before:
+                state = {name: value for name, value in columns(after).items() if name in _STATE}
+                connection.execute(update(jobs).where(jobs.c.release == after.release).values(state))
+            if (after.status, after.reason) == (before.status, before.reason):
+                return False
+            event = NewEvent(release=after.release, status=after.status, reason=after.reason, message=after.message)
+            outbox.announce(connection, after, self._add_event(connection, event), before.status)
+            return True
 
     def settle(self, release: str) -> None:
         """Record that a cancelled job needs no more work."""
@@ -609,14 +571,14 @@ class Store:
 
     def events(
         self, release: str | None, after: int = 0, limit: int = 1000, projects: Sequence[str] | None = None
-    ) -> list[Row]:
+    ) -> list[StoredEvent]:
         """Return the events of a job, or of all jobs (of some projects), after the id `after`, the oldest first."""
         statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
         if release is not None:
             statement = statement.where(events.c.release == release)
         elif projects is not None:
             statement = statement.join(jobs, jobs.c.release == events.c.release).where(jobs.c.project.in_(projects))
-        return self._rows(statement)
+        return self._rows(StoredEvent, statement)
 
     def last_event(self) -> int:
         """Return the id of the newest event; 0 if there is none."""
@@ -631,7 +593,7 @@ class Store:
 
     # requests with an idempotency key
 
-    def begin(self, request: Row) -> Row | None:
+    def begin(self, request: KeyedRequest) -> KeyedRequest | None:
         """Record the start of a request; return the earlier request of the same caller, path and key, if there is one.
 
         An earlier request without a response is replaced if its replica has ended or it is older than five minutes.
@@ -639,43 +601,81 @@ class Store:
         old = as_text(datetime.now(UTC) - KEPT_REQUESTS)
         with self._writing() as connection:
             connection.execute(delete_from(requests).where(requests.c.created < old))
-            earlier = connection.execute(select(requests).where(*_same(request))).mappings().first()
-            if earlier is not None and (earlier["status"] is not None or self._is_at_work(connection, earlier)):
-                return dict(earlier)
+            for earlier in read(connection, KeyedRequest, select(requests).where(*_same(request))):
+                if earlier.status is not None or self._is_at_work(connection, earlier):
+                    return earlier
             connection.execute(delete_from(requests).where(*_same(request)))
-            connection.execute(insert(requests).values(**request, created=now(), replica=self.replica))
+            begun = replace(request, created=now(), replica=self.replica)
+            connection.execute(insert(requests).values(columns(begun)))
         return None
 
-    def _is_at_work(self, connection: Connection, request: Mapping[Any, Any]) -> bool:
-        if request["created"] < as_text(datetime.now(UTC) - _LONGEST_REQUEST):
+    def _is_at_work(self, connection: Connection, request: KeyedRequest) -> bool:
+        if request.created < as_text(datetime.now(UTC) - _LONGEST_REQUEST):
             return False
-        replica = request["replica"]
-        return replica == self.replica or self.database.has_replica(connection, replica)
+        return request.replica == self.replica or self.database.has_replica(connection, request.replica)
 
-    def finish(self, request: Row) -> None:
+    def finish(self, request: KeyedRequest) -> None:
         """Store the response to a request, unless one is stored or another request has taken over."""
         with self._writing() as connection:
             self._finish(connection, request)
 
-    def _finish(self, connection: Connection, request: Row) -> bool:
+    def _finish(self, connection: Connection, request: KeyedRequest) -> bool:
         """Store the response to a request, if this replica processes it; return whether it does."""
-        statement = update(requests).where(*self._own(request))
-        answer = {key: request[key] for key in ("status", "body", "location")}
-        return bool(connection.execute(statement.values(**answer)).rowcount)
+        response = {"status": request.status, "body": request.body, "location": request.location}
+        return bool(connection.execute(update(requests).where(*self._own(request)).values(response)).rowcount)
 
-    def _own(self, request: Row) -> tuple[ColumnElement[bool], ...]:
+    def _own(self, request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
         return (*_same(request), requests.c.status.is_(None), requests.c.replica == self.replica)
 
-    def forget(self, request: Row) -> None:
+    def forget(self, request: KeyedRequest) -> None:
         """Remove a failed request, so that it can be repeated."""
         with self._writing() as connection:
             connection.execute(delete_from(requests).where(*self._own(request)))
 
 
-def _same(request: Row) -> tuple[ColumnElement[bool], ...]:
-    return tuple(requests.c[name] == request[name] for name in ("caller", "path", "key"))
+def _add_package(connection: Connection, new: StoredTemplate, content: str | None) -> None:
+    """Store the rendered package of a definition, unless it is already stored; it is never changed."""
+    if content is None or not isinstance(new, StoredDefinition):
+        return
+    stored = select(templates.c.name).where(templates.c.name == new.template).limit(1)
+    if connection.execute(stored).first() is None:
+        package = StoredTemplate(name=new.template, body=content, author=new.author, is_current=False, created=now())
+        connection.execute(insert(templates).values(columns(package)))
 
 
-def as_json(value: Any) -> str:
+def _last(connection: Connection, table: Table, new: Revision) -> Revision | None:
+    """Return the last revision of the name of a new one; None if there is none."""
+    return next(iter(read(connection, type(new), _revisions(table, new.name).limit(1))), None)
+
+
+def _add_revision(connection: Connection, table: Table, new: Revision, last: Revision | None) -> Revision:
+    """Store a revision after the last one, and return it."""
+    revision = replace(new, revision=last.revision + 1 if last else 1, created=now())
+    connection.execute(insert(table).values(columns(revision)))
+    return revision
+
+
+def _revisions(table: Table, name: str) -> Select[*tuple[object, ...]]:
+    """Return the statement that selects all revisions of a name, the newest first."""
+    return select(table).where(table.c.name == name).order_by(table.c.revision.desc())
+
+
+def _job(connection: Connection, release: str) -> StoredJob | None:
+    return next(iter(read(connection, StoredJob, prepared.JOB, release=release)), None)
+
+
+def _usage() -> Select[*tuple[object, ...]]:
+    """Return the statement that counts the jobs that have not ended, and their GPUs, by project and status."""
+    counts = (func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
+    by_status = (jobs.c.project, jobs.c.status)
+    return select(*by_status, *counts).where(jobs.c.status.in_(ACTIVE)).group_by(*by_status)
+
+
+def _same(request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
+    own = (request.caller, request.path, request.key)
+    return tuple(column == value for column, value in zip(requests.primary_key, own, strict=True))
+
+
+def as_json(value: object) -> str:
     """Return a value as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base.values import UNSET, Fields, UnsetType, convert
+from packager.base.values import UNSET, Fields, UnsetType, as_dict, convert
+from packager.kubernetes.objects import Object, name
 from packager.service.registry.catalog import Outcome
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
 from packager.service.store.store import PACKAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from packager.service.access.projects import Project
     from packager.service.jobs.metrics import Curve
-    from packager.service.store.store import Row
+    from packager.service.store.rows import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
 
 
 class Revision(Fields, frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ class DefinitionTrial(Fields, frozen=True, kw_only=True):
     """The outcome of registering a definition, and the manifests of its example."""
 
     outcome: Outcome
-    manifests: list[dict[str, Any]]
+    manifests: list[Object]
     warnings: list[str]
 
 
@@ -103,21 +106,21 @@ class Job(Fields, frozen=True, kw_only=True):
     creator: str
     owner: str
     project: str
-    values: dict[str, Any]
+    values: dict[str, object]
     workload: WorkloadName
     created: str
     started: str | None
     ended: str | None
     attempts: int | None
-    pods: list[dict[str, Any]]
-    findings: list[dict[str, Any]]
+    pods: list[Object]
+    findings: list[Object]
 
 
 class JobPreview(Fields, frozen=True, kw_only=True):
     """The manifests that a job would create."""
 
     release: str
-    manifests: list[dict[str, Any]]
+    manifests: list[Object]
     warnings: list[str]
 
 
@@ -291,61 +294,61 @@ class TokenList(Fields, frozen=True, kw_only=True):
     next: str | None = None
 
 
-def template(row: Row, warnings: list[str] | None = None) -> RegisteredTemplate:
-    """Return the template in a row."""
-    return RegisteredTemplate(**json.loads(row["body"]), **_revision(row), warnings=warnings or [])
+def template(stored: StoredTemplate, warnings: list[str] | None = None) -> RegisteredTemplate:
+    """Return a stored template."""
+    return convert({**json.loads(stored.body), **_revision(stored, warnings)}, RegisteredTemplate)
 
 
-def definition(row: Row, warnings: list[str] | None = None) -> RegisteredDefinition:
-    """Return the definition in a row."""
-    body = json.loads(row["body"])
+def definition(stored: StoredDefinition, warnings: list[str] | None = None) -> RegisteredDefinition:
+    """Return a stored definition."""
+    body = json.loads(stored.body)
     for key in ("user_values_description", "user_values_example"):
         body[key] = body[key] or ""  # missing values come from the package
-    return convert({**body, **_revision(row), "warnings": warnings or []}, RegisteredDefinition)
+    return convert({**body, **_revision(stored, warnings)}, RegisteredDefinition)
 
 
-def _revision(row: Row) -> dict[str, Any]:
-    return {key: row[key] for key in ("revision", "created", "author")}
+def _revision(stored: StoredTemplate, warnings: list[str] | None) -> dict[str, object]:
+    own = {"revision": stored.revision, "created": stored.created, "author": stored.author}
+    return {**own, "warnings": warnings or []}
 
 
-def job(row: Row) -> Job:
-    """Return the job in a row."""
+def job(stored: StoredJob) -> Job:
+    """Return a stored job."""
+    columns = as_dict(stored)
     return Job(
-        **{
-            key: row[key]
-            for key in ("release", "status", "reason", "message", "hint", "application", "creator", "owner", "project")
-        },
-        **{key: row[key] for key in ("created", "started", "ended", "attempts")},
-        definition=Revision(name=row["definition"], revision=row["definition_revision"]),
-        **_made_from(row),
-        values=json.loads(row["filled"]),
-        workload=WorkloadName(
-            kind=row["kind"],
-            namespace=row["namespace"],
-            name=_workload_name(row),
-        ),
-        pods=json.loads(row["pods"]),
-        findings=json.loads(row["findings"]),
+        **{key: columns[key] for key in Job.__struct_fields__ if key in columns.keys() - _MADE},
+        definition=Revision(name=stored.definition, revision=stored.definition_revision),
+        template=None if _is_package(stored) else Revision(name=stored.template, revision=stored.template_revision),
+        package=_package(stored) if _is_package(stored) else None,
+        values=json.loads(stored.filled),
+        workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=_workload_name(stored)),
+        pods=json.loads(stored.pods),
+        findings=json.loads(stored.findings),
     )
 
 
-def _made_from(row: Row) -> dict[str, Any]:
-    if not row["template"].startswith(PACKAGE):
-        return {"template": Revision(name=row["template"], revision=row["template_revision"]), "package": None}
-    name, overlay, digest = row["template"].removeprefix(PACKAGE).split(":", 2)
-    digest, _, _ = digest.rpartition(":")
-    return {"template": None, "package": PackageRevision(name=name, overlay=overlay, digest=digest)}
+_MADE = {"definition", "template", "pods", "findings"}
+"""The columns of a job that are answered in another form."""
 
 
-def _workload_name(row: Row) -> str:
-    if row["template"].startswith(PACKAGE):  # its manifests contain code, which takes time to parse
-        return str(row["release"])
-    return str(json.loads(row["manifests"])[-1]["metadata"]["name"])
+def _is_package(stored: StoredJob) -> bool:
+    return stored.template.startswith(PACKAGE)
 
 
-def callback(row: Row) -> Callback:
-    """Return the callback in a row."""
-    return Callback(**{key: row[key] for key in Callback.__struct_fields__})
+def _package(stored: StoredJob) -> PackageRevision:
+    name, overlay, digests = stored.template.removeprefix(PACKAGE).split(":", 2)
+    return PackageRevision(name=name, overlay=overlay, digest=digests.rpartition(":")[0])
+
+
+def _workload_name(stored: StoredJob) -> str:
+    # The manifests of a package contain code, which takes time to parse.
+    return stored.release if _is_package(stored) else name(stored.objects[-1])
+
+
+def callback(delivery: Delivery) -> Callback:
+    """Return a stored callback."""
+    columns = as_dict(delivery)
+    return Callback(**{key: columns[key] for key in Callback.__struct_fields__})
 
 
 def metric(curve: Curve) -> Metric:
@@ -354,9 +357,10 @@ def metric(curve: Curve) -> Metric:
     return Metric(name=curve.name, pod=curve.pod, points=points, lowest=curve.lowest, highest=curve.highest)
 
 
-def token(row: Row) -> Token:
-    """Return the token in a row."""
-    return Token(**{key: row[key] for key in ("id", "name", "role", "project", "created", "expires", "last_used")})
+def token(stored: StoredToken) -> Token:
+    """Return a stored token."""
+    columns = as_dict(stored)
+    return Token(**{key: columns[key] for key in Token.__struct_fields__})
 
 
 def project(project: Project) -> ProjectLimits:
@@ -374,26 +378,29 @@ def project(project: Project) -> ProjectLimits:
     )
 
 
-def project_use(of: Project, rows: list[Row]) -> ProjectUse:
-    """Return the current use of a project, from the rows of `Store.usage`."""
-    started = [row for row in rows if row["status"] != "queued"]
-    creators = {row["owner"]: row["creator"] for row in rows}
+def project_use(of: Project, usages: Sequence[Usage]) -> ProjectUse:
+    """Return the current use of a project, from `Store.usage`."""
+    queued = [usage for usage in usages if usage.status == "queued"]
+    started = [usage for usage in usages if usage.status != "queued"]
+    creators = {usage.owner: usage.creator for usage in usages}
     return ProjectUse(
         project=project(of),
-        **{status: _sum(rows, "jobs", status=status) for status in ("queued", "pending", "running")},
-        gpus=_sum(started, "gpus"),
+        queued=_jobs(queued),
+        pending=_jobs(usage for usage in usages if usage.status == "pending"),
+        running=_jobs(usage for usage in usages if usage.status == "running"),
+        gpus=sum(usage.gpus for usage in started),
         creators=[
             CreatorUse(
                 creator=creator,
                 owner=owner,
-                queued=_sum(rows, "jobs", status="queued", owner=owner),
-                started=_sum(started, "jobs", owner=owner),
-                gpus=_sum(started, "gpus", owner=owner),
+                queued=_jobs(usage for usage in queued if usage.owner == owner),
+                started=_jobs(usage for usage in started if usage.owner == owner),
+                gpus=sum(usage.gpus for usage in started if usage.owner == owner),
             )
             for owner, creator in creators.items()
         ],
     )
 
 
-def _sum(rows: list[Row], key: str, **where: str) -> int:
-    return sum(int(row[key]) for row in rows if where.items() <= row.items())
+def _jobs(usages: Iterable[Usage]) -> int:
+    return sum(usage.jobs for usage in usages)

@@ -6,6 +6,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from packager.base.values import as_dict
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.store.store import FINAL
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.jobs.pulse import Pulse
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row, Store
+    from packager.service.store.rows import StoredEvent
+    from packager.service.store.store import Store
 
     Authenticate = Callable[[], Awaitable[Caller]]
 
@@ -60,12 +62,12 @@ class JobEvents:
             Failure: The caller may not see the job, or `after` is not the id of an event.
         """
         projects = await self._projects(caller, release)
-        rows = await asyncio.to_thread(self._store.events, release, self._number(after), _MOST, projects)
-        items = [self._event(row) for row in rows]
-        return EventList(items=items, next=items[-1].id if len(rows) == _MOST else None)
+        stored = await asyncio.to_thread(self._store.events, release, self._number(after), _MOST, projects)
+        items = [self._event(event) for event in stored]
+        return EventList(items=items, next=items[-1].id if len(items) == _MOST else None)
 
-    def _event(self, row: Row) -> JobEvent:
-        return JobEvent(**{**row, "id": self._sealer.hide_number(row["id"], _PURPOSE)})
+    def _event(self, event: StoredEvent) -> JobEvent:
+        return JobEvent(**{**as_dict(event), "id": self._sealer.hide_number(event.id, _PURPOSE)})
 
     def _number(self, after: str | None) -> int:
         """Return the number of the event with an id; 0 for None. Raises Failure."""
@@ -114,12 +116,12 @@ class JobEvents:
             generation = self._pulse.generation
             # The job is read before its events, because its end is stored together with the last event.
             job = await asyncio.to_thread(self._store.job, release) if release is not None else None
-            rows = await asyncio.to_thread(self._store.events, release, after, _MOST, projects)
-            if rows:
-                after = rows[-1]["id"]
+            events = await asyncio.to_thread(self._store.events, release, after, _MOST, projects)
+            if events:
+                after = events[-1].id
                 told = monotonic()
-                yield [self._event(row) for row in rows]
-            elif release is not None and (job is None or job["status"] in FINAL):
+                yield [self._event(event) for event in events]
+            elif release is not None and (job is None or job.status in FINAL):
                 return
             elif monotonic() - told >= _SILENCE:  # also if jobs of other projects have events
                 told = monotonic()

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from packager.base import jsonio
 from packager.base.problems import show
@@ -23,6 +23,7 @@ from packager.service.use.answers import Callback, CallbackList, Job, JobList, J
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from packager.base.values import Json
     from packager.kubernetes.objects import Object
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.courier import Courier
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from packager.service.jobs.recorder import Recorder
     from packager.service.jobs.tasks import Tasks
     from packager.service.sealing import Sealer
-    from packager.service.store.store import Row, Store
+    from packager.service.store.rows import KeyedRequest, StoredJob
+    from packager.service.store.store import Store
 
-    Answered = Callable[[Job], Row | None]
-    """Returns the row of a request with an idempotency key, completed with its answer, from the job that it makes."""
+    Answered = Callable[[Job], KeyedRequest | None]
+    """Returns a request with an idempotency key, completed with its answer, from the job that it makes."""
 
 
 class JobQuery(Value, frozen=True):
@@ -84,20 +86,20 @@ class Jobs:
         self._recorder = recorder
         self._courier = courier
 
-    async def create(self, caller: Caller, filled: Mapping[str, Any], answered: Answered) -> Job:
+    async def create(self, caller: Caller, filled: Mapping[str, Json], answered: Answered) -> Job:
         """Create a job from filled values, which may name its `project`. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
         request = Filled(_without_project(filled), caller, project)
         return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
-    async def preview(self, caller: Caller, filled: Mapping[str, Any]) -> JobPreview:
+    async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
         prepared = await self._tasks.prepare(Filled(_without_project(filled), caller, project), dry_run=True)
         return JobPreview(
-            release=prepared.row["release"],
+            release=prepared.job.release,
             manifests=records.redacted(prepared.objects),
             warnings=list(prepared.warnings),
         )
@@ -109,29 +111,29 @@ class Jobs:
             caller: The caller.
             release: The release of the other job.
             is_pinned: Whether the revisions of the other job are used instead of the current ones.
-            answered: Completes the row of the request with its answer; see `Answered`.
+            answered: Completes the request with its answer; see `Answered`.
 
         Raises:
             Failure: The same as for `Tasks.create`; or the other job has secrets of others.
         """
-        row = await self._own(caller, release, "run jobs of others again")
-        await asyncio.to_thread(self._check_knows_secrets, caller, row)
-        project = self._tasks.project(row["project"], caller)
-        filled = await asyncio.to_thread(records.filled_values, row, self._sealer)
-        revisions = (row["definition_revision"], row["template_revision"]) if is_pinned else None
-        owner = row["owner"] if filled.get("creator") not in (None, caller.name) else None  # the owner of the other job
+        job = await self._own(caller, release, "run jobs of others again")
+        await asyncio.to_thread(self._check_knows_secrets, caller, job)
+        project = self._tasks.project(job.project, caller)
+        filled = await asyncio.to_thread(records.filled_values, job, self._sealer)
+        revisions = (job.definition_revision, job.template_revision) if is_pinned else None
+        owner = job.owner if filled.get("creator") not in (None, caller.name) else None  # the owner of the other job
         request = Filled(filled, caller, project, revisions, owner)
         return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
-    def _check_knows_secrets(self, caller: Caller, row: Row) -> None:
+    def _check_knows_secrets(self, caller: Caller, job: StoredJob) -> None:
         """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.
 
         Those who act for others may change the definition, and so send the secrets of a copy to an image of their own.
         """
-        if caller.is_trusted or not self._sealer.open(row["secrets"], row["release"]):
+        if caller.is_trusted or not self._sealer.open(job.secrets, job.release):
             return
-        if caller.key not in (row["owner"], row["requester"]):
-            detail = f"the job has headers or secrets of others: only {row['creator']} runs it again"
+        if caller.key not in (job.owner, job.requester):
+            detail = f"the job has headers or secrets of others: only {job.creator} runs it again"
             raise Failure("forbidden", detail)
 
     async def search(self, caller: Caller, query: JobQuery) -> JobList:
@@ -152,9 +154,9 @@ class Jobs:
             query.q,
             visible,
         )
-        rows = await asyncio.to_thread(self._store.jobs, filters, query.limit + 1, _decoded(query.cursor))
-        following = _encoded(rows[query.limit - 1]) if len(rows) > query.limit else None
-        return JobList(items=[answers.job(row) for row in rows[: query.limit]], next=following)
+        jobs = await asyncio.to_thread(self._store.jobs, filters, query.limit + 1, _decoded(query.cursor))
+        following = _encoded(jobs[query.limit - 1]) if len(jobs) > query.limit else None
+        return JobList(items=[answers.job(job) for job in jobs[: query.limit]], next=following)
 
     async def job(self, caller: Caller, release: str) -> Job:
         """Return a job. Raises Failure."""
@@ -162,8 +164,8 @@ class Jobs:
 
     async def manifests(self, caller: Caller, release: str) -> list[Object]:
         """Return the applied objects of a job, without secrets. Raises Failure."""
-        row = await self._visible(caller, release)
-        return records.redacted(json.loads(row["manifests"]))
+        job = await self._visible(caller, release)
+        return records.redacted(job.objects)
 
     async def curves(self, caller: Caller, release: str) -> Sequence[Curve]:
         """Return the curves of a job. Raises Failure."""
@@ -171,9 +173,9 @@ class Jobs:
 
     async def cancel(self, caller: Caller, release: str) -> Job:
         """Stop a job; its record and its claims stay. Raises Failure."""
-        row = await self._own(caller, release, "change jobs of others")
-        if row["status"] in FINAL:
-            raise Failure("conflict", f"the job has ended: it is {row['status']}")
+        job = await self._own(caller, release, "change jobs of others")
+        if job.status in FINAL:
+            raise Failure("conflict", f"the job has ended: it is {job.status}")
         return answers.job(await self._tasks.want(release, "cancel", caller))
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
@@ -197,28 +199,28 @@ class Jobs:
     async def callbacks(self, caller: Caller, release: str) -> CallbackList:
         """Return the callbacks of a job, in their order. Raises Failure."""
         await self._own(caller, release, "see the callbacks of others")
-        rows = await asyncio.to_thread(self._store.outbox.of_job, release)
-        return CallbackList(items=[answers.callback(row) for row in rows])
+        deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
+        return CallbackList(items=[answers.callback(delivery) for delivery in deliveries])
 
     async def redeliver(self, caller: Caller, release: str, identifier: str) -> Callback:
         """Send a callback of a job again now, in any state. Raises Failure."""
         await self._own(caller, release, "send the callbacks of others")
-        row = await asyncio.to_thread(self._store.outbox.redeliver, release, identifier, times.now())
-        if row is None:
+        delivery = await asyncio.to_thread(self._store.outbox.redeliver, release, identifier, times.now())
+        if delivery is None:
             raise Failure("not-found", f"callback {identifier!r} not found")
         self._courier.wake()
-        return answers.callback(row)
+        return answers.callback(delivery)
 
-    async def _visible(self, caller: Caller, release: str) -> Row:
+    async def _visible(self, caller: Caller, release: str) -> StoredJob:
         """Return a job that the caller may see. Raises Failure."""
         return await asyncio.to_thread(permissions.visible_job, caller, release, self._store.job)
 
-    async def _own(self, caller: Caller, release: str, action: str) -> Row:
+    async def _own(self, caller: Caller, release: str, action: str) -> StoredJob:
         """Return a job that the caller may change. Raises Failure."""
         return await asyncio.to_thread(permissions.own_job, caller, release, self._store.job, action)
 
 
-def _without_project(filled: Mapping[str, Any]) -> dict[str, Any]:
+def _without_project(filled: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in filled.items() if key != "project"}
 
 
@@ -230,8 +232,8 @@ def _moment(key: str, text: str | None) -> str | None:
         raise Failure("invalid-query", f"{key}: {error}") from None
 
 
-def _encoded(row: Row) -> str:
-    return base64.urlsafe_b64encode(json.dumps([row["created"], row["release"]]).encode()).decode().rstrip("=")
+def _encoded(job: StoredJob) -> str:
+    return base64.urlsafe_b64encode(json.dumps([job.created, job.release]).encode()).decode().rstrip("=")
 
 
 def _decoded(cursor: str | None) -> tuple[str, str] | None:

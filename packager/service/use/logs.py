@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from packager.service.access.tokens import Caller
     from packager.service.jobs.kube import Cluster
-    from packager.service.store.store import Row, Store
+    from packager.service.store.rows import KeptLog, StoredJob
+    from packager.service.store.store import Store
 
     Authenticate = Callable[[], Awaitable[Caller]]
 
@@ -62,28 +63,28 @@ class JobLogs(Value, frozen=True):
     Attributes:
         store: The database.
         cluster: The cluster in which the job runs.
-        row: The row of the job.
+        job: The job.
         options: The requested part of the logs.
-        kept: The rows of the kept logs, without their content.
+        kept: The kept logs, without their content.
         live: The names of the existing pods.
     """
 
     store: Store
     cluster: Cluster
-    row: Row
+    job: StoredJob
     options: LogOptions
-    kept: Sequence[Row]
+    kept: Sequence[KeptLog]
     live: AbstractSet[str]
 
     async def opened(self, pod: str) -> LogOfPod:
         """Return the log of a pod, or the kept log if the pod or log was deleted. Raises Failure or ClusterError."""
         if pod not in self.live:
             return await self._from_kept(pod)
-        stream = self.cluster.log(pod, self.row["namespace"], self.options)
+        stream = self.cluster.log(pod, self.job.namespace, self.options)
         try:
             return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
         except ClusterError as error:
-            if any(entry["pod"] == pod for entry in self.kept):
+            if any(entry.pod == pod for entry in self.kept):
                 return await self._from_kept(pod)
             if isinstance(error, RefusedError):
                 raise Failure("no-log" if NOT_STARTED.search(str(error)) else "conflict", str(error)) from None
@@ -102,19 +103,19 @@ class JobLogs(Value, frozen=True):
     async def _has_ended(self) -> bool:
         """Whether the job has ended; False if the database does not answer."""
         try:
-            job = await asyncio.to_thread(self.store.job, self.row["release"])
+            job = await asyncio.to_thread(self.store.job, self.job.release)
         except AwayError:
             return False
-        return job is None or job["status"] in FINAL
+        return job is None or job.status in FINAL
 
     async def _from_kept(self, pod: str) -> LogOfPod:
         options = self.options
         instance = "previous" if options.is_previous else "current"
-        entries = [entry for entry in self.kept if (entry["pod"], entry["instance"]) == (pod, instance)]
-        main = [entry for entry in entries if entry["place"] >= 0] or entries
+        entries = [entry for entry in self.kept if (entry.pod, entry.instance) == (pod, instance)]
+        main = [entry for entry in entries if entry.place >= 0] or entries
         if options.container is not None:
-            main = [entry for entry in entries if entry["container"] == options.container]
-        names = ", ".join(dict.fromkeys(entry["container"] for entry in entries))
+            main = [entry for entry in entries if entry.container == options.container]
+        names = ", ".join(dict.fromkeys(entry.container for entry in entries))
         if not entries:
             when = " before a restart" if options.is_previous else ""
             raise Failure("conflict", f"no log of {pod}{when} was kept")
@@ -190,17 +191,17 @@ class Logs:
             ClusterError: The cluster does not answer.
         """
 
-        async def check() -> Row:
+        async def check() -> StoredJob:
             caller = await authenticate()
             return await asyncio.to_thread(
                 permissions.own_job, caller, release, self._store.job, "read the logs of others", "viewer"
             )
 
-        row = await check()
+        job = await check()
         kept = await asyncio.to_thread(self._store.logs.of_job, release)
-        live = await self._live_pods(row, has_kept=bool(kept))
-        chosen = _chosen({*live, *(entry["pod"] for entry in kept)}, query.pod, follow=query.is_following)
-        logs = JobLogs(self._store, self._cluster, row, _options(query), kept, live)
+        live = await self._live_pods(job, has_kept=bool(kept))
+        chosen = _chosen({*live, *(entry.pod for entry in kept)}, query.pod, follow=query.is_following)
+        logs = JobLogs(self._store, self._cluster, job, _options(query), kept, live)
         if not query.is_following:
             first = await logs.opened(chosen[0])  # an error becomes the status of the answer
             return JobLog(_in_turn(chosen, first, logs.opened), first.is_kept and not set(chosen) & live)
@@ -215,15 +216,15 @@ class Logs:
             begun = {name: partial(logs.started, name) for name in chosen}
             return Followed(logs).lines(begun), False
         first = await logs.opened(chosen[0])
-        if query.pod is None and not query.is_previous and logs.row["status"] not in FINAL:
+        if query.pod is None and not query.is_previous and logs.job.status not in FINAL:
             begun = {chosen[0]: partial(_at_hand, first)}
             return Followed(logs).lines(begun), False
         return _in_turn(chosen, first, logs.opened), first.is_kept
 
-    async def _live_pods(self, row: Row, *, has_kept: bool) -> set[str]:
+    async def _live_pods(self, job: StoredJob, *, has_kept: bool) -> set[str]:
         """Return the names of a job's pods; no names if the cluster does not answer and logs were kept."""
         try:
-            items = await pods_of(self._cluster, row["namespace"], row["release"], self._server)
+            items = await pods_of(self._cluster, job.namespace, job.release, self._server)
         except UnreachableError:
             if has_kept:
                 return set()
@@ -282,7 +283,7 @@ class Followed:
         self._logs = logs
         self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._known = {pod["name"] for pod in json.loads(logs.row["pods"])}
+        self._begun = {pod["name"] for pod in json.loads(logs.job.pods)}
         self._open = 0
 
     async def lines(self, begun: Mapping[str, _Opened]) -> AsyncGenerator[str]:
@@ -309,13 +310,13 @@ class Followed:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, pod: str, opened: _Opened) -> None:
-        self._known.add(pod)
+        self._begun.add(pod)
         self._open += 1
         self._readers[pod] = asyncio.create_task(self._read(pod, opened))
 
     async def _begin_later(self) -> None:
         """Begin to read the logs of pods that start later, until the job has ended."""
-        is_over = self._logs.row["status"] in FINAL
+        is_over = self._logs.job.status in FINAL
         while not is_over:
             await asyncio.sleep(_POLL_SECONDS)
             with suppress(AwayError):
@@ -324,14 +325,14 @@ class Followed:
 
     async def _look(self) -> bool:
         """Begin to read the logs of new pods; return whether the job has ended."""
-        release, store = self._logs.row["release"], self._logs.store
+        release, store = self._logs.job.release, self._logs.store
         job = await asyncio.to_thread(store.job, release)
         if job is None:
             return True
-        is_over = job["status"] in FINAL
-        live = {pod["name"] for pod in json.loads(job["pods"])} - self._known
+        is_over = job.status in FINAL
+        live = {pod["name"] for pod in json.loads(job.pods)} - self._begun
         kept = await asyncio.to_thread(store.logs.of_job, release) if live or is_over else []
-        gone = {entry["pod"] for entry in kept} - self._known - live if is_over else set()
+        gone = {entry.pod for entry in kept} - self._begun - live if is_over else set()
         room = keeper.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
         logs = replace(self._logs, options=replace(self._logs.options, tail=None), kept=kept, live=live)
         for pod in sorted(live | gone)[: max(0, room)]:

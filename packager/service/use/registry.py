@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
-    from packager.service.store.store import Row
+    from packager.service.store.rows import StoredDefinition
 
 Checked = TypeVar("Checked")
 
@@ -206,7 +206,7 @@ class TaskDefinitions:
         hint = f"name: {body.project}.{body.name}"
         raise Failure("invalid-body", "the name is not one of the project", [Complaint("/name", expected, hint)])
 
-    async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> Row:
+    async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> StoredDefinition:
         permissions.check_role(caller, "viewer")
         row = await asyncio.to_thread(self._catalog.definition, name)  # the newest revision decides on the project
         permissions.check_sees_definition(caller, row)
@@ -215,7 +215,7 @@ class TaskDefinitions:
             permissions.check_sees_definition(caller, row)
         return row
 
-    async def _changeable(self, caller: Caller, name: str) -> Row:
+    async def _changeable(self, caller: Caller, name: str) -> StoredDefinition:
         permissions.check_role(caller, "developer")
         row = await asyncio.to_thread(self._catalog.definition, name)
         permissions.check_changes_definition(caller, row)

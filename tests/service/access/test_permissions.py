@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.values import replace
 from packager.service.access import permissions
 from packager.service.access.oidc import Issuer
 from packager.service.access.tokens import EVERY, Caller, Person, create
@@ -14,6 +15,7 @@ from packager.service.failures import Failure
 from tests.service import bodies
 from tests.service.api.conftest import Service
 from tests.service.issuer import FakeIssuer, running
+from tests.service.stored import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,10 +124,10 @@ def test_same_subject_at_two_issuers_means_two_people() -> None:
         Issuer(OidcConfig(issuer=url, audience="mlpack", roles=ROLES)).caller_of(Person("s-1", "root", ("ml-users",)))
         for url in ("https://one.example", "https://two.example")
     ]
-    row = {"owner": callers[0].key, "project": "default", "creator": "root"}
-    assert permissions.own_job(callers[0], "r", lambda _: row, "act") == row
+    job = replace(JOB, owner=callers[0].key, creator="root")
+    assert permissions.own_job(callers[0], "r", lambda _: job, "act") == job
     with pytest.raises(Failure, match="the job belongs to root"):
-        permissions.own_job(callers[1], "r", lambda _: row, "act")
+        permissions.own_job(callers[1], "r", lambda _: job, "act")
 
 
 @pytest.mark.parametrize(

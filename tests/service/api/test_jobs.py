@@ -10,12 +10,15 @@ from urllib.parse import urlencode
 import pytest
 
 from packager.base.errors import UnreachableError
+from packager.base.values import replace
 from packager.service.jobs import follower
 from packager.service.registry import values
-from packager.service.store.store import Row, Store
+from packager.service.store.rows import KeyedRequest, StoredStatus
+from packager.service.store.store import Store
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.conftest import BOTH
+from tests.service.stored import add_job
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,10 +54,10 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
     unfinished = Store.unfinished
 
-    def count(store: Store) -> list[Row]:
-        rows = unfinished(store)
-        counted.append(len(rows))
-        return rows
+    def count(store: Store) -> list[StoredStatus]:
+        jobs = unfinished(store)
+        counted.append(len(jobs))
+        return jobs
 
     monkeypatch.setattr(Store, "unfinished", count)
     monkeypatch.setattr(follower, "TICK", 0.02)
@@ -409,12 +412,11 @@ def test_restart_applies_missed_jobs_once_and_frees_unfinished_idempotency_keys(
         applied = service.created()
         service.cluster.error = UnreachableError("away")
         store = service.server.store
-        row = store.job(applied)
-        assert row
+        job = store.job(applied)
+        assert job
         missed = "countdown-0badc0"
-        manifests = row["manifests"].replace(applied, missed)
-        store.add_job({**row, "release": missed, "manifests": manifests, "applied": False}, "x", lambda _: None)
-        store.begin({"caller": "* token:admin", "path": "POST /v1/jobs?", "key": "k", "digest": "d"})
+        add_job(store, replace(job, release=missed, manifests=job.manifests.replace(applied, missed), applied=False))
+        store.begin(KeyedRequest(caller="* token:admin", path="POST /v1/jobs?", key="k", digest="d"))
     again = Service(database)
     again.cluster.objects = service.cluster.objects
     with again.client:

@@ -8,6 +8,7 @@ import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.store.databases import AwayError
+from packager.service.store.rows import KeptLog
 from tests.service.api.conftest import FILLED
 from tests.service.conftest import BOTH
 
@@ -168,10 +169,17 @@ def test_follow_includes_pods_that_start_later(
     service.until(lambda: followed, "the log to be followed")
     service.cluster.put({**item, "status": {"phase": "Failed"}})  # and the Job tries again
     if is_kept:  # the second pod ends before its log is read
-        row = {"pod": second, "container": "counter", "instance": "current", "place": 0, "size": 10}
-        content = zlib.compress(b"2026-11-22T10:00:00Z again\n2026-11-22T10:00:01Z done\n")
-        entry = {"release": release, **row, "content": content, "time": "2026-11-22T10:00:02Z"}
-        service.server.store.logs.keep(release, [entry])
+        kept = KeptLog(
+            release=release,
+            pod=second,
+            container="counter",
+            instance="current",
+            place=0,
+            size=10,
+            content=zlib.compress(b"2026-11-22T10:00:00Z again\n2026-11-22T10:00:01Z done\n"),
+            time="2026-11-22T10:00:02Z",
+        )
+        service.server.store.logs.keep(kept)
     else:
         service.cluster.logs[second] = ["again\n", "done\n"]
         labelled = {**item["metadata"], "name": second, "uid": "second"}

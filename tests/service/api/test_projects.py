@@ -295,18 +295,23 @@ def test_kueue_decides_when_a_job_in_its_queue_starts(service: Projects) -> None
     assert service.held(second)["status"] == "queued"
 
 
+def is_applied(service: Projects, release: str) -> bool:
+    job = service.server.store.job(release)
+    return job is not None and job.applied
+
+
 def test_job_started_by_kueue_is_not_suspended_again_after_a_restart(service: Projects) -> None:
     release = service.job("kueue").json()["release"]
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
     service.status(release, "queued")
-    service.until(lambda: service.server.store.job(release)["applied"], "the note that it is applied")  # type: ignore[index]
+    service.until(lambda: is_applied(service, release), "the note that it is applied")
     service.cluster.objects["Job", release]["spec"]["suspend"] = False
     service.cluster.applied.clear()
     store = service.server.store
     with store._writing() as connection:  # noqa: SLF001 - as if the server had ended before this note
         connection.exec_driver_sql("UPDATE jobs SET applied = 0")
     service.server.follower.look_at(release)
-    service.until(lambda: store.job(release)["applied"], "the note")  # type: ignore[index]
+    service.until(lambda: is_applied(service, release), "the note")
     assert service.cluster.applied == []
     assert service.cluster.objects["Job", release]["spec"]["suspend"] is False
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager import __version__
+from packager.base.values import replace
 from packager.service.callbacks import courier
 from packager.service.callbacks.courier import AT_ONCE_OF_A_PROJECT, SCHEDULE, Courier
 from packager.service.callbacks.signature import SigningSecrets, sign
@@ -17,12 +18,13 @@ from packager.service.sealing import Sealer
 from packager.service.store.store import Store
 from packager.service.times import as_text
 from tests.service.conftest import BOTH
+from tests.service.stored import JOB, add_job, change_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from packager.service.store.store import Row
+    from packager.service.store.rows import Delivery
 
 SEALER = Sealer(b"k" * 32)
 SECRET = b"s" * 24
@@ -83,8 +85,6 @@ class Post:
         (folder / "secret-of-vision").write_text(f"{base64.b64encode(SECRET_OF_VISION).decode()}\n")
         self.secrets = SigningSecrets(folder / "secret", {"vision": folder / "secret-of-vision"})
         self.time = datetime.now(UTC) + timedelta(minutes=1)
-        self.store.add_template("t", "{}", "ada")
-        self.store.add_definition("d", "t", "{}", "ada")
 
     def courier(self, part: float = 1.0, sealer: Sealer = SEALER) -> Courier:
         transport: Any = self.endpoints
@@ -102,25 +102,21 @@ class Post:
     def job(self, release: str = "demo-1", *endpoints: dict[str, Any], status: str = "pending", **more: str) -> None:
         items = endpoints or (HOOK,)
         secrets = {str(index): {"x-api-key": "123qweasd"} for index, item in enumerate(items) if "headers" in item}
-        row = {
-            "release": release, "definition": "d", "definition_revision": 1, "template": "t", "template_revision": 1,
-            "application": "demo", "creator": "ada", "namespace": "n", "kind": "Job", "manifests": "[]",
-            "filled": json.dumps({"endpoints": items}), "secrets": SEALER.seal(secrets, release), "status": status,
-            **more,
-        }  # fmt: skip
-        self.store.add_job(row, "ada", lambda _row: None)
+        sealed = SEALER.seal(secrets, release)
+        filled = json.dumps({"endpoints": items})
+        add_job(self.store, replace(JOB, release=release, filled=filled, secrets=sealed, status=status, **more))
 
     def becomes(self, status: str, release: str = "demo-1", **fields: Any) -> None:
-        self.store.change_job(release, {"status": status, "reason": None, "message": f"is {status}", **fields})
+        change_job(self.store, release, **{"status": status, "reason": None, "message": f"is {status}", **fields})
 
     def send(self, part: float = 1.0) -> None:
         asyncio.run(self.courier(part).deliver_due())
 
-    def row(self, release: str = "demo-1", number: int = -1) -> Row:
+    def delivery(self, release: str = "demo-1", number: int = -1) -> Delivery:
         return self.store.outbox.of_job(release)[number]
 
     def states(self, release: str = "demo-1") -> list[tuple[str, str]]:
-        return [(row["status"], row["state"]) for row in self.store.outbox.of_job(release)]
+        return [(delivery.status, delivery.state) for delivery in self.store.outbox.of_job(release)]
 
     def waits(self) -> float:
         time = self.store.outbox.next_time()
@@ -152,19 +148,19 @@ def test_callback_has_the_content_and_headers_of_the_original(post: Post) -> Non
         "ended": "2026-11-22T10:03:40.000000Z", "job": "https://train.example.com/v1/jobs/demo-1",
     }  # fmt: skip
     assert all(datetime.fromisoformat(time) for time in times.values())
-    row = post.row()
+    delivery = post.delivery()
     assert (url, headers) == (
         "https://hooks.example.com/cb",
         {
             "x-api-key": "123qweasd",
             "Content-Type": "application/json",
             "User-Agent": f"mlpack/{__version__}",
-            "webhook-id": row["id"],
+            "webhook-id": delivery.id,
             "webhook-timestamp": str(int(post.time.timestamp())),
-            "webhook-signature": sign([SECRET], row["id"], int(post.time.timestamp()), body),
+            "webhook-signature": sign([SECRET], delivery.id, int(post.time.timestamp()), body),
         },
     )
-    assert (row["state"], row["attempts"], row["code"], row["error"]) == ("delivered", 1, 200, None)
+    assert (delivery.state, delivery.attempts, delivery.code, delivery.error) == ("delivered", 1, 200, None)
 
 
 @pytest.mark.parametrize(
@@ -220,9 +216,9 @@ def test_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     assert post.endpoints.told == ["pending"] * 9 + ["failed"]
     assert len({headers["webhook-id"] for _, headers, _ in post.endpoints.got[:9]}) == 1
     assert len({body for _, _, body in post.endpoints.got[:9]}) == 1
-    row = post.row(number=0)
-    assert (row["attempts"], row["code"], row["error"], row["next_try"]) == (9, None, "no answer in 10 s", None)
-    assert post.log[0] == f"demo-1: callback {row['id']}: the endpoint has answered 500; waiting"
+    delivery = post.delivery(number=0)
+    assert (delivery.attempts, delivery.code, delivery.error, delivery.next_try) == (9, None, "no answer in 10 s", None)
+    assert post.log[0] == f"demo-1: callback {delivery.id}: the endpoint has answered 500; waiting"
 
 
 def test_callback_behind_a_retry_has_the_time_of_the_retry(post: Post) -> None:
@@ -231,11 +227,11 @@ def test_callback_behind_a_retry_has_the_time_of_the_retry(post: Post) -> None:
     post.endpoints.answers = [Reply(500), Reply(500)]
     post.becomes("failed")
     post.send()
-    times = {row["next_try"] for row in post.store.outbox.of_job("demo-1")}
+    times = {delivery.next_try for delivery in post.store.outbox.of_job("demo-1")}
     assert times == {as_text(post.time + timedelta(seconds=5))}
     post.time += timedelta(seconds=5)
     post.send()
-    assert [row["next_try"] for row in post.store.outbox.of_job("demo-1")] == [
+    assert [delivery.next_try for delivery in post.store.outbox.of_job("demo-1")] == [
         as_text(post.time + timedelta(seconds=30))
     ] * 2
     post.time += timedelta(seconds=30)
@@ -249,7 +245,7 @@ def test_new_callback_is_sent_after_a_waiting_one(post: Post) -> None:
     post.endpoints.answers = [Reply(500)]
     post.send()
     post.becomes("failed")
-    assert len({row["next_try"] for row in post.store.outbox.of_job("demo-1")}) == 1
+    assert len({delivery.next_try for delivery in post.store.outbox.of_job("demo-1")}) == 1
     post.time += timedelta(seconds=5)
     post.send()
     assert post.endpoints.told == ["pending", "pending", "failed"]
@@ -261,7 +257,7 @@ def test_courier_retries_after_every_status_except_success(code: int, post: Post
     post.endpoints.answers = [Reply(code)]
     post.send(0.5)
     assert (post.states(), post.waits()) == ([("pending", "waiting")], 2.5)
-    assert post.row()["code"] == code
+    assert post.delivery().code == code
 
 
 @pytest.mark.parametrize(("wish", "seconds"), [(60.0, 60.0), (1.0, 5.0), (99_999.0, 3600.0)])
@@ -280,7 +276,7 @@ def test_courier_sends_no_more_to_an_endpoint_after_status_410(post: Post) -> No
     post.becomes("failed")
     post.send()
     assert sorted(url for url, _, _ in post.endpoints.got) == [HOOK["endpoint"], other["endpoint"], other["endpoint"]]
-    states = {(row["url"], row["status"]): row["state"] for row in post.store.outbox.of_job("demo-1")}
+    states = {(delivery.url, delivery.status): delivery.state for delivery in post.store.outbox.of_job("demo-1")}
     gone = next(url for url, status in states if states[url, status] == "gone")
     assert {status for (url, status), state in states.items() if state == "gone" and url == gone} == {
         "pending",
@@ -386,7 +382,7 @@ def test_courier_sends_interrupted_callback_again_after_a_restart(post: Post) ->
     post.endpoints.gate = None
     assert post.states() == [("pending", "waiting")]
     post.send()
-    assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [post.row()["id"]] * 2
+    assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [post.delivery().id] * 2
 
 
 def test_courier_waits_for_its_current_callback_when_it_stops(post: Post) -> None:
@@ -431,14 +427,14 @@ def test_callback_can_be_redelivered_after_status_410(post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(410)]
     post.send()
-    row = post.row()
-    assert post.store.outbox.redeliver("other", row["id"], as_text(post.time)) is None
-    again = post.store.outbox.redeliver("demo-1", row["id"], as_text(post.time))
+    delivery = post.delivery()
+    assert post.store.outbox.redeliver("other", delivery.id, as_text(post.time)) is None
+    again = post.store.outbox.redeliver("demo-1", delivery.id, as_text(post.time))
     assert again is not None
-    assert (again["state"], again["attempts"]) == ("waiting", 0)
+    assert (again.state, again.attempts) == ("waiting", 0)
     post.send()
     assert post.states() == [("pending", "delivered")]
-    assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [row["id"]] * 2
+    assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [delivery.id] * 2
 
 
 @BOTH

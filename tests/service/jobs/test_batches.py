@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from packager.base.values import replace
 from packager.service.fair import Owner
 from packager.service.jobs.batches import Batches
 from packager.service.store.quota import Quota
 from packager.service.store.store import NewJob, QueueFullError
+from tests.service.stored import JOB
 
 ADA = Owner("research", "ada")
 
@@ -25,14 +27,14 @@ class _Store:
         self.stored: list[list[str]] = []
 
     def add_jobs(self, new_jobs: list[NewJob]) -> list[Any]:
-        self.stored.append([new.row["release"] for new in new_jobs])
+        self.stored.append([new.job.release for new in new_jobs])
         self.begun.set()
         assert self.go_on.wait(30)
-        return [QueueFullError("full") if new.row["creator"] == "full" else new.row for new in new_jobs]
+        return [QueueFullError("full") if new.job.creator == "full" else new.job for new in new_jobs]
 
 
 def _job(release: str, creator: str = "ada") -> NewJob:
-    return NewJob({"release": release, "creator": creator}, creator, lambda _: None, Quota())
+    return NewJob(replace(JOB, release=release, creator=creator), creator, lambda _: None, Quota())
 
 
 def test_jobs_that_arrive_while_others_are_stored_form_one_batch() -> None:
@@ -45,12 +47,12 @@ def test_jobs_that_arrive_while_others_are_stored_form_one_batch() -> None:
         await asyncio.sleep(0)
         others[2].cancel()  # a cancelled job is not stored
         store.go_on.set()
-        assert (await first)["release"] == "a"
-        assert (await others[0])["release"] == "b"
+        assert (await first).release == "a"
+        assert (await others[0]).release == "b"
         with pytest.raises(QueueFullError):
             await others[1]
         assert store.stored == [["a"], ["b", "c"]]
-        assert (await intake.add(ADA, _job("e")))["release"] == "e"
+        assert (await intake.add(ADA, _job("e"))).release == "e"
 
     asyncio.run(run())
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,31 +11,28 @@ from packager.base.errors import UnreachableError
 from packager.service.jobs import keeper
 from packager.service.jobs.keeper import MOST_BYTES, MOST_PODS, Keeper, instances, kept_lines
 from packager.service.registry.policy import JOB, SERVER
+from packager.service.store.rows import KeptLog, StoredStatus
 from tests.service.fake import FakeCluster
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-ROW = {"release": "demo-1", "namespace": "tests"}
+DEMO = StoredStatus(release="demo-1", namespace="tests")
 
 
 class Shelf:
     """A store of logs in memory."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.kept: dict[tuple[str, str, str], KeptLog] = {}
 
-    def keep(self, release: str, rows: Iterable[dict[str, Any]]) -> None:
-        assert release == "demo-1"
-        for row in rows:
-            self.rows[row["pod"], row["container"], row["instance"]] = row
+    def keep(self, log: KeptLog) -> None:
+        assert log.release == "demo-1"
+        self.kept[log.pod, log.container, log.instance] = log
 
-    def of_job(self, release: str) -> list[dict[str, Any]]:
+    def of_job(self, release: str) -> list[KeptLog]:
         assert release == "demo-1"
-        return list(self.rows.values())
+        return list(self.kept.values())
 
     def text(self, pod: str, container: str = "main", instance: str = "current") -> str:
-        return zlib.decompress(self.rows[pod, container, instance]["content"]).decode()
+        return zlib.decompress(self.kept[pod, container, instance].content).decode()
 
 
 class Bench:
@@ -63,8 +60,8 @@ class Bench:
         """Keep the logs as the control loop does when a job has ended."""
 
         async def run() -> None:
-            assert not self.keeper.has_kept(ROW, is_final=True)
-            while not self.keeper.has_kept(ROW, is_final=True):  # noqa: ASYNC110 - the control loop polls in the same way
+            assert not self.keeper.has_kept(DEMO, is_final=True)
+            while not self.keeper.has_kept(DEMO, is_final=True):  # noqa: ASYNC110 - the control loop polls in the same way
                 await asyncio.sleep(0)
             await self.keeper.close()
 
@@ -96,7 +93,7 @@ def test_keeper_keeps_the_log_of_each_started_container(bench: Bench) -> None:
     ]
     bench.cluster.logs = {"p-1/copy": ["a\n"], "p-1/main": ["b\n"], "p-1/previous/main": ["c\n"]}
     bench.end()
-    assert {key: bench.shelf.text(*key)[-2:] for key in bench.shelf.rows} == {
+    assert {key: bench.shelf.text(*key)[-2:] for key in bench.shelf.kept} == {
         ("p-1", "copy", "current"): "a\n",
         ("p-1", "main", "current"): "b\n",
         ("p-1", "main", "previous"): "c\n",
@@ -112,7 +109,7 @@ def test_keeper_keeps_the_end_of_a_long_log(bench: Bench) -> None:
     assert text.splitlines()[-1].split(" ")[1] == "008999"
     bench.cluster.logs["p-1"] = ["y" * (2 * MOST_BYTES) + "\n"]
     bench.end()
-    assert len(bench.shelf.text("p-1")) == MOST_BYTES == bench.shelf.rows["p-1", "main", "current"]["size"]
+    assert len(bench.shelf.text("p-1")) == MOST_BYTES == bench.shelf.kept["p-1", "main", "current"].size
 
 
 def test_keeper_limits_the_logs_of_a_job_and_prefers_failed_containers(bench: Bench) -> None:
@@ -120,11 +117,11 @@ def test_keeper_limits_the_logs_of_a_job_and_prefers_failed_containers(bench: Be
         failed = {"name": "main", "state": ended(1 if number == 29 else 0)}
         bench.pod(f"p-{number:02}", ["x" * MOST_BYTES + "\n"], failed)
     bench.end()
-    assert len(bench.shelf.rows) == MOST_PODS
-    assert ("p-29", "main", "current") in bench.shelf.rows
-    assert sum(row["size"] for row in bench.shelf.rows.values()) == 5 << 20
+    assert len(bench.shelf.kept) == MOST_PODS
+    assert ("p-29", "main", "current") in bench.shelf.kept
+    assert sum(log.size for log in bench.shelf.kept.values()) == 5 << 20
     bench.end()
-    assert len(bench.shelf.rows) == MOST_PODS
+    assert len(bench.shelf.kept) == MOST_PODS
 
 
 def test_keeper_keeps_logs_at_the_first_failure_and_later_logs_too(bench: Bench) -> None:
@@ -133,11 +130,11 @@ def test_keeper_keeps_logs_at_the_first_failure_and_later_logs_too(bench: Bench)
     failing = bench.pod("p-2", ["why\n"], {"name": "main", "state": ended(1)})
 
     async def run() -> None:
-        assert bench.keeper.has_kept(ROW, is_final=False, pods=[fine])
+        assert bench.keeper.has_kept(DEMO, is_final=False, pods=[fine])
         assert not bench.keeper._tasks  # noqa: SLF001
-        assert bench.keeper.has_kept(ROW, is_final=False, pods=[fine, failing])
+        assert bench.keeper.has_kept(DEMO, is_final=False, pods=[fine, failing])
         await asyncio.gather(*bench.keeper._tasks.values())  # noqa: SLF001
-        assert bench.keeper.has_kept(ROW, is_final=False, pods=[fine, failing])
+        assert bench.keeper.has_kept(DEMO, is_final=False, pods=[fine, failing])
         assert not bench.keeper._tasks  # noqa: SLF001
 
     asyncio.run(run())
@@ -145,7 +142,7 @@ def test_keeper_keeps_logs_at_the_first_failure_and_later_logs_too(bench: Bench)
     del bench.cluster.objects["Pod", "p-1"], bench.cluster.objects["Pod", "p-2"]
     bench.pod("p-3", ["again\n"])
     bench.end()
-    assert sorted(bench.shelf.rows) == [(f"p-{number}", "main", "current") for number in (1, 2, 3)]
+    assert sorted(bench.shelf.kept) == [(f"p-{number}", "main", "current") for number in (1, 2, 3)]
 
 
 def test_keeper_finishes_a_job_when_a_log_cannot_be_read(bench: Bench) -> None:
@@ -153,7 +150,7 @@ def test_keeper_finishes_a_job_when_a_log_cannot_be_read(bench: Bench) -> None:
     bench.pod("p-2", ["b\n"])
     del bench.cluster.logs["p-1"]
     bench.end()
-    assert list(bench.shelf.rows) == [("p-2", "main", "current")]
+    assert list(bench.shelf.kept) == [("p-2", "main", "current")]
     message = 'demo-1: the log of p-1, main cannot be kept: container "main" in pod "p-1" is waiting to start'
     assert bench.log == [message]
     bench.cluster.error = UnreachableError("the cluster does not answer")
@@ -172,7 +169,7 @@ def test_keeper_stops_waiting_for_a_silent_kubelet(bench: Bench, monkeypatch: py
 
     bench.cluster.log = silent  # type: ignore[method-assign]
     bench.end()
-    assert (bench.shelf.rows, bench.log) == ({}, ["demo-1: its logs could not be read in 0.05 s"])
+    assert (bench.shelf.kept, bench.log) == ({}, ["demo-1: its logs could not be read in 0.05 s"])
 
 
 def test_kept_lines_returns_lines_like_the_log_of_a_pod() -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.service.jobs import recorder
 from packager.service.jobs.recorder import Recorder
+from packager.service.store.rows import StoredStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,12 +46,12 @@ class Memory:
 def recorded(cluster: Logs, memory: Memory) -> list[tuple[int, float | None]]:
     parts: tuple[Any, Any] = (cluster, memory)
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
-    row = {"release": "r", "namespace": "n", "status": "succeeded"}
+    job = StoredStatus(release="r", namespace="n", status="succeeded")
 
     async def run() -> list[tuple[int, float | None]]:
         made = Recorder(*parts, "default", lambda _line: None)
-        await made.record(row, [pod])
-        return [point for item in await made.curves(row) for point in item.drawn]
+        await made.record(job, [pod])
+        return [point for item in await made.curves(job) for point in item.drawn]
 
     return asyncio.run(run())
 
@@ -59,7 +60,7 @@ def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: 
     monkeypatch.setattr(recorder, "ROUND", 0.01)
     memory: Any = Memory()
     memory.unfinished = lambda: [
-        {"release": release, "namespace": "n", "status": status}
+        StoredStatus(release=release, namespace="n", status=status)
         for release, status in (("r", "running"), ("q", "queued"))
     ]
     cluster: Any = Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])  # it cannot list pods
@@ -67,8 +68,8 @@ def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: 
     is_kept = asyncio.Event()
     keep = memory.keep
 
-    def pods(row: Any) -> list[Any]:
-        asked.append(row["release"])
+    def pods(job: StoredStatus) -> list[Any]:
+        asked.append(job.release)
         return [{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}]
 
     async def run() -> None:
@@ -85,8 +86,8 @@ def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: 
 def test_curves_use_watched_pods_without_listing_them() -> None:
     parts: tuple[Any, Any] = (Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory())  # it cannot list pods
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
-    made = Recorder(*parts, "default", lambda _line: None, lambda _row: [pod])
-    [curve] = asyncio.run(made.curves({"release": "r", "namespace": "n", "status": "running"}))
+    made = Recorder(*parts, "default", lambda _line: None, lambda _job: [pod])
+    [curve] = asyncio.run(made.curves(StoredStatus(release="r", namespace="n", status="running")))
     assert list(curve.drawn) == [(1, 1.0)]
 
 

@@ -9,6 +9,7 @@ from packager.service.store import copying
 from packager.service.store.store import Store
 from packager.service.store.tables import metadata
 from tests.service.store.test_store import added
+from tests.service.stored import change_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +29,14 @@ def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres
     first, second, third = Store(tmp_path / "a.db"), Store(postgres.create()), Store(tmp_path / "b.db")
     for number in range(3):
         store_release = added(first, application=f"a{number}")
-    first.change_job(store_release, {"status": "failed", "reason": "OOMKilled"})
+    change_job(first, store_release, status="failed", reason="OOMKilled")
     first.setting("id", lambda: "x")
     counts = copying.copy(first, second)
     assert (counts["jobs"], counts["job_events"], counts["templates"], counts["meta"]) == (3, 4, 1, 1)
     assert copying.copy(second, third) == counts
     assert rows(first) == rows(second) == rows(third)
     added(second)
-    assert [row["id"] for row in second.events(None)] == [1, 2, 3, 4, 5]
+    assert [event.id for event in second.events(None)] == [1, 2, 3, 4, 5]
     for store in (first, second, third):
         store.close()
 

@@ -35,10 +35,11 @@ asyncio.run(replicas.lead(sys.argv[1], work))
 AT_WORK = """
 import asyncio, json, sys
 from packager.service.store import replicas
+from packager.service.store.rows import KeyedRequest
 from packager.service.store.store import Store
 store = Store(sys.argv[1])
 def heard(_):
-    assert store.begin(json.loads(sys.argv[2])) is None
+    assert store.begin(KeyedRequest(**json.loads(sys.argv[2]))) is None
     print("works", flush=True)
 asyncio.run(replicas.listen(store.database.conninfo, store.replica, heard))
 """

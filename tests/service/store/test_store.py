@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError
+from packager.base.values import replace
 from packager.service.store import store as module
 from packager.service.store.quota import Quota
+from packager.service.store.rows import KeyedRequest, StoredJob, StoredToken
 from packager.service.store.store import (
     ExistsError,
     Filters,
@@ -23,12 +25,11 @@ from packager.service.store.store import (
     TakenOverError,
 )
 from tests.service.conftest import BOTH
+from tests.service.stored import JOB, add_job, change_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from packager.service.store.store import Row
 
 
 def test_store_creates_the_released_schema_once(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_backup_is_a_complete_private_database(tmp_path: Path) -> None:
     store.add_template("t", "{}", "ada")
     store.backup(tmp_path / "copy.db")
     copy = Store(tmp_path / "copy.db")
-    assert [row["name"] for row in copy.templates()] == ["t"]
+    assert [row.name for row in copy.templates()] == ["t"]
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
     with pytest.raises(ToolError, match="cannot be written: file exists"):
         store.backup(tmp_path / "copy.db")
@@ -100,19 +101,15 @@ def store(database: str) -> Iterator[Store]:
     store.close()
 
 
-def added(store: Store, *, answer: Row | None = None, **changes: Any) -> str:
-    """Add a job, with a template and a definition if there are none, and return its release."""
-    if store.template("t") is None:
-        store.add_template("t", "{}", "ada")
-        store.add_definition("d", "t", "{}", "ada")
-    release, limits = f"d-{secrets.token_hex(3)}", changes.pop("limits", Quota())
-    row = {
-        "release": release, "definition": "d", "definition_revision": 1, "template": "t", "template_revision": 1,
-        "application": "", "creator": "ada", "namespace": "n", "kind": "Job", "filled": "{}", "secrets": b"\x00\xff",
-        "manifests": "[]", **changes,
-    }  # fmt: skip
-    store.add_job(row, "ada", lambda _: answer, limits)
+def added(store: Store, *, answer: KeyedRequest | None = None, limits: Quota | None = None, **changes: Any) -> str:
+    """Add a job with a new release, and return the release."""
+    release = f"d-{secrets.token_hex(3)}"
+    add_job(store, replace(JOB, release=release, **changes), answer=answer, limits=limits)
     return release
+
+
+REQUEST = KeyedRequest(caller="ada", path="POST /v1/jobs", key="k", digest="d")
+RESPONSE = replace(REQUEST, status=201, body="{}", location="/x")
 
 
 @BOTH
@@ -125,35 +122,35 @@ def test_template_revisions_are_counted_and_checked(store: Store) -> None:
     assert store.change_template("none", "2", "ada", None) is None
     row = store.change_template("t", "2", "ada", 1)
     assert row
-    assert row["revision"] == 2
+    assert row.revision == 2
     first = store.template("t", 1)
     assert first
-    assert first["body"] == "1"
+    assert first.body == "1"
     assert store.setting("id", lambda: "a") == store.setting("id", lambda: "b") == "a"
 
 
 @BOTH
 def test_job_status_changes_are_recorded_as_events(store: Store) -> None:
     release = added(store)
-    assert not store.change_job(release, {"status": "pending", "message": "no pods yet"})
-    assert store.change_job(release, {"status": "running", "message": "all is well"})
-    assert store.change_job(release, {"status": "failed", "reason": "OOMKilled"})
-    assert not store.change_job(release, {"status": "running"})  # an ended job does not change
+    assert not change_job(store, release, status="pending", message="no pods yet")
+    assert change_job(store, release, status="running", message="all is well")
+    assert change_job(store, release, status="failed", reason="OOMKilled")
+    assert not change_job(store, release, status="running")  # an ended job does not change
     rows = store.events(release)
-    assert [(row["sequence"], row["status"], row["reason"]) for row in rows] == [
+    assert [(row.sequence, row.status, row.reason) for row in rows] == [
         (1, "pending", "Created"),
         (2, "running", None),
         (3, "failed", "OOMKilled"),
     ]
-    assert store.events(release, after=rows[0]["id"]) == rows[1:]
+    assert store.events(release, after=rows[0].id) == rows[1:]
     job = store.job(release)
     assert job
-    assert (job["applied"], job["secrets"], job["message"]) == (False, b"\x00\xff", "all is well")
+    assert (job.applied, job.secrets, job.message) == (False, b"\x00\xff", "all is well")
     store.mark_applied(release)
     assert store.counts() == {"failed": 1}
     assert store.unfinished() == []
     assert store.want(release, "delete", "ada")
-    assert [row["release"] for row in store.unfinished()] == [release]
+    assert [row.release for row in store.unfinished()] == [release]
     store.remove_job(release)
     assert store.job(release) is None
     assert store.events(None) == []
@@ -173,7 +170,7 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     ]
 
     def listed(limit: int = 10, after: tuple[str, str] | None = None, **filters: Any) -> list[int]:
-        return [releases.index(row["release"]) for row in store.jobs(Filters(**filters), limit, after)]
+        return [releases.index(row.release) for row in store.jobs(Filters(**filters), limit, after)]
 
     assert listed() == [5, 4, 3, 2, 1, 0]
     assert listed(creator="c1") == [5, 3, 1]
@@ -185,12 +182,12 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     for text in ("%", "_", "\x00", "'; DROP TABLE jobs; --"):
         assert listed(q=text) == listed(creator=text) == []
     page = store.jobs(Filters(), 4)
-    assert listed(after=(page[-1]["created"], page[-1]["release"])) == [1, 0]
-    third = page[2]["created"]
+    assert listed(after=(page[-1].created, page[-1].release)) == [1, 0]
+    third = page[2].created
     assert listed(since=third) == [5, 4, 3]
     assert listed(until=third) == [2, 1, 0]
     assert store.template("\x00") is None
-    assert [(row["owner"], row["creator"]) for row in store.usage("p0")] == [("token:c0", "c0"), ("token:c1", "c1")]
+    assert [(row.owner, row.creator) for row in store.usage("p0")] == [("token:c0", "c0"), ("token:c1", "c1")]
     assert len(store.events(None, projects=("p0",))) == 2
 
 
@@ -202,12 +199,12 @@ def test_project_runs_and_queues_jobs_up_to_its_limits(store: Store) -> None:
     with pytest.raises(QueueFullError, match="1 jobs of the project 'default' wait, and no more may"):
         added(store, limits=limits)
     assert store.admit("default", limits) == []
-    assert store.change_job(first, {"status": "succeeded"})
+    assert change_job(store, first, status="succeeded")
     assert store.admit("default", limits) == [second]
     assert store.admit("default", limits) == []
     job = store.job(second)
     assert job
-    assert (job["status"], job["reason"]) == ("pending", None)
+    assert (job.status, job.reason) == ("pending", None)
 
 
 @BOTH
@@ -215,79 +212,82 @@ def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) 
     added(store)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: added(store, project="p", limits=Quota(running=3)), range(12)))
-    assert {row["status"]: row["jobs"] for row in store.usage("p")} == {"pending": 3, "queued": 9}
-    ids = [row["id"] for row in store.events(None)]
+    assert {row.status: row.jobs for row in store.usage("p")} == {"pending": 3, "queued": 9}
+    ids = [row.id for row in store.events(None)]
     assert ids == list(range(1, 14))
 
 
 @BOTH
 def test_repeated_request_gets_the_first_answer(store: Store) -> None:
-    request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
-    assert store.begin(request) is None
-    assert store.begin(request) is not None
-    store.finish({**request, "status": 201, "body": "{}", "location": "/x"})
-    again = store.begin(request)
+    assert store.begin(REQUEST) is None
+    assert store.begin(REQUEST) is not None
+    store.finish(RESPONSE)
+    again = store.begin(REQUEST)
     assert again
-    assert (again["status"], again["location"]) == (201, "/x")
+    assert (again.status, again.location) == (201, "/x")
 
 
 @BOTH
 def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
-    request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
-    answer = {**request, "status": 201, "body": "{}", "location": "/x"}
     ended = Store(database)
-    assert ended.begin(request) is None
-    assert store.begin(request) is None
+    assert ended.begin(REQUEST) is None
+    assert store.begin(REQUEST) is None
     added(store)  # adds the template and the definition that a job refers to
     with pytest.raises(TakenOverError):  # the other replica has not ended: it was only unreachable
-        added(ended, answer=answer)
+        added(ended, answer=RESPONSE)
     assert len(store.jobs(Filters(), 10)) == 1
-    ended.forget(request)
-    ended.finish(answer)
-    earlier = store.begin(request)
+    ended.forget(REQUEST)
+    ended.finish(RESPONSE)
+    earlier = store.begin(REQUEST)
     assert earlier
-    assert (earlier["status"], earlier["replica"]) == (None, store.replica)
-    added(store, answer=answer)
-    assert store.begin(request) == {**earlier, "status": 201, "body": "{}", "location": "/x"}
+    assert (earlier.status, earlier.replica) == (None, store.replica)
+    added(store, answer=RESPONSE)
+    assert store.begin(REQUEST) == replace(earlier, status=201, body="{}", location="/x")
     ended.close()
 
 
 @BOTH
 def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
-    assert store.begin(request) is None
-    assert store.begin(request) is not None
+    assert store.begin(REQUEST) is None
+    assert store.begin(REQUEST) is not None
     monkeypatch.setattr(module, "_LONGEST_REQUEST", timedelta(0))
-    assert store.begin(request) is None
+    assert store.begin(REQUEST) is None
 
 
 @BOTH
 def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
     for number, project in enumerate((None, "p", "q")):
-        row = {"id": str(number), "digest": str(number), "name": "ada", "role": "user", "project": project}
-        store.add_token({**row, "created": str(number), "expires": None, "last_used": None})
-    assert [row["id"] for row in store.tokens()] == ["0", "1", "2"]
-    assert [row["id"] for row in store.tokens(("p",))] == ["1"]
+        text = str(number)
+        store.add_token(StoredToken(id=text, digest=text, name="ada", role="user", project=project, created=text))
+    assert [row.id for row in store.tokens()] == ["0", "1", "2"]
+    assert [row.id for row in store.tokens(("p",))] == ["1"]
     assert not store.remove_token("2", ("p",))
     assert store.remove_token("2")
     store.use_token("1")
     token = store.token("1")
     assert token
-    assert token["last_used"] is not None
+    assert token.last_used is not None
 
 
 def test_add_jobs_stores_valid_jobs_of_a_batch_and_returns_errors_for_others(store: Store) -> None:
     release = added(store)
     first = store.job(release)
     assert first
-    rows = [{**first, "release": f"d-{number}", "project": "p"} for number in range(4)]
+    rows = [replace(first, release=f"d-{number}", project="p") for number in range(4)]
     limits = Quota(running=2, queued=1)
-    wrong = {**first, "release": "d-wrong", "definition": "none"}
+    wrong = replace(first, release="d-wrong", definition="none")
     new = [NewJob(row, "ada", lambda _: None, limits) for row in (*rows, wrong)]
     outcomes = store.add_jobs([*new[:4], NewJob(rows[0], "ada", lambda _: None), new[4]])
-    assert [type(outcome) for outcome in outcomes] == [dict, dict, dict, QueueFullError, SameNameError, IntegrityError]
-    jobs = [store.job(row["release"]) for row in rows]
-    assert [job and job["status"] for job in jobs] == ["pending", "pending", "queued", None]
-    assert [row["sequence"] for row in store.events("d-0")] == [1]
+    assert [type(outcome) for outcome in outcomes] == [
+        StoredJob,
+        StoredJob,
+        StoredJob,
+        QueueFullError,
+        SameNameError,
+        IntegrityError,
+    ]
+    jobs = [store.job(row.release) for row in rows]
+    assert [job and job.status for job in jobs] == ["pending", "pending", "queued", None]
+    assert [row.sequence for row in store.events("d-0")] == [1]
     with pytest.raises(SameNameError, match="the job 'd-0' exists"):
-        store.add_job(rows[0], "ada", lambda _: None)
+        add_job(store, rows[0])

@@ -71,9 +71,9 @@ def test_stream_ends_when_its_token_is_removed(live: tuple[Service, str]) -> Non
     store = service.server.store
     paths = {"/v1/events": EVENTS, f"/v1/jobs/{release}/events": EVENTS, f"/v1/jobs/{release}/logs?follow=true": {}}
     for path, headers in paths.items():
-        row, text = tokens.create(store, "ada", "developer", None)
+        token, text = tokens.create(store, "ada", "developer", None)
         with_token = {**headers, "x-api-key": text}
-        remove = _remover(service, row["id"])
+        remove = _remover(service, token.id)
         assert ended(f"{address}{path}", with_token, remove), path
         assert httpx.get(f"{address}{path}", headers=with_token, timeout=60).status_code == 401
 
@@ -85,10 +85,10 @@ def _remover(service: Service, identifier: str) -> Callable[[], object]:
 def test_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:
     service, address = live
     running(service, address)
-    row, text = tokens.create(service.server.store, "ada", "viewer", None)
+    token, text = tokens.create(service.server.store, "ada", "viewer", None)
     cookie = service.server.sessions.begin_with_token(text)
     headers = {**EVENTS, "Cookie": f"{sessions.COOKIE}={cookie}"}
-    assert "event: status" in ended(f"{address}/v1/events", headers, _remover(service, row["id"]))
+    assert "event: status" in ended(f"{address}/v1/events", headers, _remover(service, token.id))
 
 
 async def _lines(count: int, pause: float) -> AsyncGenerator[str]:
