@@ -123,9 +123,9 @@ def parse(url: str, allowed: Allowed) -> Receiver:
         raise InvalidAddressError("has a user or a password in it", hint="use headers")
     host, address, port = _authority(authority, _PORTS[scheme])
     if allowed.ports is not None and port not in allowed.ports:
-        known = " or ".join(map(str, allowed.ports))
+        ports = " or ".join(map(str, allowed.ports))
         hint = "an administrator can add it to callbacks.ports of the server"
-        raise InvalidAddressError(f"expected port {known}, found {port}", hint=hint)
+        raise InvalidAddressError(f"expected port {ports}, found {port}", hint=hint)
     if scheme == "http" and host not in allowed.names and not (address and allowed.has(address)):
         hint = "http needs an entry for the host in callbacks.allow of the server"
         raise InvalidAddressError("expected https, found http", hint=hint)

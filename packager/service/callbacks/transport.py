@@ -122,10 +122,10 @@ class Transport:
             return addresses.check(target.host, [target.address], self.allowed)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                known = await self._resolve(target.host, target.port)
+                resolved = await self._resolve(target.host, target.port)
         except (OSError, TimeoutError):
             raise InvalidAddressError(f"the name server does not know {target.host}") from None
-        return addresses.check(target.host, known, self.allowed)[:_MOST_ADDRESSES]
+        return addresses.check(target.host, resolved, self.allowed)[:_MOST_ADDRESSES]
 
     async def _ask_system(self, host: str, port: int) -> list[IP]:
         """Ask the resolver of the system, in a separate pool: a slow name server must not block database threads."""
@@ -217,8 +217,8 @@ def _message(error: Exception) -> str:
 
 
 def _system_addresses(host: str, port: int) -> list[IP]:
-    known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in known))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries))
 
 
 def _retry_after(text: str) -> float | None:

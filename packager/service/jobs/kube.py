@@ -205,14 +205,14 @@ class Cluster:
         """
         try:
             async with _translated():
-                async for word, item in self._client.watch(
+                async for change, item in self._client.watch(
                     _RESOURCES[kind],
                     namespace=namespace,
                     labels=dict(labels or {}) or None,
                     resource_version=version,
                     server_timeout=300,
                 ):
-                    yield word, _plain(item)
+                    yield change, _plain(item)
         except RefusedError as error:
             if error.code == 410:
                 raise ExpiredError(str(error)) from None
@@ -300,8 +300,8 @@ def _server_name(config: SingleConfig) -> str | None:
     """Return `tls-server-name`, the name in the certificate of the API server, which lightkube ignores."""
     document, _ = yamlio.read(config.fname) if config.fname else (None, ())
     clusters = listing(mapping(document.data).get("clusters")) if document else []
-    known = {text(entry.get("name")): mapping(entry.get("cluster")) for entry in map(mapping, clusters)}
-    return text(mapping(known.get(config.context.cluster)).get("tls-server-name")) or None
+    by_name = {text(entry.get("name")): mapping(entry.get("cluster")) for entry in map(mapping, clusters)}
+    return text(mapping(by_name.get(config.context.cluster)).get("tls-server-name")) or None
 
 
 def _expect(client: AsyncClient, server_name: str) -> None:

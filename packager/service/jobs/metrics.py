@@ -102,10 +102,10 @@ def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str
         point = measured(line)
         for name, value in point[1].items() if point else ():
             if name not in growing:
-                known = result.get((pod, name))
-                if known is None and len(result) >= MOST_CURVES:
+                curve = result.get((pod, name))
+                if curve is None and len(result) >= MOST_CURVES:
                     continue
-                growing[name] = _Growing(known or Curve(name=name, pod=pod))
+                growing[name] = _Growing(curve or Curve(name=name, pod=pod))
                 result[pod, name] = growing[name].curve
             assert point is not None
             growing[name].add(point[0], value)

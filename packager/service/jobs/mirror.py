@@ -141,18 +141,18 @@ class Mirror:
         Only pods have the labels of the server: JobSet and mpi-operator give their Jobs other labels.
         """
         kind = kinds()[workload["kind"]]
-        known: list[tuple[str, Object | None]] = []
+        children: list[tuple[str, Object | None]] = []
         for place in kind.children(name(workload)):
             resource, _, child = place.partition("/")
             made = _KINDS[resource]
-            known.append((made, await self._cluster.get(made, child, self._namespace)))
+            children.append((made, await self._cluster.get(made, child, self._namespace)))
         for resource in kind.owned:
             made = _KINDS[resource]
             items, _ = await self._cluster.list(made, self._namespace, kind.selector(workload))
-            known += [(made, item) for item in items]
+            children += [(made, item) for item in items]
         return tuple(
             {**without_managed_fields(item), "kind": made}
-            for made, item in known
+            for made, item in children
             if item is not None and uid(workload) in owners(item)
         )
 
@@ -167,9 +167,9 @@ class Mirror:
         items = await pods_of(self._cluster, self._namespace, release, self._server)
         listed = {uid(item): {**item, "kind": "Pod"} for item in items}
         makers = {uid(snapshot.workload), *map(uid, snapshot.children)}
-        known = {uid(pod): pod for pod in snapshot.pods}
+        current = {uid(pod): pod for pod in snapshot.pods}
         newer = {key: pod for key, pod in listed.items() if owners(pod) & makers}
-        return dataclasses.replace(snapshot, pods=tuple((known | newer).values()))
+        return dataclasses.replace(snapshot, pods=tuple((current | newer).values()))
 
     def _of(self, release: str) -> Iterable[_Kept]:
         """Return the workload and the pods of a job."""
@@ -185,9 +185,9 @@ class Mirror:
                 attempt = 0
                 while True:  # a watch ends after some minutes, and continues at its last version
                     with self._figures.watch(kind):
-                        async for word, item in self._cluster.watch(kind, self._namespace, version, selector):
+                        async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
                             version = item["metadata"]["resourceVersion"]
-                            self._change(kind, word, item)
+                            self._change(kind, change, item)
             except ExpiredError:
                 continue
             except RefusedError as error:
@@ -207,14 +207,14 @@ class Mirror:
         await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
 
     def _replace(self, kind: str, items: Iterable[Object]) -> None:
-        for known in list(self._objects[kind]):
-            self._remove(kind, known)
+        for identity in list(self._objects[kind]):
+            self._remove(kind, identity)
         for item in items:
             self._add(kind, item)
         self._listed.add(kind)
 
-    def _change(self, kind: str, word: str, item: Object) -> None:
-        if word == "DELETED":
+    def _change(self, kind: str, change: str, item: Object) -> None:
+        if change == "DELETED":
             self._remove(kind, uid(item))
         else:
             self._add(kind, item)
@@ -233,9 +233,9 @@ class Mirror:
             self._remove(kind, next(iter(self._objects[kind])))
 
     def _remove(self, kind: str, identity: str) -> None:
-        known = self._objects[kind].pop(identity, None)
+        removed = self._objects[kind].pop(identity, None)
         index = self._events_of if kind == "Event" else self._of_job
-        for release in known.releases if known else ():
+        for release in removed.releases if removed else ():
             index[release].pop(identity, None)
             if not index[release]:
                 del index[release]

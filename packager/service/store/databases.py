@@ -87,7 +87,7 @@ class Database(ABC):
             self._end(connection, "COMMIT")
 
     @abstractmethod
-    def _end(self, connection: Connection, word: str) -> None:
+    def _end(self, connection: Connection, statement: str) -> None:
         """End a transaction: COMMIT or ROLLBACK."""
 
     @contextmanager
@@ -194,10 +194,10 @@ class Sqlite(Database):
     def _begin(self, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def _end(self, connection: Connection, word: str) -> None:
+    def _end(self, connection: Connection, statement: str) -> None:
         driver: Any = connection.connection.driver_connection
         if driver.in_transaction:  # SQLite itself ends a transaction on a full disk
-            connection.exec_driver_sql(word)
+            connection.exec_driver_sql(statement)
 
     def check_room(self) -> None:
         """Raise ToolError if the disk is full."""
@@ -283,8 +283,8 @@ class Postgres(Database):
     def _begin(self, connection: Connection) -> None:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITING})"))
 
-    def _end(self, connection: Connection, word: str) -> None:
-        connection.commit() if word == "COMMIT" else connection.rollback()
+    def _end(self, connection: Connection, statement: str) -> None:
+        connection.commit() if statement == "COMMIT" else connection.rollback()
 
     def tell(self, connection: Connection, release: str) -> None:
         """Notify all replicas of an event of a job, when the transaction is committed."""
@@ -316,15 +316,15 @@ class Postgres(Database):
 
 def opened(where: str | Path) -> Database:
     """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
-    word = str(where)
-    if is_postgres(word):
-        return Postgres(word)
-    if word.startswith("sqlite:"):
-        path = word.removeprefix("sqlite:")
-        word = path[2:] if path.startswith("///") else path
-    if not isinstance(where, Path) and "://" in word:
-        raise UsageError(f"invalid database {word.partition('://')[0]}://…: expected a path or postgresql://…")
-    return Sqlite(Path(word).expanduser())
+    address = str(where)
+    if is_postgres(address):
+        return Postgres(address)
+    if address.startswith("sqlite:"):
+        path = address.removeprefix("sqlite:")
+        address = path[2:] if path.startswith("///") else path
+    if not isinstance(where, Path) and "://" in address:
+        raise UsageError(f"invalid database {address.partition('://')[0]}://…: expected a path or postgresql://…")
+    return Sqlite(Path(address).expanduser())
 
 
 def cannot_be_used(database: Database, error: DBAPIError) -> MlpackError:

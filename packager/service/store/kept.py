@@ -10,27 +10,16 @@ from packager.service.store.rows import KeptLog, columns, read
 from packager.service.store.tables import jobs, logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from sqlalchemy import ColumnElement
 
-    from sqlalchemy import ColumnElement, Connection
+    from packager.service.store.databases import Database
 
 
 class KeptLogs:
-    """The kept logs of a server's jobs; they are deleted with their job.
+    """The kept logs of a server's jobs; they are deleted with their job."""
 
-    Args:
-        writing: Begins a write transaction.
-        reading: Begins a read transaction.
-    """
-
-    def __init__(
-        self,
-        writing: Callable[[], AbstractContextManager[Connection]],
-        reading: Callable[[], AbstractContextManager[Connection]],
-    ) -> None:
-        self._writing = writing
-        self._reading = reading
+    def __init__(self, database: Database) -> None:
+        self._writing, self._reading = database.writing, database.reading
 
     def keep(self, log: KeptLog) -> None:
         """Store a log, in place of an earlier one of the same container; do nothing if the job was deleted."""

@@ -9,27 +9,14 @@ from sqlalchemy import insert, select, update
 from packager.service.store.tables import jobs, metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from sqlalchemy import Connection
+    from packager.service.store.databases import Database
 
 
 class Measured:
-    """The curves of a server's jobs; they are deleted with their job.
+    """The curves of a server's jobs; they are deleted with their job."""
 
-    Args:
-        writing: Begins a write transaction.
-        reading: Begins a read transaction.
-    """
-
-    def __init__(
-        self,
-        writing: Callable[[], AbstractContextManager[Connection]],
-        reading: Callable[[], AbstractContextManager[Connection]],
-    ) -> None:
-        self._writing = writing
-        self._reading = reading
+    def __init__(self, database: Database) -> None:
+        self._writing, self._reading = database.writing, database.reading
 
     def of_job(self, release: str) -> str | None:
         """Return the curves of a job, as JSON; None without any."""

@@ -42,10 +42,10 @@ def upgrade(connection: Connection) -> bool:
     """
     config = _config()
     version = current(connection)
-    known = versions()
-    if version is not None and version not in known:
+    own_versions = versions()
+    if version is not None and version not in own_versions:
         message = f"the database has the schema {version}, which a newer mlpack has written"
         raise ToolError(message, hint="use that mlpack, or a backup of the database")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-    return version != known[-1]
+    return version != own_versions[-1]

@@ -18,12 +18,12 @@ from packager.service.store.rows import Delivery, columns, read
 from packager.service.store.tables import deliveries, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from sqlalchemy import Connection, Select
 
     from packager.base.values import Json
+    from packager.service.store.databases import Database
     from packager.service.store.rows import NewEvent, StoredJob
 
 ORIGINAL = ("pending", "succeeded", "failed", "deleted")
@@ -127,20 +127,10 @@ class Busy(Value, frozen=True):
 
 
 class Outbox:
-    """The callbacks of a server's jobs.
+    """The callbacks of a server's jobs."""
 
-    Args:
-        writing: Begins a write transaction.
-        reading: Begins a read transaction.
-    """
-
-    def __init__(
-        self,
-        writing: Callable[[], AbstractContextManager[Connection]],
-        reading: Callable[[], AbstractContextManager[Connection]],
-    ) -> None:
-        self._writing = writing
-        self._reading = reading
+    def __init__(self, database: Database) -> None:
+        self._writing, self._reading = database.writing, database.reading
 
     def due(self, time: str, busy: Busy, limit: int) -> list[Delivery]:
         """Return the due callbacks: for each endpoint of a job, only the first waiting one.

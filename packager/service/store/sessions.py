@@ -9,10 +9,7 @@ from sqlalchemy import delete, insert, select, update
 from packager.service.store.tables import sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from sqlalchemy import Connection
+    from packager.service.store.databases import Database
 
 
 MOST = 20
@@ -20,20 +17,10 @@ MOST = 20
 
 
 class StoredSessions:
-    """The sessions of a server.
+    """The sessions of a server."""
 
-    Args:
-        writing: Begins a write transaction.
-        reading: Begins a read transaction.
-    """
-
-    def __init__(
-        self,
-        writing: Callable[[], AbstractContextManager[Connection]],
-        reading: Callable[[], AbstractContextManager[Connection]],
-    ) -> None:
-        self._writing = writing
-        self._reading = reading
+    def __init__(self, database: Database) -> None:
+        self._writing, self._reading = database.writing, database.reading
 
     def add(self, identifier: str, owner: str, content: bytes, ends: str, time: str) -> None:
         """Store a session; remove all sessions that ended before `time`, and the owner's oldest over the limit."""

@@ -162,10 +162,10 @@ class Store:
         self.database = databases.opened(where)
         self._writing, self._reading = self.database.writing, self.database.reading
         self.replica = 1 + secrets.randbelow((1 << 31) - 1)
-        self.outbox = outbox.Outbox(self._writing, self._reading)
-        self.logs = KeptLogs(self._writing, self._reading)
-        self.measured = Measured(self._writing, self._reading)
-        self.sessions = StoredSessions(self._writing, self._reading)
+        self.outbox = outbox.Outbox(self.database)
+        self.logs = KeptLogs(self.database)
+        self.measured = Measured(self.database)
+        self.sessions = StoredSessions(self.database)
         try:
             if is_served:
                 self.database.claim()

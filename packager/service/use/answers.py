@@ -26,11 +26,9 @@ class Revision(Fields, frozen=True, kw_only=True):
     revision: int
 
 
-class RegisteredTemplate(Fields, frozen=True, kw_only=True):
+class RegisteredTemplate(Revision, frozen=True, kw_only=True):
     """A registered template."""
 
-    name: str
-    revision: int
     template: str
     description: str
     deprecated: bool
@@ -39,11 +37,9 @@ class RegisteredTemplate(Fields, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-class RegisteredDefinition(Fields, frozen=True, kw_only=True):
+class RegisteredDefinition(Revision, frozen=True, kw_only=True):
     """A registered definition over a template or a package; `origin` is the package as read at the registration."""
 
-    name: str
-    revision: int
     task_template_name: str | None = None
     package: PackageBody | None = None
     origin: PackageOrigin | UnsetType = UNSET
@@ -166,16 +162,9 @@ class Token(Fields, frozen=True, kw_only=True):
     last_used: str | None
 
 
-class NewToken(Fields, frozen=True, kw_only=True):
+class NewToken(Token, frozen=True, kw_only=True):
     """A new token with its text, which is not shown again."""
 
-    id: str
-    name: str
-    role: str
-    project: str | None
-    created: str
-    expires: str | None
-    last_used: str | None
     token: str
 
 
