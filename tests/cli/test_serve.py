@@ -95,7 +95,8 @@ def test_serve_refuses_invalid_arguments(
 def test_serve_check_reports_a_system_that_cannot_confine_templates(
     mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = """import sys; sys.stdin.readline(); print('["Plan9 has no filter of system calls"]', flush=True)"""
+    lacking = '{"lacking": ["Plan9 has no filter of system calls"]}'
+    answer = f"import sys; sys.stdin.readline(); print({lacking!r}, flush=True)"
     monkeypatch.setattr("packager.service.registry.rendering._SANDBOX", (sys.executable, "-c", answer))
     done = mlpack("serve", "check", "--database", tmp_path / "s.db")
     assert done.code == 0
