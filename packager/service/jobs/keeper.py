@@ -14,7 +14,7 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
-from packager.service.store.rows import KeptLog
+from packager.service.store.rows import StoredLog
 from packager.service.times import now
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Keeper:
             except ClusterError as error:
                 self._log(f"{release}: the log of {run.pod}, {run.container} cannot be kept: {error}")
                 continue
-            kept = KeptLog(
+            kept = StoredLog(
                 release=release,
                 pod=run.pod,
                 container=run.container,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, insert, select, update
 
-from packager.service.store.rows import KeptLog, columns, read
+from packager.service.store.rows import StoredLog, columns, read
 from packager.service.store.tables import jobs, logs
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class KeptLogs:
     def __init__(self, database: Database) -> None:
         self._writing, self._reading = database.writing, database.reading
 
-    def keep(self, log: KeptLog) -> None:
+    def keep(self, log: StoredLog) -> None:
         """Store a log, in place of an earlier one of the same container; do nothing if the job was deleted."""
         with self._writing() as connection:
             if connection.execute(select(jobs.c.release).where(jobs.c.release == log.release)).first() is None:
@@ -29,14 +29,14 @@ class KeptLogs:
             if not connection.execute(update(logs).where(_same(log)).values(columns(log))).rowcount:
                 connection.execute(insert(logs).values(columns(log)))
 
-    def of_job(self, release: str) -> list[KeptLog]:
+    def of_job(self, release: str) -> list[StoredLog]:
         """Return the logs of a job without their texts, by pod and container."""
         parts = [column for column in logs.c if column.name != "content"]
         statement = select(*parts).where(logs.c.release == release).order_by(logs.c.pod, logs.c.place)
         with self._reading() as connection:
-            return read(connection, KeptLog, statement)
+            return read(connection, StoredLog, statement)
 
-    def content(self, log: KeptLog) -> bytes:
+    def content(self, log: StoredLog) -> bytes:
         """Return the compressed text of a log; empty if it does not exist."""
         with self._reading() as connection:
             return bytes(connection.execute(select(logs.c.content).where(_same(log))).scalar() or b"")
@@ -47,6 +47,6 @@ class KeptLogs:
             return int(connection.execute(delete(logs).where(logs.c.time < time)).rowcount)
 
 
-def _same(log: KeptLog) -> ColumnElement[bool]:
+def _same(log: StoredLog) -> ColumnElement[bool]:
     own = (log.release, log.pod, log.container, log.instance)
     return and_(*(column == value for column, value in zip(logs.primary_key, own, strict=True)))

@@ -186,7 +186,7 @@ class Delivery(Value, frozen=True, kw_only=True):
     next_try: str | None
 
 
-class KeptLog(Value, frozen=True, kw_only=True):
+class StoredLog(Value, frozen=True, kw_only=True):
     """The kept log of a container.
 
     Attributes:

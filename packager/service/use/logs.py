@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.tokens import Caller
     from packager.service.jobs.kube import Cluster
-    from packager.service.store.rows import KeptLog, StoredJob
+    from packager.service.store.rows import StoredJob, StoredLog
     from packager.service.store.store import Store
 
     Authenticate = Callable[[], Awaitable[Caller]]
@@ -73,7 +73,7 @@ class JobLogs(Value, frozen=True):
     cluster: Cluster
     job: StoredJob
     options: LogOptions
-    kept: Sequence[KeptLog]
+    kept: Sequence[StoredLog]
     live: AbstractSet[str]
 
     async def opened(self, pod: str) -> LogOfPod:

@@ -8,7 +8,7 @@ import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.store.databases import AwayError
-from packager.service.store.rows import KeptLog
+from packager.service.store.rows import StoredLog
 from tests.service.api.conftest import FILLED
 from tests.service.conftest import BOTH
 
@@ -169,7 +169,7 @@ def test_follow_includes_pods_that_start_later(
     service.until(lambda: followed, "the log to be followed")
     service.cluster.put({**item, "status": {"phase": "Failed"}})  # and the Job tries again
     if is_kept:  # the second pod ends before its log is read
-        kept = KeptLog(
+        kept = StoredLog(
             release=release,
             pod=second,
             container="counter",

@@ -11,7 +11,7 @@ from packager.base.errors import UnreachableError
 from packager.service.jobs import keeper
 from packager.service.jobs.keeper import MOST_BYTES, MOST_PODS, Keeper, instances, kept_lines
 from packager.service.registry.policy import JOB, SERVER
-from packager.service.store.rows import KeptLog, StoredStatus
+from packager.service.store.rows import StoredLog, StoredStatus
 from tests.service.fake import FakeCluster
 
 DEMO = StoredStatus(release="demo-1", namespace="tests")
@@ -21,13 +21,13 @@ class Shelf:
     """A store of logs in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str, str], KeptLog] = {}
+        self.kept: dict[tuple[str, str, str], StoredLog] = {}
 
-    def keep(self, log: KeptLog) -> None:
+    def keep(self, log: StoredLog) -> None:
         assert log.release == "demo-1"
         self.kept[log.pod, log.container, log.instance] = log
 
-    def of_job(self, release: str) -> list[KeptLog]:
+    def of_job(self, release: str) -> list[StoredLog]:
         assert release == "demo-1"
         return list(self.kept.values())
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from packager.base.values import replace
 from packager.service.config import RetentionConfig
 from packager.service.jobs.sweeper import Sweeper
-from packager.service.store.rows import KeptLog
+from packager.service.store.rows import StoredLog
 from packager.service.store.store import Store
 from packager.service.times import as_text
 from tests.service.conftest import BOTH
@@ -23,7 +23,7 @@ def test_sweeper_deletes_only_jobs_and_logs_older_than_their_retention(database:
         created = as_text(NOW - timedelta(days=200))
         status = "succeeded" if ended else "running"
         add_job(store, replace(JOB, release=release, status=status, ended=ended, created=created))
-        log = KeptLog(
+        log = StoredLog(
             release=release,
             pod="p",
             container="c",
