@@ -32,7 +32,7 @@ from packager.service.config import CallbacksConfig, ProjectConfig, ServerConfig
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server
-from packager.service.serving import serving_options
+from packager.service.serving import uvicorn_config
 from packager.service.store.store import Store
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _serve(folder: str, listener: socket.socket) -> None:
     server = Server(
         settings, Store(f"{folder}/server.db"), instant_cluster(), Sealer(b"k" * 32), emit=lambda _line: None
     )
-    runner = uvicorn.Server(uvicorn.Config(app.make(server), **serving_options(server.limits)))
+    runner = uvicorn.Server(uvicorn_config(app.make(server), server.limits))
     asyncio.run(runner.serve(sockets=[listener]))
 
 

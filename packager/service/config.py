@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base import rest, yamlio
 from packager.base.errors import UsageError, unreadable
@@ -244,7 +244,7 @@ def read(path: Path | None) -> ServerConfig:
     return settings
 
 
-def _converted(data: Any) -> tuple[ServerConfig | None, Sequence[Fault]]:
+def _converted(data: object) -> tuple[ServerConfig | None, Sequence[Fault]]:
     """Return the configuration without values of wrong types, and the faults; None if it cannot be completed."""
     try:
         return convert(data, ServerConfig), ()

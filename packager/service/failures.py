@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
 from packager.service.complaints import cut, listed
@@ -77,7 +77,7 @@ class Failure(MlpackError):  # noqa: N818 - it is an answer
         """The title of the type of problem."""
         return TITLES[self.kind][1]
 
-    def as_problem(self, instance: str) -> dict[str, Any]:
+    def as_problem(self, instance: str) -> dict[str, object]:
         """Return the body of the response, with `instance` as the path of the request."""
         status, title = TITLES[self.kind]
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from packager.base.values import Value
 from packager.service.failures import Failure
@@ -79,7 +79,7 @@ class FairQueue(Generic[Item]):
         return None
 
 
-def _end_turn(queues: OrderedDict[str, Any], name: str) -> None:
+def _end_turn(queues: OrderedDict[str, Item], name: str) -> None:
     """Move a queue behind the others, or remove it if it is empty."""
     if queues[name]:
         queues.move_to_end(name)

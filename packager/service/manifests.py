@@ -7,7 +7,7 @@ import json
 from itertools import chain
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.errors import UsageError
 from packager.base.values import as_plain
@@ -105,11 +105,11 @@ def _for_prometheus(namespace: str | None) -> dict[str, str]:
     }
 
 
-def _variable(name: str, secret: str, key: str) -> dict[str, Any]:
+def _variable(name: str, secret: str, key: str) -> dict[str, object]:
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def _block(value: Any) -> str:
+def _block(value: object) -> str:
     return dump([value])
 
 
@@ -160,7 +160,7 @@ def _jobs_namespace(deployment: InCluster) -> str:
     return f"{deployment.namespace}-jobs"
 
 
-def _configuration(deployment: InCluster) -> dict[str, Any]:
+def _configuration(deployment: InCluster) -> dict[str, object]:
     """Return the server.yaml of the ConfigMap, without default values."""
     default, settings = as_plain(ServerConfig()), deployment.settings
     chosen = {key: value for key, value in as_plain(settings).items() if value != default[key]}

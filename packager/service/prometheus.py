@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -244,7 +244,7 @@ class _DatabaseFigures:
 def app(figures: Figures, ping: Callable[[], None]) -> Callable[..., Awaitable[None]]:
     """Return an ASGI application that only answers GET /metrics, without a token."""
 
-    async def answer(scope: Mapping[str, Any], _receive: Any, send: Callable[..., Awaitable[None]]) -> None:
+    async def answer(scope: Mapping[str, object], _receive: object, send: Callable[..., Awaitable[None]]) -> None:
         if scope["type"] != "http":
             return
         is_found, is_read = scope["path"] == PATH, scope["method"] in ("GET", "HEAD")

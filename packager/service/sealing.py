@@ -66,7 +66,7 @@ class Sealer:
         self._cipher = AESGCM(key)
         self._numbers = AESSIV(HKDF(SHA256(), _KEY, None, b"numbers").derive(key))
 
-    def seal(self, value: Any, release: str) -> bytes:
+    def seal(self, value: object, release: str) -> bytes:
         """Return a value of JSON, encrypted for a job."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, json.dumps(value).encode(), release.encode())

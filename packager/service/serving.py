@@ -8,7 +8,7 @@ import os
 import socket
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -28,7 +28,7 @@ from packager.service.store.databases import Sqlite
 from packager.service.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from packager.service.access.oidc import Issuer
     from packager.service.config import LimitsConfig, ServerConfig
@@ -203,18 +203,19 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         _serve(settings, listeners, for_figures, is_open=is_open, emit=emit, tell=tell)
 
 
-def serving_options(limits: LimitsConfig) -> dict[str, Any]:
-    """Return the options of uvicorn for the application."""
-    return {
-        "http": connections.limited(limits),
-        "ws": "none",
-        "log_level": "error",  # a warning would be logged for each request that is not HTTP
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "lifespan": "on",
-        "timeout_graceful_shutdown": _STOP_SECONDS,
-    }
+def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsConfig) -> uvicorn.Config:
+    """Return the configuration of uvicorn for an ASGI application."""
+    return uvicorn.Config(
+        application,
+        http=connections.limited(limits),
+        ws="none",
+        log_level="error",  # a warning would be logged for each request that is not HTTP
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
 
 
 def _serve(  # noqa: PLR0913 - the arguments of `start`
@@ -272,7 +273,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 
         runner = _Main(
-            uvicorn.Config(app.make(server), **serving_options(server.limits)),
+            uvicorn_config(app.make(server), server.limits),
             on_started,
         )
         async with _figures_served(server, for_figures, tell):

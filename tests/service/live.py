@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from packager.service.api import app
-from packager.service.serving import serving_options
+from packager.service.serving import uvicorn_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def listening(service: Service) -> Iterator[str]:
     """Yield the address of a running server for a service."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app.make(service.server), **serving_options(service.server.limits)))
+        server = uvicorn.Server(uvicorn_config(app.make(service.server), service.server.limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

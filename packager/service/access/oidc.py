@@ -24,6 +24,7 @@ from packager.service.failures import Failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from packager.base.values import Json
     from packager.service.config import OidcConfig
 
 _ALGORITHMS = {"RS256": "RSA", "ES256": "EC"}
@@ -112,7 +113,7 @@ class Issuer:
             raise _refused("its signature or its claims are not valid") from None
         return claims
 
-    def person(self, claims: dict[str, Any]) -> Person:
+    def person(self, claims: dict[str, Json]) -> Person:
         """Return the person in the claims of a token. Raises Failure if the subject or a usable name is missing."""
         subject = claims.get("sub")
         if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
@@ -189,13 +190,13 @@ class Issuer:
         keys = _json(str(document.get("jwks_uri"))).get("keys")
         if not isinstance(keys, list):
             raise MlpackError("the issuer has no list of keys")
-        usable = {item.get("kid"): key for item in keys[:_MOST_KEYS] if (key := _usable(item)) is not None}
+        usable = dict(pair for item in keys[:_MOST_KEYS] if (pair := _usable(item)) is not None)
         if not usable:
             raise MlpackError(f"the issuer has no key for {' or '.join(_ALGORITHMS)}")
         return _provider(document), usable
 
 
-def _provider(document: dict[str, Any]) -> Provider:
+def _provider(document: dict[str, Json]) -> Provider:
     methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     return Provider(
         authorization=_endpoint(document, "authorization_endpoint"),
@@ -206,7 +207,7 @@ def _provider(document: dict[str, Any]) -> Provider:
     )
 
 
-def _endpoint(document: dict[str, Any], key: str) -> str | None:
+def _endpoint(document: dict[str, Json], key: str) -> str | None:
     """Return an address in the metadata, which may have a query; None if the address is missing or not one of https."""
     url = document.get(key)
     if not isinstance(url, str) or not (url.isascii() and url.isprintable()) or {" ", "#", "\\", '"'} & {*url}:
@@ -218,11 +219,12 @@ def _endpoint(document: dict[str, Any], key: str) -> str | None:
     return url
 
 
-def _usable(item: Any) -> jwt.PyJWK | None:
-    """Return a key for signatures of the accepted algorithms; None for any other key."""
+def _usable(item: Json) -> tuple[str | None, jwt.PyJWK] | None:
+    """Return a key for signatures of the accepted algorithms after its identifier; None for any other key."""
     if not isinstance(item, dict) or item.get("use", "sig") != "sig":
         return None
-    if not isinstance(item.get("kid"), str | None):
+    identifier = item.get("kid")
+    if not isinstance(identifier, str | None):
         return None
     for algorithm, kind in _ALGORITHMS.items():
         if item.get("kty") == kind and item.get("alg", algorithm) == algorithm:
@@ -232,18 +234,18 @@ def _usable(item: Any) -> jwt.PyJWK | None:
                 return None
             is_weak = kind == "RSA" and key.key.key_size < _LEAST_RSA_BITS
             is_other = kind == "EC" and item.get("crv") != "P-256"
-            return None if is_weak or is_other else key
+            return None if is_weak or is_other else (identifier, key)
     return None
 
 
-def _json(url: str) -> dict[str, Any]:
+def _json(url: str) -> dict[str, Json]:
     answer = rest.ask(rest.server(url, None), "GET", "")
     if not answer.is_ok or not isinstance(answer.body, dict):
         raise MlpackError(f"{url} has answered with status {answer.status} ({answer.kind or 'no content type'})")
     return answer.body
 
 
-def _header(text: str) -> dict[str, Any]:
+def _header(text: str) -> dict[str, Json]:
     """Return the header of a token whose parts are JSON objects (RFC 7519, section 7.2). Raises Failure."""
     parts = text.split(".")
     header = _part(parts[0])
@@ -254,7 +256,7 @@ def _header(text: str) -> dict[str, Any]:
     return header
 
 
-def _part(text: str) -> dict[str, Any] | None:
+def _part(text: str) -> dict[str, Json] | None:
     """Return the JSON object in a part of a token; None if the part is not one."""
     try:
         value = jsonio.read(base64.urlsafe_b64decode(f"{text}=="))

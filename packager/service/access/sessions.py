@@ -12,7 +12,7 @@ import hashlib
 import secrets
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
 from packager.base.values import Fields, as_plain, convert
@@ -53,6 +53,13 @@ class SignedWithToken(Fields, frozen=True):
         return f"token:{self.token}"
 
 
+class _SessionCookie(Fields, frozen=True):
+    """The content of the cookie of a session: its identifier, and when it ends, in seconds since 1970."""
+
+    session: str
+    until: int
+
+
 class Sessions:
     """The sessions of a server.
 
@@ -83,7 +90,7 @@ class Sessions:
         until = now + timedelta(seconds=SECONDS)
         sealed, owner = self._sealed(signed, identifier), hashlib.sha256(signed.owner.encode()).hexdigest()
         self._store.sessions.add(identifier, owner, sealed, as_text(until), as_text(now))
-        return self._cookie({"session": identifier, "until": int(until.timestamp())}, _SESSION)
+        return self._cookie(_SessionCookie(session=identifier, until=int(until.timestamp())), _SESSION)
 
     async def caller(self, cookie: str) -> Caller | None:
         """Return the caller of a session; None if the session has ended or cannot be renewed.
@@ -91,33 +98,33 @@ class Sessions:
         Raises:
             Failure: The issuer cannot be reached, or the groups of the person no longer have a role.
         """
-        content = self._content(cookie, _SESSION)
-        if content is None or "session" not in content or content["until"] <= time.time():
+        content = self._session(cookie)
+        if content is None or content.until <= time.time():
             return None
-        stored = await asyncio.to_thread(self._stored, content["session"])
+        stored = await asyncio.to_thread(self._stored, content.session)
         if isinstance(stored, SignedWithToken):
             return await asyncio.to_thread(self._caller_of_token, stored.token)
-        signed = await self._vouched(content["session"], stored)
+        signed = await self._vouched(content.session, stored)
         if signed is None or self._client is None:
             return None
         try:
             return self._client.caller(signed)
         except Failure:  # the configuration has changed since
-            await asyncio.to_thread(self._store.sessions.remove, content["session"])
+            await asyncio.to_thread(self._store.sessions.remove, content.session)
             raise
 
     def end(self, cookie: str) -> bool:
         """End a session; return whether its owner had signed in with the issuer."""
-        content = self._content(cookie, _SESSION)
-        if content is None or "session" not in content:
+        content = self._session(cookie)
+        if content is None:
             return False
-        is_of_issuer = isinstance(self._stored(content["session"]), Signed)
-        self._store.sessions.remove(content["session"])
+        is_of_issuer = isinstance(self._stored(content.session), Signed)
+        self._store.sessions.remove(content.session)
         return is_of_issuer
 
     def attempt_cookie(self, attempt: Attempt) -> str:
         """Return the cookie of an attempt to sign in with the issuer."""
-        return self._cookie(as_plain(attempt), _ATTEMPT)
+        return self._cookie(attempt, _ATTEMPT)
 
     def attempt(self, cookie: str) -> Attempt | None:
         """Return the attempt in a cookie; None if this server has not made the cookie."""
@@ -176,10 +183,14 @@ class Sessions:
     def _sealed(self, signed: Signed | SignedWithToken, identifier: str) -> bytes:
         return self._sealer.seal(as_plain(signed), f"{_SESSION} {identifier}")
 
-    def _cookie(self, content: dict[str, Any], purpose: str) -> str:
-        return base64.urlsafe_b64encode(self._sealer.seal(content, purpose)).decode()
+    def _cookie(self, content: Fields, purpose: str) -> str:
+        return base64.urlsafe_b64encode(self._sealer.seal(as_plain(content), purpose)).decode()
 
-    def _content(self, cookie: str, purpose: str) -> Any:
+    def _session(self, cookie: str) -> _SessionCookie | None:
+        content = self._content(cookie, _SESSION)
+        return None if content is None else convert(content, _SessionCookie)
+
+    def _content(self, cookie: str, purpose: str) -> object:
         """Return the content of a cookie; None if this server has not made the cookie for this purpose."""
         if not 0 < len(cookie) <= _LONGEST[purpose]:
             return None

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import rest
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from packager.base.values import Json
     from packager.service.access.oidc import Issuer
     from packager.service.access.tokens import Caller
 
@@ -210,7 +211,7 @@ class Client:
             return None
         return None if endpoint is None else _with_query(endpoint, rest.path(client_id=self._name))
 
-    async def _signed(self, tokens: Mapping[str, Any]) -> tuple[Signed, Any]:
+    async def _signed(self, tokens: Mapping[str, Json]) -> tuple[Signed, Json]:
         """Return the person in the tokens of an answer, and the nonce of the ID token. Raises Failure."""
         text, refresh = tokens.get("id_token"), tokens.get("refresh_token")
         if not isinstance(text, str):
@@ -236,7 +237,7 @@ class Client:
         if self._clock() < self._away_until:
             raise Failure("issuer-unreachable", f"{self.label} does not answer")
 
-    async def _ask(self, form: Mapping[str, str]) -> Mapping[str, Any]:
+    async def _ask(self, form: Mapping[str, str]) -> Mapping[str, Json]:
         """Return the tokens for a code, or for a refresh token. Raises Failure."""
         provider = await self._issuer.provider()
         if provider.token is None:
@@ -288,7 +289,7 @@ def read_secret(path: Path) -> str:
     return text
 
 
-def _told(answer: Mapping[str, Any]) -> str:
+def _told(answer: Mapping[str, Json]) -> str:
     """Return the error in an answer of the issuer for a message; the answer may contain anything."""
     error, description = answer.get("error"), answer.get("error_description")
     if not isinstance(description, str):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from litestar import MediaType, Request, Response
+from litestar.datastructures import State
 from litestar.params import HeaderParameter
 
 from packager.base.rest import is_loopback
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from litestar.connection import ASGIConnection
-    from litestar.datastructures import State
     from litestar.handlers import BaseRouteHandler
 
     from packager.service.access.tokens import Caller
     from packager.service.api.door import Door
     from packager.service.server import Server
 
+Body = TypeVar("Body")
+
 _LONGEST_KEY = 255
 
-AnyRequest = Request[Any, Any, Any]
+AnyRequest = Request[object, object, State]
 """A request."""
 
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", description="The revision that is to be changed.")]
@@ -57,7 +59,9 @@ ANONYMOUS = "anonymous"
 """The option of a route that anyone may call."""
 
 
-async def require_caller(request: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def require_caller(
+    request: ASGIConnection[BaseRouteHandler, object, object, State], handler: BaseRouteHandler
+) -> None:
     """Identify the caller of a request and let the request in, before its body is read; see `Door`. Raises Failure."""
     if not handler.opt.get(ANONYMOUS):
         assert isinstance(request, Request)
@@ -77,7 +81,7 @@ async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
     return caller
 
 
-async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
+async def _identified(request: AnyRequest) -> Caller:
     """Return the caller that a token or the cookie of a session identifies. Raises Failure."""
     server = server_of(request.app.state)
     if server.trusted is not None:
@@ -103,7 +107,7 @@ async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
     return caller
 
 
-def require_origin(request: ASGIConnection[Any, Any, Any, Any]) -> None:
+def require_origin(request: AnyRequest) -> None:
     """Refuse a request that changes something and was not made by a page of this server. Raises Failure."""
     if request.scope.get("method") in ("GET", "HEAD", "OPTIONS"):
         return
@@ -172,11 +176,11 @@ async def once(
     return _created(status, body, location)
 
 
-def _created(status: int, body: Any, location: str | None) -> Response[Any]:
+def _created(status: int, body: Body, location: str | None) -> Response[Body]:
     headers = {"Location": location} if location else {}
     return Response(body, status_code=status, headers=headers, media_type=MediaType.JSON)
 
 
-def tagged(body: Any, revision: int) -> Response[Any]:
+def tagged(body: Body, revision: int) -> Response[Body]:
     """Return an answer whose ETag is a revision."""
     return Response(body, headers={"ETag": f'"{revision}"'})

@@ -38,19 +38,22 @@ from packager.service.jobs.kube import RefusedError
 from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
-    from litestar.types import ControllerRouterHandler
+    from litestar.types import ControllerRouterHandler, HTTPScope, Message, Receive, Send
 
     from packager.service.server import Server
+
+Problem = Response[dict[str, object]]
+"""A problem of RFC 9457 as an answer."""
 
 MAX_BODY = 512 << 10
 """The greatest length of the body of a request, in bytes."""
 
 
-def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
+def _problem(request: AnyRequest, failure: Failure) -> Problem:
     notes = requestlog.notes_of(request.scope)
     notes.refuse(failure)
     body = failure.as_problem(f"/v1/requests/{notes.request}")
@@ -64,7 +67,7 @@ def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
     return Response(body, status_code=failure.status, headers=headers, media_type=PROBLEM)
 
 
-def refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
+def refused(request: AnyRequest, error: HTTPException) -> Problem:
     """Return the problem for a path, method, parameter or body that litestar refuses."""
     by_status = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "not-json"}
     detail = str(error.detail)
@@ -84,7 +87,7 @@ def refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
     return _problem(request, Failure(kind, shown))
 
 
-def _complaint(item: dict[str, Any]) -> Complaint:
+def _complaint(item: Mapping[str, object]) -> Complaint:
     """Return the complaint for an error in a body, which litestar calls `data`."""
     key, message = str(item.get("key", "data")), str(item.get("message"))
     place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
@@ -112,7 +115,7 @@ def as_failure(request: AnyRequest, error: Exception) -> Failure | None:
     return None
 
 
-def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
+def _failed(request: AnyRequest, error: Exception) -> Problem:
     """Return the problem for an error; the details of a bug are logged only."""
     if failure := as_failure(request, error):
         return _problem(request, failure)
@@ -133,7 +136,7 @@ async def _require_json(request: AnyRequest) -> None:
 def make(
     server: Server,
     pages: Sequence[ControllerRouterHandler] = (),
-    not_found: Callable[[AnyRequest, HTTPException], Response[Any]] = refused,
+    not_found: Callable[[AnyRequest, HTTPException], Problem | Response[str]] = refused,
 ) -> Litestar:
     """Return the application of a server; the application starts and stops the server.
 
@@ -170,7 +173,9 @@ def make(
     )
 
 
-async def _absent(_request: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
+async def _absent(
+    _request: ASGIConnection[BaseRouteHandler, object, object, State], _handler: BaseRouteHandler
+) -> None:
     """Refuse litestar's own views of the OpenAPI document, which load scripts from other sites."""
     raise NotFoundException
 
@@ -179,14 +184,16 @@ class _Application(Litestar):
     """An application that removes the prefix of paths, and counts and logs all answers, also without a route."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await super().__call__(scope, receive, send)
-            return
+        """Answer a request, or a message about the start and the end of the server."""
+        answer = self._answer if scope["type"] == "http" else super().__call__
+        await answer(scope, receive, send)
+
+    async def _answer(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         server, door, begun = server_of(self.state), door_of(self.state), time.perf_counter()
         scope = prefix.without(incoming.without_nul(scope), server.root)
         requestlog.begin(scope)
 
-        async def measured(message: Any) -> None:
+        async def measured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 door.answered(scope)
                 seconds = time.perf_counter() - begun

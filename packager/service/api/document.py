@@ -61,7 +61,7 @@ _PROBLEM_SCHEMA = {
 }
 
 
-def answer(kind: type[Any], description: str, media_type: MediaType = MediaType.JSON) -> ResponseSpec:
+def answer(kind: type[object], description: str, media_type: MediaType = MediaType.JSON) -> ResponseSpec:
     """Return the specification of an answer that a route gives to some requests."""
     return ResponseSpec(kind, generate_examples=False, media_type=media_type, description=description)
 

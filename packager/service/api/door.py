@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from packager.service.failures import Failure
 from packager.service.fair import ALL, FairPool, Owner, Turns, count_down
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from litestar import Request
+    from litestar.datastructures import State
     from litestar.types import HTTPScope
 
     from packager.service.access.tokens import Caller
     from packager.service.config import LimitsConfig
 
-    AnyRequest = Request[Any, Any, Any]
+    AnyRequest = Request[object, object, State]
 
 Parsed = TypeVar("Parsed")
 
@@ -86,13 +87,13 @@ class Door:
 
     async def enter(self, request: AnyRequest, caller: Caller) -> None:
         """Admit a request once: read its body and wait for its turn. Raises Failure if its caller sends too many."""
-        if _KEY in request.scope:
+        if _KEY in request.state:
             return
         owner = Owner(",".join(sorted(caller.roles)) or ALL, caller.key)
         if self._at_once[owner] >= self._limits.requests_at_once:
             await self._refuse("requests_at_once", f"{self._at_once[owner]} requests of {caller.name} are at work")
         self._at_once[owner] += 1
-        visit = request.scope[_KEY] = _Visit(owner)  # type: ignore[literal-required]
+        visit = request.state[_KEY] = _Visit(owner)
         await self._wait("project_requests_per_second", self._of_projects, owner.project, "the project")
         await self._wait("caller_requests_per_second", self._of_callers, owner, caller.name)
         is_reading = request.method in _SAFE
@@ -104,7 +105,7 @@ class Door:
 
     async def parsed(self, request: AnyRequest, parse: Callable[[], Parsed]) -> Parsed:
         """Run `parse`, which parses the body of a request, in a thread, and return its result."""
-        visit: _Visit = request.scope[_KEY]  # type: ignore[literal-required]
+        visit: _Visit = request.state[_KEY]
         return await self._parsing.run(visit.owner, parse)
 
     async def hold_back(self, request: AnyRequest) -> None:
@@ -128,7 +129,7 @@ class Door:
 
     def begin_stream(self, request: AnyRequest) -> None:
         """Count a stream until its end. Raises Failure if its caller has too many open streams."""
-        visit: _Visit = request.scope[_KEY]  # type: ignore[literal-required]
+        visit: _Visit = request.state[_KEY]
         if self._streams[visit.owner] >= self._limits.streams:
             detail = f"{self._streams[visit.owner]} streams of the caller are open (limits.streams in the configuration"
             raise Failure("too-many-requests", f"{detail} of the server): close one of them")
@@ -138,14 +139,14 @@ class Door:
     @staticmethod
     def answered(scope: HTTPScope) -> None:
         """End the turn of a request when its answer begins, as the answer may take long."""
-        visit: _Visit | None = scope.get(_KEY)  # type: ignore[assignment]
+        visit: _Visit | None = scope["state"].get(_KEY)
         if visit is not None and visit.turns is not None:
             visit.turns.end(visit.owner)
             visit.turns = None
 
     def left(self, scope: HTTPScope) -> None:
         """Stop counting a request that has ended, and its stream."""
-        visit: _Visit | None = scope.get(_KEY)  # type: ignore[assignment]
+        visit: _Visit | None = scope["state"].get(_KEY)
         if visit is None:
             return
         self.answered(scope)

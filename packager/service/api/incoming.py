@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from litestar import Request
-from litestar.datastructures import FormMultiDict
+from litestar.datastructures import FormMultiDict, State
 
 from packager.base import jsonio
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
     from litestar.types import HTTPScope
 
+    from packager.base.values import Json
     from packager.service.api.door import Door
 
 _ON_THE_LOOP = 4 << 10
@@ -34,17 +37,16 @@ queries and cookies."""
 _REFUSALS = {jsonio.JsonSizeError: "too-large", jsonio.JsonContentError: "invalid-body"}
 
 
-class IncomingRequest(Request[Any, Any, Any]):
+class IncomingRequest(Request[object, object, State]):
     """A request whose body is JSON that `jsonio` accepts, or a form of a page."""
 
-    async def json(self) -> Any:
+    async def json(self) -> Json:
         """Return the value in the body. Raises Failure."""
         content = await self.body()
+        door: Door = self.app.state.door
+        parse: Callable[[], Json] = partial(jsonio.read, content)
         try:
-            if len(content) <= _ON_THE_LOOP:
-                return jsonio.read(content)
-            door: Door = self.app.state.door
-            return await door.parsed(self, partial(jsonio.read, content))
+            return parse() if len(content) <= _ON_THE_LOOP else await door.parsed(self, parse)
         except jsonio.JsonError as error:
             raise Failure(_REFUSALS.get(type(error), "invalid-json"), str(error)) from None
 
@@ -75,7 +77,9 @@ def without_nul(scope: HTTPScope) -> HTTPScope:
     return {**scope, "path": path.replace("\0", "\ufffd"), "query_string": query.replace(b"%00", b"%EF%BF%BD")}
 
 
-async def check_head(request: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
+async def check_head(
+    request: ASGIConnection[BaseRouteHandler, object, object, State], _handler: BaseRouteHandler
+) -> None:
     """Refuse a query or cookies that are longer than those of our clients, before parsing. Raises Failure."""
     query, cookies = request.scope["query_string"], request.headers.get("cookie", "").encode(errors="replace")
     for name, content, separator in (("query", query, b"&"), ("cookies", cookies, b";")):

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from litestar.types import Receive, ReceiveMessage
 
 SECONDS = 30.0
 """The seconds in which a body must arrive, from the first wait for a part of it."""
 
 
-def bounded(receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+def bounded(receive: Receive) -> Receive:
     """Return a function that receives the parts of a request, and raises Failure if the body is late."""
     end: float | None = None
     is_complete = False
 
-    async def receive_in_time() -> Any:
+    async def receive_in_time() -> ReceiveMessage:
         nonlocal end, is_complete
         if is_complete:  # the next message is the end of the connection, for which streams wait
             return await receive()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
+    from litestar.types.asgi_types import HTTPResponseStartEvent
 
 
 def without(scope: HTTPScope, root: str) -> HTTPScope:
@@ -22,7 +23,7 @@ def without(scope: HTTPScope, root: str) -> HTTPScope:
     return {**scope, "path": path.removeprefix(root) or "/", "raw_path": raw or b"/"}
 
 
-def below(message: Any, root: str) -> Any:
+def below(message: HTTPResponseStartEvent, root: str) -> HTTPResponseStartEvent:
     """Return the start of an answer, with the prefix added to a location on this server."""
     if not root:
         return message

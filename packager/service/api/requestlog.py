@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from litestar.types import HTTPScope
+    from litestar.types import HTTPScope, Scope
+    from litestar.types.asgi_types import HTTPResponseStartEvent
 
     from packager.service.access.tokens import Caller
     from packager.service.failures import Failure
@@ -46,17 +47,17 @@ class Notes:
 def begin(scope: HTTPScope) -> Notes:
     """Create the notes on a request, and return them."""
     notes = Notes()
-    scope[_KEY] = notes  # type: ignore[literal-required]
+    scope.setdefault("state", {})[_KEY] = notes
     return notes
 
 
-def notes_of(scope: Any) -> Notes:
+def notes_of(scope: Scope) -> Notes:
     """Return the notes on a request."""
-    notes: Notes = scope[_KEY]
+    notes: Notes = scope["state"][_KEY]
     return notes
 
 
-def write(server: Server, scope: HTTPScope, start: Any) -> None:
+def write(server: Server, scope: HTTPScope, start: HTTPResponseStartEvent) -> None:
     """Write the line of a request, if it changes something or is refused.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litestar import Litestar, Response, Router
 
@@ -26,7 +26,7 @@ async def _require_own_origin(request: AnyRequest) -> None:
     require_origin(request)
 
 
-def _refused(request: AnyRequest, failure: Failure) -> Response[Any]:
+def _refused(request: AnyRequest, failure: Failure) -> Response[str]:
     if failure.status == 401:
         query = f"?{request.url.query}" if request.url.query else ""
         then = request.url.path + query if request.method == "GET" else "/jobs"
@@ -39,7 +39,7 @@ def _quoted(text: str) -> str:
     return "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode(errors="replace"))
 
 
-def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
+def _failed(request: AnyRequest, error: Exception) -> Response[str]:
     """Return the view of an expected error, an error of litestar, or a bug; the details of a bug are logged only."""
     if failure := app.as_failure(request, error):
         return _refused(request, failure)
@@ -52,10 +52,10 @@ def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
     return failed(server_of(request.app.state), Failure("internal", "see the log of the server"))
 
 
-def _not_found(request: AnyRequest, error: HTTPException) -> Response[Any]:
+def _not_found(request: AnyRequest, error: HTTPException) -> app.Problem | Response[str]:
     """Return an error view to browsers for an unknown path; other clients get a problem."""
     is_browser = "text/html" in request.headers.get("accept", "")
-    return (_failed if is_browser else app.refused)(request, error)
+    return _failed(request, error) if is_browser else app.refused(request, error)
 
 
 def make(server: Server) -> Litestar:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.values import Value
@@ -20,6 +20,7 @@ from packager.service.registry.values import MASK
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from packager.base.values import Json
     from packager.base.yamlio import Location
     from packager.service.registry.definitions import Definition
     from packager.service.registry.description import Described
@@ -119,7 +120,7 @@ class Sent(Value, frozen=True):
         complaints: The inputs that cannot be read.
     """
 
-    filled: dict[str, Any]
+    filled: dict[str, Json]
     places: Mapping[str, str]
     complaints: tuple[Complaint, ...] = ()
 
@@ -136,7 +137,7 @@ def entries(definition: Definition) -> dict[str, Described]:
 def read(definition: Definition, data: Mapping[str, str]) -> Sent:
     """Return the filled values in the inputs of a form; inputs outside the definition are ignored."""
     reader = _InputReader(data)
-    filled = reader.group((), Group(tuple(entries(definition).items()), required=True), definition.example)
+    filled = reader.group((), Group(tuple(entries(definition).items()), required=True), dict(definition.example))
     return Sent({"taskDef": definition.body.name, **filled}, reader.places, tuple(reader.complaints))
 
 
@@ -148,15 +149,15 @@ class _InputReader:
         self.places: dict[str, str] = {}
         self.complaints: list[Complaint] = []
 
-    def group(self, here: Location, group: Group, example: Any, prefix: str = "") -> dict[str, Any]:
-        values = {}
+    def group(self, here: Location, group: Group, example: Json, prefix: str = "") -> dict[str, Json]:
+        values: dict[str, Json] = {}
         for key, entry in group.entries:
             value = self._value((*here, key), entry, mapping(example).get(key), prefix)
             if value is not None and (value != {} or not isinstance(entry, Group)):
                 values[key] = value
         return values
 
-    def _value(self, here: Location, entry: Described, example: Any, prefix: str) -> Any:
+    def _value(self, here: Location, entry: Described, example: Json, prefix: str) -> Json:
         name = prefix + pointer(here)
         if isinstance(entry, Group):
             return self.group(here, entry, example, prefix)
@@ -173,11 +174,11 @@ class _InputReader:
         self.complaints += [Complaint(name, of_problem(problem, key).detail, problem.hint) for problem in problems]
         return (mapping(document.data).get(key) if isinstance(entry, Items) else document.data) or None
 
-    def _items(self, here: Location, entry: Items, example: Any) -> list[Any] | None:
-        items: list[Any] = []
+    def _items(self, here: Location, entry: Items, example: Json) -> list[Json] | None:
+        items: list[Json] = []
         for number, kind in enumerate(entry.kinds):
             assert isinstance(kind, Group)
-            first: Any = next(iter(_examples(kind, example)), {})
+            first: Json = next(iter(_examples(kind, example)), {})
             for index in range(_slot_count(here, number, self._data, 1)):
                 slot = _slot(here, number, index)
                 item = self.group((), _without_type(kind), first, slot)
@@ -190,8 +191,8 @@ class _InputReader:
                     items.append({**item, "type": literal} if literal else item)
         return items or None
 
-    def _headers(self, name: str) -> dict[str, str]:
-        headers: dict[str, str] = {}
+    def _headers(self, name: str) -> dict[str, Json]:
+        headers: dict[str, Json] = {}
         for line in self._data.get(name, "").splitlines():
             key, colon, value = line.partition(":")
             if line.strip() and not (colon and key.strip()):
@@ -201,7 +202,7 @@ class _InputReader:
         return headers
 
 
-def _scalar(text: str, kind: str | None, example: Any) -> Any:
+def _scalar(text: str, kind: str | None, example: Json) -> Json:
     """Return the value in an input; text that is not of the expected type stays text, which the later check refuses."""
     text = text.strip() if kind not in (None, "string") else text.replace("\r\n", "\n")
     if kind == "integer":
@@ -278,7 +279,7 @@ class _FormBuilder:
         self.complaints = complaints
         self.names: set[str] = set()
 
-    def parts(self, here: Location, entry: Described, example: Any, prefix: str) -> Iterator[Field | ItemList]:
+    def parts(self, here: Location, entry: Described, example: Json, prefix: str) -> Iterator[Field | ItemList]:
         if isinstance(entry, Group):
             for key, below in entry.entries:
                 yield from self.parts((*here, key), below, mapping(example).get(key), prefix)
@@ -288,7 +289,7 @@ class _FormBuilder:
         else:
             yield self._field(here, entry, example, prefix)
 
-    def _field(self, here: Location, entry: Described, example: Any, prefix: str) -> Field:
+    def _field(self, here: Location, entry: Described, example: Json, prefix: str) -> Field:
         name = prefix + pointer(here)
         kind = "yaml"
         text = "A list, as YAML" if isinstance(entry, Items) else "Any keys and values, as YAML"
@@ -315,7 +316,7 @@ class _FormBuilder:
         errors = tuple(error.removesuffix(f": {text}") for error in self.complaints.get(name, ()))
         return Field(name, path, label, text, required, kind, placeholder, self._data.get(name, ""), errors)
 
-    def _list(self, here: Location, entry: Items, number: int, example: Any) -> ItemList:
+    def _list(self, here: Location, entry: Items, number: int, example: Json) -> ItemList:
         kind = entry.kinds[number]
         assert isinstance(kind, Group)
         examples = _examples(kind, example)
@@ -378,27 +379,27 @@ def _takes_headers(kind: Group) -> bool:
     return any(key == "endpoint" for key, _ in kind.entries)
 
 
-def _examples(kind: Group, example: Any) -> list[Any]:
+def _examples(kind: Group, example: object) -> list[dict[str, Json]]:
     literal = _literal(kind)
     items = [item for item in listing(example) if isinstance(item, dict)]
     return [item for item in items if literal is None or item.get("type") == literal]
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return the text of a single value in an input; empty for a list or a mapping."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None or isinstance(value, dict | list) else str(value)
 
 
-def data_of(definition: Definition, filled: Mapping[str, Any]) -> dict[str, str]:
+def data_of(definition: Definition, filled: Mapping[str, object]) -> dict[str, str]:
     """Return the texts in the inputs of a form for filled values, without headers and other secrets."""
     data: dict[str, str] = {}
     _put(data, "", entries(definition), filled)
     return data
 
 
-def _put(data: dict[str, str], prefix: str, described: Mapping[str, Described], values: Mapping[str, Any]) -> None:
+def _put(data: dict[str, str], prefix: str, described: Mapping[str, Described], values: Mapping[str, object]) -> None:
     for key, entry in described.items():
         name, value = prefix + pointer((key,)), values.get(key)
         if value is None:

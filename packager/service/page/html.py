@@ -6,7 +6,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 from litestar import MediaType, Response
@@ -119,8 +119,8 @@ _environment.globals |= {"between": between, "version": __version__, "static": s
 
 
 async def respond(
-    request: AnyRequest, template: str, status: int = 200, *, role: str = "viewer", **values: Any
-) -> Response[Any]:
+    request: AnyRequest, template: str, status: int = 200, *, role: str = "viewer", **values: object
+) -> Response[str]:
     """Return a view for a caller who must have a role.
 
     Args:
@@ -138,21 +138,21 @@ async def respond(
     return _filled(server, template, status, caller=caller, open=server.trusted is not None, **values)
 
 
-def public(server: Server, template: str, status: int = 200, **values: Any) -> Response[Any]:
+def public(server: Server, template: str, status: int = 200, **values: object) -> Response[str]:
     """Return a view for people who have not signed in."""
     return _filled(server, template, status, caller=None, open=False, **values)
 
 
-def _filled(server: Server, template: str, status: int, **values: Any) -> Response[Any]:
+def _filled(server: Server, template: str, status: int, **values: object) -> Response[str]:
     text = _environment.get_template(f"{template}.html").render(final=FINAL, root=server.root, **values)
     return Response(text, status_code=status, media_type=MediaType.HTML, headers=_HEADERS)
 
 
-def redirect(path: str) -> Response[Any]:
+def redirect(path: str) -> Response[str]:
     """Return an answer that redirects to another view, also after a form."""
     return Redirect(path, status_code=303, headers={"Cache-Control": "no-store"})
 
 
-def failed(server: Server, failure: Failure) -> Response[Any]:
+def failed(server: Server, failure: Failure) -> Response[str]:
     """Return the error view for a refused request."""
     return public(server, "error", failure.status, failure=failure)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from litestar import Response, get
 from litestar.datastructures import State
 
@@ -12,7 +10,7 @@ from packager.service.page.html import respond
 
 
 @get("/projects", include_in_schema=False)
-async def _projects(request: AnyRequest, state: State) -> Response[Any]:
+async def _projects(request: AnyRequest, state: State) -> Response[str]:
     caller, projects = await caller_of(request), server_of(state).project_use
     items = [await projects.use(caller, name) for name in projects.names(caller, "viewer")]
     after = await server_of(state).events.position()

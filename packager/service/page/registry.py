@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
 from litestar.datastructures import State
@@ -20,7 +20,12 @@ from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_fl
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Iterator, Mapping, Sequence
+    from typing import TypeVar
+
+    from packager.service.use.answers import DefinitionTrial, RegisteredDefinition, RegisteredTemplate
+
+    Registered = TypeVar("Registered", RegisteredDefinition, RegisteredTemplate)
 
 _MOST_LINES = 2_000
 """The most lines of two texts that are compared."""
@@ -67,7 +72,7 @@ class Changed(Value, frozen=True):
     lines: tuple[DiffLine, ...]
 
 
-def compared(old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str]) -> tuple[Changed, ...]:
+def compared(old: Mapping[str, object], new: Mapping[str, object], keys: Sequence[str]) -> tuple[Changed, ...]:
     """Return the changed fields between two revisions."""
     return tuple(
         Changed(key, tuple(_lines(_text(old[key]), _text(new[key]))))
@@ -76,7 +81,7 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str]
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, PackageBody | PackageOrigin):
@@ -96,29 +101,33 @@ def _lines(old: str, new: str) -> Iterator[DiffLine]:
             yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
 
 
+def _chosen(what: str, items: Sequence[Registered], revision: int | None) -> Registered:
+    """Return a revision from all revisions of `what`, the newest first; the newest for None. Raises Failure."""
+    number = items[0].revision if revision is None else revision
+    chosen = next((item for item in items if item.revision == number), None)
+    if chosen is None:
+        raise Failure("not-found", f"revision {number} of {what} not found")
+    return chosen
+
+
 async def _shown(
-    what: str, items: Sequence[Any], current: Any | None, revision: int | None, keys: Sequence[str]
-) -> dict[str, Any]:
-    """Return the values for the view of a revision, with the changes since the previous revision. Raises Failure.
+    items: Sequence[Registered], shown: Registered, current: Registered | None, keys: Sequence[str]
+) -> dict[str, object]:
+    """Return the values for the view of a revision, with the changes since the previous revision.
 
     Args:
-        what: The kind and the name of the registered object, for a message.
         items: All revisions, the newest first.
+        shown: The revision to show.
         current: The current revision; None if the object was removed.
-        revision: The number of the revision to show; None for the newest.
         keys: The names of the compared fields.
     """
-    number = items[0].revision if revision is None else revision
-    shown = next((item for item in items if item.revision == number), None)
-    if shown is None:
-        raise Failure("not-found", f"revision {number} of {what} not found")
-    older = next((item for item in items if item.revision < number), None)
+    older = next((item for item in items if item.revision < shown.revision), None)
     changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
-    is_current = current is not None and current.revision == number
+    is_current = current is not None and current.revision == shown.revision
     return {"item": shown, "items": items, "older": older, "changes": changes, "is_current": is_current}
 
 
-def _fields(item: Any, keys: Sequence[str]) -> dict[str, Any]:
+def _fields(item: Registered, keys: Sequence[str]) -> dict[str, object]:
     return {key: getattr(item, key) for key in keys}
 
 
@@ -126,7 +135,7 @@ def _fields(item: Any, keys: Sequence[str]) -> dict[str, Any]:
 
 
 @get("/definitions", include_in_schema=False)
-async def _definitions(request: AnyRequest, state: State) -> Response[Any]:
+async def _definitions(request: AnyRequest, state: State) -> Response[str]:
     items = (await server_of(state).definitions.read(await caller_of(request))).items
     return await respond(request, "definitions", items=items)
 
@@ -134,14 +143,15 @@ async def _definitions(request: AnyRequest, state: State) -> Response[Any]:
 @get("/definitions/{name:str}", include_in_schema=False)
 async def _definition(
     request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
-) -> Response[Any]:
+) -> Response[str]:
     items = (await server_of(state).definitions.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).definitions.definition(await caller_of(request), name))
-    shown = await _shown(f"definition {name!r}", items, current, revision, (*_DEFINITION_KEYS, "origin"))
-    return await respond(request, "definition", appends=as_flag(shown["item"].append_uuid), **shown)
+    item = _chosen(f"definition {name!r}", items, revision)
+    shown = await _shown(items, item, current, (*_DEFINITION_KEYS, "origin"))
+    return await respond(request, "definition", 200, role="viewer", appends=as_flag(item.append_uuid), **shown)
 
 
-async def _or_none(answer: Any) -> Any | None:
+async def _or_none(answer: Awaitable[Registered]) -> Registered | None:
     try:
         return await answer
     except Failure as failure:
@@ -151,12 +161,12 @@ async def _or_none(answer: Any) -> Any | None:
 
 
 @get("/new-definition", include_in_schema=False)
-async def _new_definition(request: AnyRequest, state: State) -> Response[Any]:
+async def _new_definition(request: AnyRequest, state: State) -> Response[str]:
     return await _definition_form(request, state, {"append_uuid": ""})
 
 
 @get("/definitions/{name:str}/edit", include_in_schema=False)
-async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     item = await server_of(state).definitions.definition(await caller_of(request), name)
     data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()} | _package_inputs(item.package)
     data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
@@ -172,7 +182,7 @@ def _package_inputs(package: PackageBody | None) -> dict[str, str]:
     return dict(zip(_PACKAGE_KEYS, texts, strict=True))
 
 
-def _package_of_inputs(data: Mapping[str, str]) -> dict[str, Any] | None:
+def _package_of_inputs(data: Mapping[str, str]) -> dict[str, object] | None:
     """Return the package in the inputs of a form; None if they are empty."""
     source, overlay, options, site = (data.get(key, "").strip() for key in _PACKAGE_KEYS)
     if not any((source, overlay, options, site)):
@@ -189,8 +199,8 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     data: Mapping[str, str],
     name: str | None = None,
     failure: Failure | None = None,
-    trial: Any = None,
-) -> Response[Any]:
+    trial: DefinitionTrial | None = None,
+) -> Response[str]:
     templates = (await server_of(state).templates.read(await caller_of(request))).items
     return await respond(
         request,
@@ -209,7 +219,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     )
 
 
-def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, Any]:
+def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, object]:
     """Return the messages about a form by field, and their summary with the field of each message."""
     errors: dict[str, list[str]] = {key: [] for key in keys}
     summary = []
@@ -224,21 +234,24 @@ def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, Any]:
 
 
 @post("/new-definition", include_in_schema=False)
-async def _add_definition(request: AnyRequest, state: State) -> Response[Any]:
+async def _add_definition(request: AnyRequest, state: State) -> Response[str]:
     return await _register_definition(request, state, None)
 
 
 @post("/definitions/{name:str}/edit", include_in_schema=False)
-async def _change_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _change_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     return await _register_definition(request, state, name)
 
 
-async def _register_definition(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
+async def _register_definition(request: AnyRequest, state: State, name: str | None) -> Response[str]:
     caller = await caller_of(request, "developer")
     data = await _inputs(request, name)
     try:
         values = {key: data.get(key, "") for key in (*_DEFINITION_KEYS, "name")}
-        others: dict[str, Any] = {"append_uuid": bool(data.get("append_uuid")), "project": data.get("project") or None}
+        others: dict[str, object] = {
+            "append_uuid": bool(data.get("append_uuid")),
+            "project": data.get("project") or None,
+        }
         others |= {"package": _package_of_inputs(data), "task_template_name": data.get("task_template_name") or None}
         body = convert({**values, **others}, DefinitionBody)
         if data.get("action") == "trial":
@@ -270,7 +283,7 @@ def _shown_in_form(error: FieldsError | Failure) -> Failure:
 
 
 @post("/definitions/{name:str}/remove", include_in_schema=False)
-async def _remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     await server_of(state).definitions.remove(await caller_of(request), name)
     return redirect("/definitions")
 
@@ -279,7 +292,7 @@ async def _remove_definition(request: AnyRequest, state: State, name: FromPath[s
 
 
 @get("/templates", include_in_schema=False)
-async def _templates(request: AnyRequest, state: State) -> Response[Any]:
+async def _templates(request: AnyRequest, state: State) -> Response[str]:
     items = (await server_of(state).templates.read(await caller_of(request))).items
     return await respond(request, "templates", items=items)
 
@@ -287,22 +300,22 @@ async def _templates(request: AnyRequest, state: State) -> Response[Any]:
 @get("/templates/{name:str}", include_in_schema=False)
 async def _template(
     request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
-) -> Response[Any]:
+) -> Response[str]:
     items = (await server_of(state).templates.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).templates.template(await caller_of(request), name))
-    shown = await _shown(f"template {name!r}", items, current, revision, _TEMPLATE_KEYS)
+    shown = await _shown(items, _chosen(f"template {name!r}", items, revision), current, _TEMPLATE_KEYS)
     definitions = (await server_of(state).definitions.read(await caller_of(request))).items
     users = [item.name for item in definitions if item.task_template_name == name]
-    return await respond(request, "template", users=users, **shown)
+    return await respond(request, "template", 200, role="viewer", users=users, **shown)
 
 
 @get("/new-template", include_in_schema=False)
-async def _new_template(request: AnyRequest) -> Response[Any]:
+async def _new_template(request: AnyRequest) -> Response[str]:
     return await _template_form(request, {})
 
 
 @get("/templates/{name:str}/edit", include_in_schema=False)
-async def _edit_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _edit_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     item = await server_of(state).templates.template(await caller_of(request), name)
     data = {"template": item.template, "description": item.description, "revision": str(item.revision)}
     return await _template_form(request, data | ({"deprecated": "1"} if item.deprecated else {}), name)
@@ -313,8 +326,8 @@ async def _template_form(
     data: Mapping[str, str],
     name: str | None = None,
     failure: Failure | None = None,
-    trial: Any = None,
-) -> Response[Any]:
+    trial: Mapping[str, list[str]] | None = None,
+) -> Response[str]:
     permissions.check_admin(await caller_of(request), None)
     return await respond(
         request,
@@ -330,16 +343,16 @@ async def _template_form(
 
 
 @post("/new-template", include_in_schema=False)
-async def _add_template(request: AnyRequest, state: State) -> Response[Any]:
+async def _add_template(request: AnyRequest, state: State) -> Response[str]:
     return await _register_template(request, state, None)
 
 
 @post("/templates/{name:str}/edit", include_in_schema=False)
-async def _change_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _change_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     return await _register_template(request, state, name)
 
 
-async def _register_template(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
+async def _register_template(request: AnyRequest, state: State, name: str | None) -> Response[str]:
     caller = await caller_of(request, "admin")
     data = await _inputs(request, name)
     try:
@@ -359,7 +372,7 @@ async def _register_template(request: AnyRequest, state: State, name: str | None
 
 
 @post("/templates/{name:str}/remove", include_in_schema=False)
-async def _remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     try:
         await server_of(state).templates.remove(await caller_of(request), name)
     except Failure as failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
 from litestar.datastructures import State
@@ -32,18 +32,18 @@ def own_path(text: str) -> str:
 
 
 @get("/", include_in_schema=False)
-async def _start() -> Response[Any]:
+async def _start() -> Response[str]:
     return redirect("/jobs")
 
 
 @get(_PATH, include_in_schema=False)
-async def _choose(state: State, then: FromQuery[str] = "/jobs", out: FromQuery[str] = "") -> Response[Any]:
+async def _choose(state: State, then: FromQuery[str] = "/jobs", out: FromQuery[str] = "") -> Response[str]:
     client = server_of(state).client
     address = await client.sign_out_address() if client is not None and out == "issuer" else None
     return _view(server_of(state), then, sign_out_address=address)
 
 
-def _view(server: Server, then: str, failure: Failure | None = None, **values: Any) -> Response[Any]:
+def _view(server: Server, then: str, failure: Failure | None = None, **values: object) -> Response[str]:
     """Return the view to sign in, with a token or the issuer.
 
     Args:
@@ -59,7 +59,7 @@ def _view(server: Server, then: str, failure: Failure | None = None, **values: A
 
 
 @post(_PATH, include_in_schema=False, request_max_body_size=_MAX_BODY)
-async def _with_token(request: AnyRequest, state: State) -> Response[Any]:
+async def _with_token(request: AnyRequest, state: State) -> Response[str]:
     form = await request.form()
     server = server_of(state)
     then = str(form.get("then", ""))
@@ -72,7 +72,7 @@ async def _with_token(request: AnyRequest, state: State) -> Response[Any]:
 
 
 @get(f"{_PATH}/issuer", include_in_schema=False)
-async def _to_issuer(request: AnyRequest, state: State, then: FromQuery[str] = "/jobs") -> Response[Any]:
+async def _to_issuer(request: AnyRequest, state: State, then: FromQuery[str] = "/jobs") -> Response[str]:
     server = server_of(state)
     if server.client is None:
         raise Failure("not-found", "this server has no issuer with whom people sign in")
@@ -86,7 +86,7 @@ async def _to_issuer(request: AnyRequest, state: State, then: FromQuery[str] = "
 
 
 @get(sign_in.PATH, include_in_schema=False)
-async def _from_issuer(request: AnyRequest, state: State) -> Response[Any]:
+async def _from_issuer(request: AnyRequest, state: State) -> Response[str]:
     server = server_of(state)
     if server.client is None:
         raise Failure("not-found", "this server has no issuer with whom people sign in")
@@ -104,12 +104,12 @@ async def _from_issuer(request: AnyRequest, state: State) -> Response[Any]:
     return answer
 
 
-def _refused(request: AnyRequest, server: Server, then: str, failure: Failure) -> Response[Any]:
+def _refused(request: AnyRequest, server: Server, then: str, failure: Failure) -> Response[str]:
     requestlog.notes_of(request.scope).refuse(failure)
     return _view(server, then, failure)
 
 
-async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str) -> Response[Any]:
+async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str) -> Response[str]:
     """Return the answer that begins a session, after ending the previous session of the browser."""
     server = server_of(request.app.state)
     await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
@@ -119,7 +119,7 @@ async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str
     return answer
 
 
-def _set_cookie(request: AnyRequest, answer: Response[Any], name: str, value: str, seconds: int) -> None:
+def _set_cookie(request: AnyRequest, answer: Response[str], name: str, value: str, seconds: int) -> None:
     server = server_of(request.app.state)
     answer.set_cookie(
         name,
@@ -133,7 +133,7 @@ def _set_cookie(request: AnyRequest, answer: Response[Any], name: str, value: st
 
 
 @post("/sign-out", include_in_schema=False)
-async def _sign_out(request: AnyRequest, state: State) -> Response[Any]:
+async def _sign_out(request: AnyRequest, state: State) -> Response[str]:
     server = server_of(state)
     is_of_issuer = await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
     answer = redirect(f"{_PATH}?out=issuer" if is_of_issuer else _PATH)

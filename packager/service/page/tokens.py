@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath
@@ -16,11 +14,11 @@ from packager.service.registry.bodies import TokenBody
 
 
 @get("/tokens", include_in_schema=False)
-async def _tokens(request: AnyRequest, state: State) -> Response[Any]:
+async def _tokens(request: AnyRequest, state: State) -> Response[str]:
     return await _listed(request, state)
 
 
-async def _listed(request: AnyRequest, state: State, status: int = 200, **values: Any) -> Response[Any]:
+async def _listed(request: AnyRequest, state: State, status: int = 200, **values: object) -> Response[str]:
     shown = {"made": None, "error": None, "filled": {}, **values}
     caller = await caller_of(request)
     items = (await server_of(state).tokens.read(caller)).items
@@ -31,7 +29,7 @@ async def _listed(request: AnyRequest, state: State, status: int = 200, **values
 
 
 @post("/tokens", include_in_schema=False)
-async def _add_token(request: AnyRequest, state: State) -> Response[Any]:
+async def _add_token(request: AnyRequest, state: State) -> Response[str]:
     form = {key: str(value).strip() for key, value in (await request.form()).items()}
     try:
         days = form.get("days")
@@ -48,7 +46,7 @@ async def _add_token(request: AnyRequest, state: State) -> Response[Any]:
 
 
 @post("/tokens/{identifier:str}/remove", include_in_schema=False)
-async def _remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> Response[Any]:
+async def _remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> Response[str]:
     await server_of(state).tokens.remove(await caller_of(request), identifier)
     return redirect("/tokens")
 
