@@ -9,7 +9,7 @@ import yaml
 
 from packager.base.errors import UsageError
 from packager.kubernetes.podsecurity import Level
-from packager.service import config, permitted, prometheus
+from packager.service import permitted, prometheus, server_yaml
 from packager.service.config import (
     CallbacksConfig,
     OidcConfig,
@@ -114,13 +114,13 @@ def test_server_reads_the_configuration_of_the_config_map(tmp_path: Path) -> Non
         "node_selectors: {a=b: {}}\ncallbacks: {allow: [hooks.example.com]}\n",
         encoding="utf-8",
     )
-    given = config.read(tmp_path / "server.yaml")
+    given = server_yaml.read(tmp_path / "server.yaml")
     items = objects(InCluster(given, with_namespaces=False))
     assert ("Role", "research/mlpack-server") in items
     assert not any(kind == "Namespace" for kind, _ in items)
     text = items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
     (tmp_path / "again.yaml").write_text(text, encoding="utf-8")
-    settings = config.read(tmp_path / "again.yaml")
+    settings = server_yaml.read(tmp_path / "again.yaml")
     assert (settings.listen, settings.database, settings.context) == (
         "0.0.0.0:8080",
         "/var/lib/mlpack/server.db",
@@ -193,7 +193,7 @@ def test_network_policy_opens_the_ports_of_callbacks_and_the_issuer(tmp_path: Pa
     for ports in (None, [443, 8443, 80]):
         items = objects(InCluster(ServerConfig(callbacks=CallbacksConfig(allow=["a.example"], ports=ports))))
         (tmp_path / "s.yaml").write_text(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
-        callbacks = config.read(tmp_path / "s.yaml").callbacks
+        callbacks = server_yaml.read(tmp_path / "s.yaml").callbacks
         assert (callbacks.allow, callbacks.ports) == (["a.example"], ports or [443])
         assert tcp_ports(items) == [53, 443, 6443, *(ports or [])[1:]]
     issuer = OidcConfig(issuer="https://sso.example.com:9443/realms/ml", audience="a", roles={})

@@ -1,0 +1,145 @@
+"""Reads server.yaml, and reports all its problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base import rest, yamlio
+from packager.base.errors import UsageError, unreadable
+from packager.base.faults import Fault
+from packager.base.problems import ordered, show, similar
+from packager.base.values import FieldsError, convert, schema
+from packager.service import permitted, times
+from packager.service.callbacks.addresses import read_allowed
+from packager.service.config import DEFAULT_LISTEN, OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from packager.base.yamlio import Location
+    from packager.service.config import OidcConfig, RegistryConfig
+
+
+def read(path: Path | None) -> ServerConfig:
+    """Return the configuration in a file, or the default one.
+
+    Raises:
+        ToolError: The file cannot be read.
+        UsageError: The configuration is not valid; `problems` contains all its problems.
+    """
+    if path is None:
+        return ServerConfig()
+    try:
+        document, problems = yamlio.read(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if problems and document.is_empty:
+        raise UsageError(f"{path} is not valid", problems=problems)
+    settings, faults = _converted({} if document.data is None else document.data)
+    doubtful = [fault.location for fault in faults]
+    for fault in (*faults, *(_faults(settings) if settings else ())):
+        if fault in faults or not fault.rests_on(doubtful):
+            problems.append(document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key))
+    if problems or settings is None:
+        raise UsageError(f"{path} is not valid", problems=ordered(problems))
+    return settings
+
+
+def _converted(data: object) -> tuple[ServerConfig | None, Sequence[Fault]]:
+    """Return the configuration without values of wrong types, and the faults; None if it cannot be completed."""
+    try:
+        return convert(data, ServerConfig), ()
+    except FieldsError as error:
+        first = str(error)
+    # This import is slow, and only a faulty file needs it.
+    from packager.modelspec.validation import SchemaFault, completed, validate  # noqa: PLC0415
+
+    faults = validate(data, schema(ServerConfig)) or [SchemaFault((), first)]
+    try:
+        return convert(completed(data, faults), ServerConfig), faults
+    except FieldsError:
+        return None, faults
+
+
+def _faults(settings: ServerConfig) -> Iterator[Fault]:
+    """Yield the faults that the types cannot express."""
+    if settings.url is not None and not URL.fullmatch(settings.url):
+        message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
+        yield Fault(("url",), message)
+    if (first := settings.root.partition("/")[2].partition("/")[0]) in OWN_PATHS:
+        yield Fault(("url",), f"the path begins with {show(first)}, as paths of the server itself do")
+    for key, listen in (("listen", settings.listen), ("prometheus_listen", settings.prometheus_listen)):
+        try:
+            address(DEFAULT_LISTEN if listen is None else listen)
+        except UsageError as error:
+            yield Fault((key,), str(error))
+    yield from _faults_of_projects(settings)
+    allowed: list[tuple[Location, list[str]]] = [(("allow",), settings.allow)]
+    allowed += [(("projects", name, "allow"), project.allow) for name, project in settings.projects.items()]
+    yield from (fault.below(place) for place, words in allowed for fault in permitted.faults(words))
+    if settings.oidc is not None:
+        yield from _faults_of_oidc(settings, settings.oidc)
+    _, refused = read_allowed(settings.callbacks.allow)
+    for index, message in refused.items():
+        yield Fault(("callbacks", "allow", index), message)
+    yield from _faults_of_registries(settings)
+    for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
+        try:
+            times.duration("1d" if text is None else text)
+        except ValueError as error:
+            yield Fault(("retention", key), str(error))
+
+
+def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
+    """Yield the projects that share a namespace; the kubeconfig's namespace is known only when the server starts."""
+    first: dict[str | None, str] = {}
+    for name, project in settings.projects.items():
+        namespace = project.namespace or settings.namespace
+        other = first.setdefault(namespace, name)
+        if other != name and not settings.unsafe_shared_namespaces:
+            shown = "of the kubeconfig" if namespace is None else namespace
+            message = f"shares the namespace {shown} with {other}, where nothing keeps their jobs and storage apart"
+            yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True, needs=(("projects",),))
+
+
+def _faults_of_registries(settings: ServerConfig) -> Iterator[Fault]:
+    for place, configured in (
+        (("packages", "registries"), settings.packages.registries),
+        *((("projects", name, "registries"), project.registries) for name, project in settings.projects.items()),
+    ):
+        for host, registry in configured.items():
+            yield from _faults_of_registry((*place, host), registry)
+
+
+def _faults_of_registry(place: Location, registry: RegistryConfig) -> Iterator[Fault]:
+    passwords = [key for key in ("password_file", "password_variable") if getattr(registry, key) is not None]
+    if len(passwords) != (registry.username is not None):
+        message = "expected `username` with either `password_file` or `password_variable`, or none of them"
+        yield Fault(place, message)
+    if registry.insecure and registry.username is not None:
+        yield Fault((*place, "insecure"), "a password is not sent over http")
+
+
+def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]:
+    try:
+        rest.server(oidc.issuer, None)
+    except UsageError:
+        message = f"expected an address with https, such as https://sso.example.com, found {show(oidc.issuer)}"
+        yield Fault(("oidc", "issuer"), message)
+    if oidc.client_id is not None and settings.url is None:
+        message = "`url` is missing: the issuer leads people back to it"
+        place: Location = ("oidc", "client_id")
+        yield Fault(place, message, "url: https://train.example.com", needs=(place, ("url",)))
+    if oidc.client_id is None and oidc.client_secret_file is not None:
+        place = ("oidc", "client_secret_file")
+        yield Fault(place, "`client_id` is missing, whose secret this is", needs=(place, ("oidc", "client_id")))
+    if "openid" not in oidc.scopes:
+        yield Fault(("oidc", "scopes"), "expected `openid` among them, without which no one is named")
+    projects = [*settings.projects] or ["default"]
+    for group, roles in oidc.roles.items():
+        for project in roles if isinstance(roles, dict) else ():
+            if project not in projects:
+                place, message = ("oidc", "roles", group, project), f"project {show(project)} not found"
+                hint = similar(project, projects)
+                yield Fault(place, message, hint, at_key=True, needs=(place, ("projects",)))

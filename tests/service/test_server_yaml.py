@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import MlpackError, UsageError
+from packager.service import server_yaml
+from packager.service.access import projects
+from packager.service.config import ServerConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("project: {}", "1:1: unknown key 'project' (did you mean 'projects'?)"),
+        ("pod_security: none", "1:15: expected baseline, privileged or restricted, found 'none'"),
+        ("namespace: A", "1:12: expected a name of lower-case letters, digits and '-' (at most 63), found 'A'"),
+        ("storage_classes: [a]", "1:18: expected a mapping, found a list"),
+        ("listen: 8080", "1:9: expected HOST:PORT, such as 127.0.0.1:8080, found the number 8080"),
+        ("- a", "1:1: expected a mapping, found a list"),
+        ("[]", "1:1: expected a mapping, found an empty list"),
+        (
+            "projects: {a: {}, b: {}}",
+            (
+                "1:19: shares the namespace of the kubeconfig with a, where nothing keeps their jobs and storage apart "
+                "(give each a namespace of its own, or set unsafe_shared_namespaces: true)"
+            ),
+        ),
+        (
+            "namespace: ml\nprojects: {a: {}, b: {namespace: ml}}",
+            (
+                "2:19: shares the namespace ml with a, where nothing keeps their jobs and storage apart "
+                "(give each a namespace of its own, or set unsafe_shared_namespaces: true)"
+            ),
+        ),
+        ("a: [", "2:1: not valid YAML: did not find expected node content while parsing a flow node"),
+    ],
+)
+def test_faulty_configuration_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    assert problems_of(tmp_path, text + "\n") == [problem]
+
+
+def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
+    text = (
+        "listen: 0.0.0.0:x\n"
+        "name: a\nname: b\n"
+        "url: 5\n"
+        "projects: {research: {max_runing: 1, max_gpus: -1}}\n"
+        "oidc:\n"
+        "  issuer: http://sso.example.com\n"
+        "  audience: mlpack\n"
+        "  roles: {a: king, b: {reserch: user, research: admn}}\n"
+        "  client_id: page\n"
+    )
+    assert problems_of(tmp_path, text) == [
+        "1:9: invalid address '0.0.0.0:x': expected HOST:PORT, such as 127.0.0.1:8080",
+        "3:1: duplicate key 'name' (keep one of them)",
+        "4:6: expected an address such as https://train.example.com, found the number 5",
+        "5:23: unknown key 'max_runing' (did you mean 'max_running'?)",
+        "5:48: expected at least 0, found the number -1",
+        "7:11: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
+        "9:14: expected 'admin', 'developer', 'user' or 'viewer' or a mapping, found 'king'",
+        "9:49: expected admin, developer, user or viewer, found 'admn' (did you mean 'admin'?)",
+    ]
+    assert problems_of(tmp_path, "oidc: {issuer: https://sso.example.com}\n") == [
+        "1:7: the key 'audience' is missing (the claim `aud` of the tokens)",
+        "1:7: the key 'roles' is missing (the role of each group)",
+    ]
+
+
+def problems_of(tmp_path: Path, text: str) -> list[str]:
+    """Return the problems of a configuration with the content `text`, without the path."""
+    path = tmp_path / "server.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="is not valid") as raised:
+        server_yaml.read(path)
+    return [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems]
+
+
+def test_read_returns_values_and_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    text = "namespace: ml\npod_security: baseline\nnode_selectors: {a=b: {c: d}}\nstorage_classes: {x: y}\n"
+    path.write_text(text, encoding="utf-8")
+    settings = server_yaml.read(path)
+    assert (settings.namespace, settings.pod_security, settings.listen) == ("ml", "baseline", "127.0.0.1:8080")
+    assert settings.node_selectors == {"a=b": {"c": "d"}}
+
+
+def test_allow_reports_each_faulty_entry_and_applies_to_projects(tmp_path: Path) -> None:
+    words = (
+        "pod.spec.hostAliazes, pod.spec.tolerations, Pod.spec.x, jobsets.spec.x, lable:team, 'label:a b', Secrets, "
+        "Service, 'resource:nic', 'service.spec.ports[].nodePort', 'jobset.spec.replicatedJobs[].template.metadata', "
+        "'variable:X'"
+    )
+    expected = (
+        "expected a field such as pod.spec.hostname, label:KEY, annotation:KEY, resource:NAME, Secret or ServiceAccount"
+    )
+    assert problems_of(tmp_path, f"allow: [{words}]\nprojects: {{a: {{allow: [pod.spec.x]}}}}\n") == [
+        "1:9: Pod has no field 'spec.hostAliazes': unknown field 'hostAliazes' (did you mean 'hostAliases'?)",
+        "1:53: a task creates no 'Pod' (did you mean 'pod'?)",
+        "1:65: a task creates no 'jobsets' (did you mean 'jobset'?)",
+        f"1:81: {expected}, found 'lable:team' (did you mean 'label'?)",
+        "1:93: 'a b' is not the name of a label",
+        f"1:106: {expected}, found 'Secrets' (did you mean 'Secret'?)",
+        f"1:115: {expected}, found 'Service' (did you mean 'ServiceAccount'?)",
+        "1:124: 'nic' is not the name of a resource",
+        f"1:223: {expected}, found 'variable:X'",
+        "2:24: Pod has no field 'spec.x': unknown field 'x'",
+    ]
+    path = tmp_path / "server.yaml"
+    path.write_text("allow: [Secret]\nprojects: {a: {namespace: a, allow: ['label:team']}, b: {}}\n", encoding="utf-8")
+    known = projects.of_settings(server_yaml.read(path), "jobs")
+    assert {name: project.allowed for name, project in known.items()} == {
+        "a": {"Secret", "label:team"},
+        "b": {"Secret"},
+    }
+
+
+def test_callbacks_settings_report_each_faulty_host_and_port(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("url: train\ncallbacks:\n  allow: [a.example, 10.0.0.1/8, 10.0.0.0/8, '*']\n", encoding="utf-8")
+    with pytest.raises(MlpackError, match="is not valid") as raised:
+        server_yaml.read(path)
+    assert [(problem.line, problem.column, problem.message) for problem in raised.value.problems] == [
+        (1, 6, "expected an address such as https://train.example.com, found 'train'"),
+        (3, 22, "expected a host, an address or a network such as 10.1.0.0/16, found '10.0.0.1/8'"),
+        (3, 46, "expected a host, an address or a network such as 10.1.0.0/16, found '*'"),
+    ]
+    path.write_text("callbacks: {allow: [a.example], signing_secret_file: s}\n", encoding="utf-8")
+    settings = server_yaml.read(path)
+    assert (settings.callbacks.allow, settings.public_url) == (["a.example"], "http://127.0.0.1:8080")
+    assert settings.callbacks.ports is None
+    for ports, problem in (
+        ("[]", "20: expected at least 1 item, found an empty list"),
+        ("[0]", "21: expected at least 1, found the number 0"),
+        ("[65536]", "21: expected at most 65535, found the number 65536"),
+        ("443", "20: expected a list, found the number 443"),
+        ("['443']", "21: expected a whole number, found '443' (write it without quotes)"),
+    ):
+        assert problems_of(tmp_path, f"callbacks: {{ports: {ports}}}\n") == [f"1:{problem}"]
+
+
+def test_retention_reports_faulty_durations_and_has_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("retention: {jobs: soon, logs: 0d}\n", encoding="utf-8")
+    with pytest.raises(MlpackError, match="is not valid") as raised:
+        server_yaml.read(path)
+    expected = "expected a duration such as 90s, 1h30m or 7d, found"
+    assert [(problem.column, problem.message) for problem in raised.value.problems] == [
+        (19, f"{expected} 'soon'"),
+        (31, f"{expected} '0d'"),
+    ]
+    path.write_text("retention: {jobs: 90d}\n", encoding="utf-8")
+    settings = server_yaml.read(path)
+    assert (settings.retention.jobs, settings.retention.logs) == ("90d", "30d")
+
+
+def test_registry_refuses_incomplete_credentials_and_faulty_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text(
+        "packages:\n  registries:\n    ghcr.io: {}\n    a.example:5000: {username: robot}\n"
+        "    b.example: {password_file: x}\n    c.example: {username: r, password_file: x, insecure: true}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(UsageError) as raised:
+        server_yaml.read(path)
+    message = "expected `username` with either `password_file` or `password_variable`, or none of them"
+    assert [str(problem) for problem in raised.value.problems] == [
+        f"{path}:4:21: {message}",
+        f"{path}:5:16: {message}",
+        f"{path}:6:58: a password is not sent over http",
+    ]
+    for host in ("A.example", "a/b", "https://a.example", "a:b", ""):
+        path.write_text(f"packages: {{registries: {{{host!r}: {{}}}}}}\n", encoding="utf-8")
+        with pytest.raises(UsageError):
+            server_yaml.read(path)
+
+
+def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        "namespace: ml\npod_security: baseline\n"
+        "projects:\n  a: {max_running: 8, queue: q}\n  b: {namespace: other, pod_security: privileged}\n",
+        encoding="utf-8",
+    )
+    known = projects.of_settings(server_yaml.read(file), "of-kubeconfig")
+    assert [(project.name, project.namespace, project.level.value) for project in known.values()] == [
+        ("a", "ml", "baseline"),
+        ("b", "other", "privileged"),
+    ]
+    assert known["a"].limits.running == 8
+    assert known["a"].own_limits.running is None  # Kueue decides
+    assert projects.least_strict(known.values()).value == "privileged"
+    alone = projects.of_settings(ServerConfig(), "of-kubeconfig")
+    assert [(project.name, project.namespace) for project in alone.values()] == [("default", "of-kubeconfig")]
+
+
+def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text("projects: {a: {}, b: {namespace: ml}}\n", encoding="utf-8")
+    settings = server_yaml.read(file)
+    assert projects.warnings(projects.of_settings(settings, "jobs")) == []
+    with pytest.raises(UsageError, match="the projects a, b share the namespace ml"):
+        projects.of_settings(settings, "ml")
+    file.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
+    assert projects.warnings(projects.of_settings(server_yaml.read(file), "ml")) == [
+        "WARNING: the projects a, b share the namespace ml, where nothing keeps their jobs and storage apart"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "projects: {A: {}}",
+            "12: expected a name of lower-case letters, digits and '-' (at most 63), found the key 'A'",
+        ),
+        ("projects: {a: {max_gpus: -1}}", "26: expected at least 0, found the number -1"),
+        ("projects: {a: {quue: b}}", "16: unknown key 'quue' (did you mean 'queue'?)"),
+    ],
+)
+def test_faulty_project_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    assert problems_of(tmp_path, text) == [f"1:{problem}"]
+
+
+def test_read_reports_faulty_issuer_url_and_roles(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    text = (
+        "projects: {research: {}}\n"
+        "oidc:\n  issuer: http://sso.example.com\n  audience: mlpack\n"
+        "  roles: {a: admin, b: {reserch: user, research: viewer}}\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        server_yaml.read(path)
+    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
+        "3:11: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
+        "5:25: project 'reserch' not found (did you mean 'research'?)",
+    ]
+    path.write_text(text.replace("http:", "https:").replace("reserch", "research-2"), encoding="utf-8")
+    with pytest.raises(MlpackError, match="is not valid"):
+        server_yaml.read(path)
+    path.write_text(text.replace("http:", "https:").replace("reserch: user, ", ""), encoding="utf-8")
+    assert server_yaml.read(path).oidc
+    assert any("found 'king'" in problem for problem in problems_of(tmp_path, text.replace("admin", "king")))
+
+
+def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    text = "oidc:\n  issuer: https://sso.example.com\n  audience: mlpack\n  roles: {a: admin}\n"
+    path.write_text(f"{text}  client_id: page\n  scopes: [profile]\n", encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        server_yaml.read(path)
+    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
+        "5:14: `url` is missing: the issuer leads people back to it (url: https://train.example.com)",
+        "6:11: expected `openid` among them, without which no one is named",
+    ]
+    path.write_text(f"{text}  client_secret_file: x\n", encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        server_yaml.read(path)
+    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
+        "5:23: `client_id` is missing, whose secret this is"
+    ]
+    text = f"url: https://t.example\n{text}  client_id: page\n  scopes: [openid, 'a b']\n"
+    assert problems_of(tmp_path, text) == ["7:20: expected a scope without spaces, found 'a b'"]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://t.example//evil.example", "expected an address such as https://train.example.com"),
+        ("https://t.example/a/../b", "expected an address such as https://train.example.com"),
+        ("https://t.example/a?b", "expected an address such as https://train.example.com"),
+        ("https://t.example/jobs/x", "the path begins with 'jobs', as paths of the server itself do"),
+    ],
+)
+def test_url_with_an_unusable_path_is_refused(tmp_path: Path, url: str, message: str) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text(f"url: {url}\n", encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        server_yaml.read(path)
+    assert message in str(error.value.problems[0])
