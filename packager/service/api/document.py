@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litestar import MediaType
 from litestar.openapi.datastructures import ResponseSpec
 
+from packager.kubernetes.manifest import listing
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from litestar import Litestar
 
 PROBLEM = "application/problem+json"
@@ -33,6 +37,7 @@ _TITLES = {
 }
 _OPEN = ("/healthz", "/readyz")
 _TEXT = {"type": "string"}
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _PROBLEM_SCHEMA = {
     "type": "object",
     "description": "A problem, as in RFC 9457.",
@@ -66,9 +71,9 @@ def answer(kind: type[object], description: str, media_type: MediaType = MediaTy
     return ResponseSpec(kind, generate_examples=False, media_type=media_type, description=description)
 
 
-def document(app: Litestar, root: str = "") -> dict[str, Any]:
+def document(app: Litestar, root: str = "") -> dict[str, object]:
     """Return the OpenAPI document of an application, whose paths are below `root`."""
-    content: dict[str, Any] = app.openapi_schema.to_schema()
+    content = app.openapi_schema.to_schema()
     content["servers"] = [{"url": root or "/"}]
     components = content.setdefault("components", {})
     components.setdefault("schemas", {})["Problem"] = _PROBLEM_SCHEMA
@@ -78,7 +83,15 @@ def document(app: Litestar, root: str = "") -> dict[str, Any]:
     }
     for path, item in content["paths"].items():
         for method, operation in item.items():
-            _complete(path, method, operation)
+            described = operation["responses"]
+            if path.endswith("/events"):
+                described["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
+            for status in _statuses(path, method):
+                if status != "503" or status not in described:  # readyz describes this answer itself
+                    described[status] = {"description": _TITLES[status], "content": {PROBLEM: {"schema": _PROBLEM}}}
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"] = _without_null(parameter["schema"])
+            operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
     return content
 
 
@@ -102,26 +115,10 @@ class OpenApiDocument:
         return content, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
 
 
-def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """Add the problems and the security requirements of an operation."""
-    responses = operation["responses"]
-    for status in _statuses(path, method):
-        if status == "503" and status in responses:  # readyz describes this answer itself
-            continue
-        problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
-        responses[status] = {"description": _TITLES[status], "content": {PROBLEM: problem}}
-    if path.endswith("/events"):
-        responses["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
-    for parameter in operation.get("parameters", ()):
-        _drop_null(parameter)
-    operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
-
-
-def _drop_null(parameter: dict[str, Any]) -> None:
-    """Remove null from the schema of an optional parameter: a parameter that is sent is never null."""
-    kinds = [kind for kind in parameter["schema"].get("oneOf", ()) if kind != {"type": "null"}]
-    if len(kinds) == 1:
-        parameter["schema"] = kinds[0]
+def _without_null(schema: Mapping[str, object]) -> object:
+    """Return the schema of an optional parameter without null: a parameter that is sent is never null."""
+    kinds = [kind for kind in listing(schema.get("oneOf")) if kind != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else schema
 
 
 def _statuses(path: str, method: str) -> list[str]:
