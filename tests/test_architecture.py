@@ -17,6 +17,7 @@ import packager
 from packager.builder import templating
 from packager.builder.render import TEMPLATES
 from packager.workloads import AnyOverlay
+from tests import prose
 
 PACKAGE = Path(packager.__file__).parent
 MODULES = tuple(
@@ -276,6 +277,90 @@ def test_server_messages_are_recognized_in_one_module() -> None:
         if re.search(pattern, ast.unparse(node), re.IGNORECASE)
     }
     assert users == {"diagnosis/obstacles.py", "kubectl/sentences.py"}
+
+
+# The modules that read a message, and why. Texts of other programs have other names in the code: `answer`, `output`.
+READERS_OF_MESSAGES = {
+    "app/task_registry.py": "the place in a template is a part of the server's message",
+    "importers/intel/pool.py": "one of the zoo's specs has a duplicate key",
+    "kubernetes/verdict.py": "equal messages about several pods, which contain the pods' names, become one",
+    "service/page/registry.py": "msgspec writes `$.` before a place",
+}
+
+
+def test_modules_do_not_read_messages() -> None:
+    """A fact travels as a value beside its message: a kind, a type of error, a remedy; see `tests/prose.py`."""
+    errors = prose.own_errors(map(parsed, MODULES))
+    readers = {module for module in MODULES if any(prose.readings(parsed(module), errors))}
+    assert readers - READERS_OF_MESSAGES.keys() == set()
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        "'secret' in problem.message",
+        "'secret' not in finding.message.lower()",
+        "'secret' in messages",
+        "problem.message == 'no secret'",
+        "problem.message in ('no secret', 'no claim')",
+        "_SECRET != finding.hint",
+        "message.startswith('the')",
+        "problem.message.endswith((' Secret', ' claim'))",
+        "finding.message[4:].removeprefix('x')",
+        "problem.hint.replace('overlay', 'template')",
+        "message.strip().partition(': ')",
+        "re.search('secret', problem.message)",
+        "_SECRET.fullmatch(message)",
+        "_SECRET.sub('', f'{message}')",
+        "'secret' in str(error)",
+        "str(error).rpartition(': ')",
+        "'secret' in error.args[0]",
+        "re.match('secret', str(self.error or ''))",
+        "'secret' in ' '.join(messages)",
+        "any('secret' in line for line in message.split())",
+        "(text := str(error)) and 'secret' in text",
+    ],
+)
+def test_reading_of_message_is_detected(reading: str) -> None:
+    function = f"def f(error: OwnError, problem: Problem, message: str) -> object:\n    return {reading}\n"
+    assert any(prose.readings(ast.parse(function), {"OwnError"}))
+    assert any(prose.readings(ast.parse(f"try: ...\nexcept m.OwnError as error:\n    {reading}\n"), {"OwnError"}))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "text = problem.message\nshown = text.strip()\nprint(shown.split(': '))",
+        "match problem.message:\n case 'secret': ...",
+        "match problem:\n case Problem(message='secret'): ...",
+        "for text in messages:\n if text.startswith('secret'): ...",
+        "error = OwnError()\nif 'secret' in str(error): ...",
+        "def f(why: OwnError | None):\n def g(): return 'secret' in str(why)",
+    ],
+)
+def test_reading_of_message_is_detected_over_several_statements(statements: str) -> None:
+    assert any(prose.readings(ast.parse(statements), {"OwnError"}))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "if problem.kind == 'secret': ...",
+        "if message: print(f'{message}: {message[:9]}')",
+        "messages.append(message)\nif message not in messages: ...",
+        "if finding.message != verdict.summary or message == '': ...",
+        "try: ...\nexcept OSError as error:\n print(str(error).split())",
+        "answer.startswith('error: ') and 'secret' in answer",
+        "message['type'] == 'http.request'",
+    ],
+)
+def test_other_use_of_message_is_accepted(statements: str) -> None:
+    assert not any(prose.readings(ast.parse(statements), {"OwnError"}))
+
+
+def test_own_errors_include_indirect_bases() -> None:
+    tree = ast.parse("class OneError(ValueError): ...\nclass TwoError(m.OneError): ...\nclass Other(Value): ...")
+    assert prose.own_errors([tree]) == {"OneError", "TwoError"}
 
 
 def test_commands_import_no_stages() -> None:

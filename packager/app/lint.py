@@ -10,7 +10,7 @@ from packager.base.errors import SpecError
 from packager.base.problems import Problem
 from packager.modelspec import environments, sequences
 from packager.modelspec.catalog import find
-from packager.modelspec.load import load
+from packager.modelspec.load import UnreadableSpecError, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +60,11 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
         path = find(model, folders)
         try:
             loaded = load(path)
+        except UnreadableSpecError as error:
+            problems.append(Problem(str(path), 0, 0, error.why, error.hint))
+            continue
         except SpecError as error:
-            message = str(error).removeprefix(f"{path}: ")
-            problems.extend(error.problems or [Problem(str(path), 0, 0, message, error.hint)])
+            problems.extend(error.problems)
             continue
         for omitted, note in loaded.sources.notes:
             tell(f"note: {loaded.path.parent / omitted} {note}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
-from packager.builder.plan import Options, check_options
+from packager.builder.plan import Options, check_options, registry_fault, root_fault
 from packager.configure import settings
 from packager.configure.changes import Answers
 from packager.kubernetes.mountpath import ROOT
@@ -17,7 +17,7 @@ from packager.package.ids import LARGEST_ID
 from packager.package.layout import env
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from packager.package.opened import Package
 
@@ -45,8 +45,8 @@ def proposal(package: Package, overlays: tuple[str, ...], *, uid: int, gid: int)
     root, registry = settings.root(files, overlays[0]), settings.value(files, overlays[0], "REGISTRY")
     group = _proposed_id(ids.get("runAsGroup"), gid)
     answers = Answers(
-        root=root if root and not _complaint(parse_root, root) else str(package.source.resolve().parent),
-        registry=registry if registry and not _complaint(parse_registry, registry) else "docker.io",
+        root=root if root and not root_fault(root) else str(package.source.resolve().parent),
+        registry=registry if registry and not registry_fault(registry) else "docker.io",
         uid=_proposed_id(ids.get("runAsUser"), uid),
         gid=group,
         fs_group=_proposed_id(ids.get("fsGroup"), group),
@@ -78,25 +78,16 @@ def _invalid_values(files: settings.Files, overlay: str) -> Iterator[Problem]:
     path = env(overlay)
     for line in envfile.lines(files.read(path)):
         root = line.value.removesuffix(f"/{files.package.name}")
-        parsers = {"MODEL_DIR": (root, parse_root), "REGISTRY": (line.value, parse_registry)}
-        value, parse = parsers.get(line.key, ("", None))
-        if parse and value != ROOT and (complaint := _complaint(parse, value)):
-            message = f"{line.key}: {complaint}, found {line.value!r}"
+        checks = {"MODEL_DIR": (root, root_fault), "REGISTRY": (line.value, registry_fault)}
+        value, fault_of = checks.get(line.key, ("", None))
+        if fault_of and value != ROOT and (fault := fault_of(value)):
+            message = f"{line.key}: {fault}, found {line.value!r}"
             yield Problem(files.package.shown(path), line.number, len(line.key) + 2, message)
     yield from settings.invalid_ids(files, overlay)
 
 
-def _complaint(parse: Callable[[str], object], value: str) -> str | None:
-    """Return the message about an invalid `value`; None if it is valid."""
-    try:
-        parse(value)
-    except UsageError as error:
-        return str(error).rpartition(": ")[2]
-    return None
-
-
 def _is_id(value: object) -> bool:
-    return isinstance(value, int) and _complaint(parse_id, str(value)) is None
+    return isinstance(value, int) and 0 <= value <= LARGEST_ID
 
 
 def _proposed_id(current: object, user_id: int) -> int:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from packager.base import paths, privatefolder, values, workfolder
-from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.base import paths, privatefolder, workfolder
+from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
 from packager.package.layout import INVENTORY, SPEC
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
         try:
             package = _built(request, spec, _with_options(imported, request.build), tell, progress)
         except MlpackError as error:
-            raise _named(error, spec, request.path) from None
+            show_paths(error, {str(spec): f"the spec of {request.path}"})
+            error.hint = error.hint or f"`mlpack import mlcube {paths.argument(request.path)}` shows this spec"
+            raise
     return Runnable(request.path, package, is_cube=True, namespace=imported.namespace)
 
 
@@ -271,11 +273,3 @@ def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
     with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
         for _ in configure.write(edits, destination=package, force=True, tell=tell):
             pass
-
-
-def _named(error: MlpackError, spec: Path, cube: Path) -> MlpackError:
-    """Return an error about a cube's temporary spec as an error that names the cube."""
-    shown = f"the spec of {cube}"
-    problems = [values.replace(problem, file=problem.file.replace(str(spec), shown)) for problem in error.problems]
-    hint = error.hint or f"`mlpack import mlcube {paths.argument(cube)}` shows this spec"
-    return type(error)(str(error).replace(str(spec), shown), hint=hint, problems=problems)

@@ -9,9 +9,13 @@
     │   ├── HungError      6  a program did not end in time
     │   └── EndedError     6  a program has ended without an answer
     ├── ClusterError       7  the cluster said no, or the job failed
-    │   ├── ConflictError     7  another field manager has set fields that would be set
-    │   ├── UnreachableError  7  the cluster did not answer
-    │   └── NotServedError    7  the cluster does not serve this kind of object
+    │   ├── ConflictError          7  another field manager has set fields that would be set
+    │   ├── DeniedError            7  the user lacks a permission
+    │   ├── MissingNamespaceError  7  the namespace does not exist
+    │   ├── NotServedError         7  the cluster does not serve this kind of object
+    │   └── NotEvaluatedError      7  the cluster has not evaluated the request
+    │       ├── KubeletError       7  the kubelet of a pod's node does not answer
+    │       └── UnreachableError   7  the cluster did not answer
     ├── TimedOutError      8  it took longer than the user wanted to wait
     └── UnansweredError    9  a command needs an answer, and there is no terminal
 
@@ -23,9 +27,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base.shortening import shortened
+from packager.base.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from packager.base.problems import Problem
 
@@ -122,8 +127,48 @@ class ConflictError(ClusterError):
         self.fields = fields
 
 
-class UnreachableError(ClusterError):
-    """The cluster did not answer."""
+class DeniedError(ClusterError):
+    """The user lacks a permission; refusals of admission, which are also called "forbidden", are not meant.
+
+    Args:
+        message: The server's message.
+        verb: The verb that the user may not use: `list`.
+        resource: The resource's name, with its group: `mpijobs.kubeflow.org`; empty if it is a path.
+        is_cluster_wide: Whether the permission would be one for all namespaces.
+        hint: The fix for the user.
+    """
+
+    def __init__(
+        self, message: str, *, verb: str, resource: str, is_cluster_wide: bool, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.verb, self.resource, self.is_cluster_wide = verb, resource, is_cluster_wide
+
+
+class MissingNamespaceError(ClusterError):
+    """The namespace does not exist."""
+
+
+class NotEvaluatedError(ClusterError):
+    """The cluster has not evaluated the request, so it says nothing about its objects."""
+
+
+class KubeletError(NotEvaluatedError):
+    """The kubelet of a pod's node does not answer."""
+
+
+class UnreachableError(NotEvaluatedError):
+    """The cluster did not answer.
+
+    Args:
+        message: The error.
+        hint: The fix for the user.
+        why: The reason alone, for another sentence; the message if None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, why: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.why = why or message
 
 
 class NotServedError(ClusterError):
@@ -149,6 +194,32 @@ class UnansweredError(MlpackError):
     """A command needs an answer, and there is no terminal to ask on."""
 
     exit_code = 9
+
+
+def show_paths(error: MlpackError, shown: Mapping[str, str]) -> None:
+    """Replace paths in an error, such as those of temporary files, by names that the user knows.
+
+    Args:
+        error: The error, which is changed.
+        shown: The name of each path, in the order in which they are replaced.
+    """
+
+    def renamed(text: str) -> str:
+        for path, name in shown.items():
+            text = text.replace(path, name)
+        return text
+
+    error.args = tuple(renamed(str(part)) for part in error.args)
+    error.hint = error.hint and renamed(error.hint)
+    error.problems = tuple(
+        replace(
+            problem,
+            file=renamed(problem.file),
+            message=renamed(problem.message),
+            hint=problem.hint and renamed(problem.hint),
+        )
+        for problem in error.problems
+    )
 
 
 def unreadable(shown: object, error: OSError) -> ToolError:

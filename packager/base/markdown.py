@@ -52,7 +52,6 @@ _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BLOCK = re.compile(r"#{1,6}(\s|$)|~~~|```|[-+*](\s|$)|=+\s*$|>|[0-9]{1,9}[.)](\s|$)|([-*_]\s*){3,}$")
 _MARKERS = " >*+-0123456789.)\t"
 _BRACKETS = re.compile(r"[<>\n\\]")
-_HTML = "HTML is shown as text"
 
 
 class _Blocks:
@@ -243,6 +242,7 @@ class Page:
         if self.title is not None and anchor(self.title) == anchor(title):
             lines[headings[0].start : headings[0].end] = [None] * (headings[0].end - headings[0].start)
             headings = headings[1:]
+        tags: list[Problem] = []
         remarks: list[Problem] = []
         for start, end, is_table in self._chunks:
             if lines[start] is None:
@@ -253,13 +253,12 @@ class Page:
             for number, row in enumerate(rows, start=start):
                 inline = _Inline("\n".join(line or "" for line in row), self.name, number, self._definitions, resolve)
                 changed += inline.text(cells=is_table).split("\n")
+                tags.extend(inline.tags)
                 remarks.extend(inline.remarks)
             changed[-1:-1] = [None] * (end - start - len(changed))  # a link over several lines is on one now
             lines[start:end] = changed
         self._move(lines, headings, level)
-        tags = [remark for remark in remarks if remark.message == _HTML]
-        shown = (*tags[:1], *(remark for remark in remarks if remark.message != _HTML))
-        return PageSection(_joined(lines, self._code), shown, self.name, level)
+        return PageSection(_joined(lines, self._code), (*tags[:1], *remarks), self.name, level)
 
     def _move(self, lines: list[str | None], headings: Sequence[Heading], level: int) -> None:
         """Move headings below the level of the section; those that are underlined get marks."""
@@ -325,10 +324,11 @@ class _Inline:
         self._resolve = resolve
         self._out: list[str] = []
         self._open: list[tuple[int, int]] = []
+        self.tags: list[Problem] = []
         self.remarks: list[Problem] = []
 
     def text(self, *, cells: bool) -> str:
-        """Return the new text; `remarks` then has what is not shown as written.
+        """Return the new text; `tags` and `remarks` then have the parts that are not shown as written.
 
         Args:
             cells: Whether it is a row of a table.
@@ -382,7 +382,7 @@ class _Inline:
         else:
             if _TAG.match(self._text, position):
                 self._out.append("\\")
-                self._remark(position, _HTML)
+                self.tags.append(self._remark(position, "HTML is shown as text"))
             self._out.append("<")
             return position + 1
         return match.end()
@@ -400,7 +400,8 @@ class _Inline:
         if resolved is not None:
             self._out.append(f"]({_quoted(resolved)}{f' {title}' if title else ''})")
             return end
-        self._remark(opened, f"the link to {show(path)} leads nowhere in the package, and becomes text")
+        message = f"the link to {show(path)} leads nowhere in the package, and becomes text"
+        self.remarks.append(self._remark(opened, message))
         label = "".join(self._out[first:]).removeprefix("!")[1:]
         label = f"\\[{label}\\]" if _BLOCK.match(label) else label
         self._out[first:] = [label, "" if path.startswith("#") else f" ({_code_span(path)})"]
@@ -419,10 +420,10 @@ class _Inline:
         title = " ".join(str(definition["title"]).split())
         return str(definition["href"]), f'"{title}"' if title and '"' not in title else "", end
 
-    def _remark(self, position: int, message: str) -> None:
+    def _remark(self, position: int, message: str) -> Problem:
         before = self._text[:position]
         column = position - before.rfind("\n")
-        self.remarks.append(Problem(self._name, self._line + before.count("\n") + 1, column, message))
+        return Problem(self._name, self._line + before.count("\n") + 1, column, message)
 
 
 def unquoted(path: str) -> str:

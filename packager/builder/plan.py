@@ -326,14 +326,21 @@ def check_options(options: Options) -> None:
         UsageError: A value is invalid; the message has the expected form and the value.
     """
     root, registry = options.root, options.registry
-    if root is not None and (
-        not re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root)
-        or ".." in root.split("/")
-        or not root.strip("/ ")
-    ):
-        raise UsageError(f"--root {shown(root)}: expected an absolute path without ':' and '..'")
-    if registry is not None and not re.fullmatch(REGISTRY, registry):
-        raise UsageError(f"--registry {shown(registry)}: expected a host, optionally with a port and a path")
+    if root is not None and (fault := root_fault(root)):
+        raise UsageError(f"--root {shown(root)}: {fault}")
+    if registry is not None and (fault := registry_fault(registry)):
+        raise UsageError(f"--registry {shown(registry)}: {fault}")
+
+
+def root_fault(root: str) -> str | None:
+    """Return the expected form of a folder for packages if `root` does not have it; else None."""
+    has_form = re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root) and root.strip("/ ")
+    return None if has_form and ".." not in root.split("/") else "expected an absolute path without ':' and '..'"
+
+
+def registry_fault(registry: str) -> str | None:
+    """Return the expected form of a registry if `registry` does not have it; else None."""
+    return None if re.fullmatch(REGISTRY, registry) else "expected a host, optionally with a port and a path"
 
 
 def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:

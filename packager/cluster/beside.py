@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError
+from packager.base.errors import DeniedError
 from packager.cluster.ownership import key, look_up
-from packager.kubectl.refusals import is_forbidden
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import condition, name, sentence, shown, status
 from packager.workloads.structures import structures
@@ -54,9 +53,7 @@ def beside(kubectl: Kubectl, manifests: Manifests) -> tuple[Beside, ...]:
         return ()
     try:
         live = look_up(kubectl, sought)
-    except ClusterError as error:
-        if not is_forbidden(error):
-            raise
+    except DeniedError:
         return ()
     return tuple(Beside(shown(item), state(live.get(key(item)))) for item in sought)
 

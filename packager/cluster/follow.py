@@ -12,7 +12,6 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past
-from packager.kubectl.refusals import NO_ANSWER
 from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 
@@ -75,7 +74,7 @@ class Update:
     @property
     def why_silent(self) -> str:
         """The message of the error in place of an answer; empty after an answer."""
-        return str(self.error or "").removeprefix(NO_ANSWER)
+        return self.error.why if isinstance(self.error, UnreachableError) else str(self.error or "")
 
     @property
     def main(self) -> Update:
@@ -202,8 +201,7 @@ def _severity(update: Update) -> tuple[bool, int]:
 
 def _silence_error(error: ClusterError, silence: float) -> ClusterError:
     if isinstance(error, UnreachableError):
-        why = str(error).removeprefix(NO_ANSWER)
-        return UnreachableError(f"the cluster has not answered for {silence:.0f} s: {why}", hint=error.hint)
+        return UnreachableError(f"the cluster has not answered for {silence:.0f} s: {error.why}", hint=error.hint)
     return ClusterError(f"the cluster has refused for {silence:.0f} s to report its state: {error}", hint=error.hint)
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError
-from packager.kubectl.sentences import FORBIDDEN
+from packager.base.errors import DeniedError
 from packager.kubernetes.objects import moment, name, true_condition
 
 if TYPE_CHECKING:
@@ -106,7 +105,5 @@ def _objects_named(kubectl: Kubectl, resource: str, name: str) -> tuple[list[Obj
     """Return the objects with a name in all namespaces, and whether the user is not allowed to list them."""
     try:
         return kubectl.items(resource, "--all-namespaces", f"--field-selector=metadata.name={name}"), False
-    except ClusterError as error:
-        if not FORBIDDEN.search(str(error)):
-            raise
+    except DeniedError:
         return [], True

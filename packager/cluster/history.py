@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, NotServedError
+from packager.base.errors import ClusterError, DeniedError, NotServedError
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.diagnosis.diagnose import diagnose
-from packager.kubectl.refusals import is_forbidden
 from packager.kubernetes.objects import annotation, created, name, owners
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
@@ -86,9 +85,7 @@ def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Depl
             items += kubectl.items(kind.resource, selector, *where)
         except NotServedError:
             continue  # a cluster without the operator has none of its workloads
-        except ClusterError as error:
-            if not is_forbidden(error):
-                raise
+        except DeniedError as error:
             unseen[kind.resource] = error
     if unseen and not items:
         raise next(iter(unseen.values()))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError
+from packager.base.errors import DeniedError
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, key, look_up
-from packager.kubectl.refusals import is_forbidden
 from packager.kubernetes.objects import name
 from packager.workloads.structures import structures
 
@@ -64,9 +63,8 @@ def _visible(kubectl: Kubectl, sought: Sequence[Object]) -> list[Object]:
         return []
     try:
         return list(look_up(kubectl, sought).values())
-    except ClusterError as error:
-        if not is_forbidden(error):
-            raise
+    except DeniedError:
+        pass
     if len(sought) == 1:
         return []
     return [item for one in sought for item in _visible(kubectl, [one])]
@@ -80,8 +78,6 @@ def _config_maps(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> 
         return []
     try:
         items = kubectl.items("configmaps", selector_flag({MANAGED_BY: "mlpack", PACKAGE: identity.package}))
-    except ClusterError as error:
-        if not is_forbidden(error):
-            raise
+    except DeniedError:
         return []
     return [item for item in items if _HASH.search(name(item)) and _HASH.sub("", name(item)) in plain]

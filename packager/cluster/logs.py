@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, MlpackError, UnreachableError
+from packager.base.errors import ClusterError, KubeletError, MlpackError, UnreachableError
 from packager.cluster.loglines import LogPosition, pieces
 from packager.kubectl.refusals import error_from
 from packager.kubectl.sentences import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
@@ -177,8 +177,7 @@ class LogReader:
         if returncode < 0:
             raise ClusterError(f"the log of {self.shown} cannot be read: kubectl was ended by signal {-returncode}")
         error = error_from(stderr)
-        is_away = isinstance(error, UnreachableError) or "the kubelet of the pod's node does not answer" in str(error)
-        kind = UnreachableError if is_away else ClusterError
+        kind = UnreachableError if isinstance(error, UnreachableError | KubeletError) else ClusterError
         raise kind(f"the log of {self.shown} cannot be read: {error}", hint=error.hint)
 
 

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, NotServedError, UnreachableError
+from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
-from packager.kubectl.refusals import is_forbidden
 from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
 from packager.kubernetes.snapshot import Snapshot
 
@@ -98,8 +97,8 @@ def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object]
         if error.resource == kind.resource and kind.operator:
             error.hint = kind.operator.installation(kubectl.cluster)
         raise
-    except ClusterError as error:
-        if not (children and is_forbidden(error)):
+    except DeniedError as error:
+        if not children:
             raise
         return kubectl.items(workload), str(error)
 
@@ -112,9 +111,7 @@ def _intermediates(kubectl: Kubectl, kind: Workload, workload: Object) -> tuple[
     for resource in kind.owned if labels else ():
         try:
             items = kubectl.items(resource, selector_flag(labels or {}))
-        except ClusterError as error:
-            if not is_forbidden(error):
-                raise
+        except DeniedError as error:
             return tuple(intermediates), str(error)
         owned = [item for item in items if owners(item) & known]
         known.update(map(uid, owned))
@@ -144,9 +141,7 @@ def events_of(kubectl: Kubectl) -> Events:
     """
     try:
         return Events(tuple(kubectl.items("events")))
-    except ClusterError as error:
-        if not is_forbidden(error):
-            raise
+    except DeniedError as error:
         return Events(refusal=str(error))
 
 

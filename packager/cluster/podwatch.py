@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from packager.base.errors import MlpackError
+from packager.base.errors import DeniedError, MlpackError
 from packager.cluster.observe import selector_flag
-from packager.kubectl.refusals import error_from, is_forbidden
+from packager.kubectl.refusals import error_from
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import container_statuses, created, main_container, name, uid
 
@@ -154,7 +154,7 @@ class PodWatch:
                     stderr = program.wait().stderr
             except (MlpackError, OSError, ValueError, RecursionError):
                 stderr = ""
-            if stderr and is_forbidden(error_from(stderr)):
+            if stderr and isinstance(error_from(stderr), DeniedError):
                 self.is_refused = True
                 return
             self._is_over.wait(pause)

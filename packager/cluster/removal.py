@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder
-from packager.base.errors import ClusterError, TimedOutError, UnreachableError
+from packager.base.errors import ClusterError, DeniedError, TimedOutError, UnreachableError
 from packager.cluster.leftovers import leftovers
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import foreign_data, key, look_up, owner, resource
-from packager.kubectl.refusals import explained_error, is_forbidden
+from packager.kubectl.refusals import explained_error
 from packager.kubectl.sentences import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.objects import name, owners, shown, uid
 
@@ -166,9 +166,7 @@ def _pods_of(kubectl: Kubectl, selector: str, workload: Object) -> list[Object]:
     """Return the existing pods of a workload; none if the user may not list pods."""
     try:
         pods = kubectl.items("pods", selector)
-    except ClusterError as error:
-        if not is_forbidden(error):
-            raise
+    except DeniedError:
         return []
     return [pod for pod in pods if uid(workload) in owners(pod)]
 

@@ -25,6 +25,9 @@ _CHUNK = 1 << 16
 
 _MISSING = re.compile(r'exec: "(\S+)": executable file not found|(?:^|\W)([a-z0-9]+): (?:command )?not found')
 
+_FULL = re.compile(r"No space left|quota exceeded", re.IGNORECASE)
+_DENIED = re.compile(r"[Pp]ermission denied")
+
 # Unread output may be lost when a program ends: see `copying.PACK_COMMAND`.
 _FRAME = """LC_ALL=C; export LC_ALL; mark=$1; shift
 run() {
@@ -51,13 +54,18 @@ class ScriptError(ClusterError):
 
     Args:
         code: The exit code of the script.
-        message: The script's stderr, on one line.
-        hint: A hint for the user.
+        words: The script's stderr, on one line.
+
+    Attributes:
+        is_full: Whether a program of the script has found no space, or has used up its quota.
+        is_denied: Whether a program of the script lacks a permission.
     """
 
-    def __init__(self, code: int, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
         self.code = code
+        self.is_full = _FULL.search(words) is not None
+        self.is_denied = _DENIED.search(words) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from packager.base import workfolder
 from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.mutations import is_token
 from packager.cluster.ownership import key
-from packager.kubectl.refusals import error_from
+from packager.kubectl.refusals import error_from, refused_pod
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.workloads.structures import pods as pods_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from packager.cluster.ownership import Identity
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
+    from packager.kubernetes.verdict import Finding
     from packager.workloads.pods import Pods
 
 _SECONDS = 60.0
@@ -43,6 +44,7 @@ class Trial:
         needed_labels: The labels by which the controller and the objects beside the workload find such pods.
         answer: The pod as the server would create it; None if it would not.
         error: The error in place of an answer.
+        refusal: The refusal of the pod, if the cluster has refused it.
     """
 
     pods: Pods
@@ -50,6 +52,7 @@ class Trial:
     needed_labels: frozenset[str] = frozenset()
     answer: Object | None = None
     error: MlpackError | None = None
+    refusal: Finding | None = None
 
     @property
     def role(self) -> str:
@@ -135,7 +138,7 @@ def _tried(kubectl: Kubectl, trial: Trial) -> Trial:
     try:
         done = create(kubectl, trial.sent, "--dry-run=server", "--output=json")
         if done.returncode != 0:
-            return replace(trial, error=error_from(done.stderr))
+            return replace(trial, error=error_from(done.stderr), refusal=refused_pod(done.stderr))
         answer = json.loads(done.stdout)
     except MlpackError as error:
         return replace(trial, error=error)

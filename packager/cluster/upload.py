@@ -378,8 +378,8 @@ def _archive(parts: Sequence[Part], advance: Callable[[int], object]) -> Iterato
 
 
 def _write_error(where: StoragePlace, error: ScriptError) -> MlpackError:
-    if "No space left" in str(error) or "quota exceeded" in str(error).lower():
+    if error.is_full:
         message = f"{where.storage.words} is full: {error}"
         return ClusterError(message, hint="what has arrived is kept: free some space and push again")
-    hint = "the user in the patch must be able to write there" if "ermission denied" in str(error) else None
+    hint = "the user in the patch must be able to write there" if error.is_denied else None
     return ClusterError(f"{where.path} cannot be written: {error}", hint=hint)

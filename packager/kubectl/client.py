@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, HungError, NotServedError, UnreachableError
+from packager.base.errors import ClusterError, DeniedError, HungError, NotServedError, UnreachableError
 from packager.base.problems import show
 from packager.base.runner import SYSTEM, Runner
 from packager.kubectl import sentences
-from packager.kubectl.refusals import NO_ANSWER, error_from, is_forbidden, no_cluster_error
+from packager.kubectl.refusals import error_from, no_answer, no_cluster_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,8 +166,7 @@ class Kubectl:
             raise NotServedError(resource, hint="kubectl api-resources")
         done = self.request(*arguments)
         if done.returncode != 0 and sentences.NO_RESOURCE.search(done.stderr):
-            message = f"{NO_ANSWER}it does not serve {resource} yet"
-            raise UnreachableError(message, hint="kubectl cluster-info")
+            raise no_answer(f"it does not serve {resource} yet")
         return done
 
     def serves(self, resource: str) -> bool:
@@ -202,11 +201,11 @@ class Kubectl:
         done = self.request("get", "--raw", "/readyz")
         is_hidden = sentences.HIDDEN_FROM_USER.search(done.stderr)
         if done.returncode != 0 and not is_hidden:
-            raise UnreachableError(f"{NO_ANSWER}it is not ready yet", hint="kubectl get --raw '/readyz?verbose'")
+            raise no_answer("it is not ready yet", hint="kubectl get --raw '/readyz?verbose'")
 
     def unready_or(self, error: MlpackError) -> MlpackError:
         """Return `error`, or an UnreachableError if the server is not ready and forbids even permitted requests."""
-        if is_forbidden(error):
+        if isinstance(error, DeniedError):
             try:
                 self._require_ready()
             except UnreachableError as unready:
@@ -246,7 +245,7 @@ class Kubectl:
         try:
             done = self.run(*arguments, f"--request-timeout={REQUEST_TIMEOUT:g}s", timeout=HANGING_SECONDS)
         except HungError as error:
-            raise UnreachableError(f"{NO_ANSWER}{error}", hint="kubectl cluster-info") from None
+            raise no_answer(str(error)) from None
         if done.returncode < 0:
             raise ClusterError(f"kubectl was ended by signal {-done.returncode} before it had a response")
         return done

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from packager.base.errors import ClusterError, ConflictError, MlpackError, UnreachableError, UsageError
+from packager.base.errors import (
+    ClusterError,
+    ConflictError,
+    DeniedError,
+    MissingNamespaceError,
+    MlpackError,
+    NotServedError,
+    UnreachableError,
+    UsageError,
+)
 from packager.base.quantity import parse
 from packager.kubectl import sentences
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
-NO_ANSWER = "the cluster does not answer: "
-"""The beginning of the message of an UnreachableError."""
+PREREQUISITE = "MissingPrerequisite"
+"""The reason of a refusal because of a missing namespace or service account."""
 
 _VALUES = ("name", "policy", "resource", "verb")
 """The groups of patterns that are values of remedies."""
@@ -20,37 +29,37 @@ _VALUES = ("name", "policy", "resource", "verb")
 
 def error_from(stderr: str) -> MlpackError:
     """Return the error for kubectl's messages on stderr: a UsageError when they are about the requested context."""
-    lines = [line for line in stderr.split("\n") if not sentences.KLOG.match(line)]
-    # kubectl repeats the message for each of several objects.
-    message = " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(stderr.split())
-    message = sentences.NO_VALIDATION.sub("", message).removeprefix("error: ")
-    if context := sentences.NO_CONTEXT.search(message):
+    answer = answered(stderr)
+    if context := sentences.NO_CONTEXT.search(answer):
         name = context[context.lastindex or 0]
         return UsageError(f"context {name!r} not found in the kubeconfig", hint="kubectl config get-contexts")
-    if sentences.NO_CLUSTER.search(message):
+    if sentences.NO_CLUSTER.search(answer):
         return no_cluster_error()
     for trouble in sentences.TROUBLES:
-        if trouble.pattern.search(message):
-            return ClusterError(f"{trouble.meaning}: {_without_prefix(message)}", hint=trouble.hint)
-    if sentences.UNREACHABLE.search(message) and not sentences.ANSWERED.match(message):
-        return UnreachableError(NO_ANSWER + message, hint="kubectl cluster-info")
-    return ClusterError(_without_prefix(message) or "kubectl failed without a message")
+        if trouble.pattern.search(answer):
+            return trouble.error(f"{trouble.meaning}: {_without_prefix(answer)}", hint=trouble.hint)
+    if sentences.UNREACHABLE.search(answer) and not sentences.ANSWERED.match(answer):
+        return no_answer(answer)
+    return _denied(answer, _without_prefix(answer)) or ClusterError(
+        _without_prefix(answer) or "kubectl failed without a message"
+    )
+
+
+def answered(stderr: str) -> str:
+    """Return kubectl's messages on one line, each once: kubectl repeats the message for each of several objects."""
+    lines = [line for line in stderr.split("\n") if not sentences.KLOG.match(line)]
+    answer = " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(stderr.split())
+    return sentences.NO_VALIDATION.sub("", answer).removeprefix("error: ")
+
+
+def no_answer(why: str, hint: str = "kubectl cluster-info") -> UnreachableError:
+    """Return the error that the cluster does not answer, because of `why`."""
+    return UnreachableError(f"the cluster does not answer: {why}", hint=hint, why=why)
 
 
 def no_cluster_error() -> ClusterError:
     """Return the error for a kubectl without a configured cluster."""
     return ClusterError("no cluster is configured: --kubeconfig or --context", hint="kubectl config get-contexts")
-
-
-def is_forbidden(error: MlpackError) -> bool:
-    """Return whether the user lacks a permission; refusals of admission, also called "forbidden", do not count."""
-    return bool(sentences.NO_RIGHT.search(str(error)))
-
-
-def was_evaluated(error: MlpackError) -> bool:
-    """Return whether the cluster has evaluated the request; it has not if the message is about another failure."""
-    not_evaluated = tuple(f"{trouble.meaning}: " for trouble in sentences.TROUBLES if not trouble.was_evaluated)
-    return not (isinstance(error, UnreachableError) or str(error).startswith(not_evaluated))
 
 
 def could_not_evaluate(line: str) -> bool:
@@ -62,19 +71,20 @@ def could_not_evaluate(line: str) -> bool:
     return any(pattern.search(line) for pattern in patterns)
 
 
-def refusal(subject: str, message: str) -> Finding | None:
-    """Return an explanation of the API server's message for the user; None when it is not a refusal.
+def refusal(subject: str, answer: str, core: str | None = None) -> Finding | None:
+    """Return an explanation of the API server's answer for the user; None when it is not a refusal.
 
     Args:
         subject: The object for which the refused object was created.
-        message: The message of an event, or of an error.
+        answer: The API server's message in an event, or on kubectl's stderr.
+        core: The part of it to show; None for all except the prefixes of controllers and kubectl.
     """
-    message = " ".join(message.split())
-    core = re.sub(r"^(Error creating: |Error from server( \(\w+\))?: )+", "", message)
-    if quota := sentences.QUOTA.search(message):
+    answer = " ".join(answer.split())
+    core = core or re.sub(r"^(Error creating: |Error from server( \(\w+\))?: )+", "", answer)
+    if quota := sentences.QUOTA.search(answer):
         return _quota(subject, quota)
     for kind in sentences.REFUSALS:
-        if match := kind.pattern.search(message):
+        if match := kind.pattern.search(answer):
             groups = {name: value or "no reason given" for name, value in match.groupdict().items()}
             sentence = kind.message.format(**groups) if kind.message else core
             values = {name: groups[name] for name in _VALUES if name in groups}
@@ -83,9 +93,18 @@ def refusal(subject: str, message: str) -> Finding | None:
     return None
 
 
+def refused_pod(stderr: str) -> Finding:
+    """Return the refusal of a pod that doctor has tried; for a missing object its reason is PREREQUISITE."""
+    answer = answered(stderr)
+    core = sentences.TRIAL_POD_PREFIX.sub("", _without_prefix(answer))
+    if sentences.PREREQUISITE_MISSING.search(answer):
+        return Finding(PREREQUISITE, "", core)
+    return refusal("", answer, core) or Finding("Invalid", "", core)
+
+
 def explained_error(stderr: str) -> MlpackError:
     """Return the error for kubectl's messages on stderr, with the fix."""
-    message = " ".join(stderr.split())
+    answer = " ".join(stderr.split())
     conflicts = sentences.CONFLICT.findall(stderr)
     if conflicts:
         fields = [(manager, paths.replace("- ", " ").split()) for manager, paths in conflicts]
@@ -97,14 +116,23 @@ def explained_error(stderr: str) -> MlpackError:
         )
     if isinstance(error := error_from(stderr), UnreachableError):
         return error  # a starting API server refuses everything
-    if finding := refusal("", message):
-        return ClusterError(f"the cluster rejects it: {finding.message}", hint=finding.hint)
-    if kind := sentences.NO_KIND.search(message):
-        return ClusterError(f"the cluster does not serve {kind[1]} ({kind[2]}): its operator is not installed")
-    if namespace := sentences.NO_NAMESPACE.search(message):
+    if finding := refusal("", answer):
+        message = f"the cluster rejects it: {finding.message}"
+        return _denied(answer, message, finding.hint) or ClusterError(message, hint=finding.hint)
+    if kind := sentences.NO_KIND.search(answer):
+        return NotServedError(f"{kind[1]} ({kind[2]})")
+    if namespace := sentences.NO_NAMESPACE.search(answer):
         hint = f"kubectl create namespace {quote(namespace[1])}"
-        return ClusterError(f"namespace {namespace[1]} not found", hint=hint)
+        return MissingNamespaceError(f"namespace {namespace[1]} not found", hint=hint)
     return error
+
+
+def _denied(answer: str, message: str, hint: str | None = None) -> DeniedError | None:
+    """Return the error with `message` if the user lacks a permission; else None."""
+    if (right := sentences.NO_RIGHT.search(answer)) is None:
+        return None
+    resource = ".".join(filter(None, (right["resource"], right["group"])))
+    return DeniedError(message, verb=right["verb"], resource=resource, is_cluster_wide=bool(right["all"]), hint=hint)
 
 
 def _quota(subject: str, quota: re.Match[str]) -> Finding:
@@ -128,5 +156,5 @@ def _never_fits(asked: str, limit: str) -> bool:
     return False
 
 
-def _without_prefix(message: str) -> str:
-    return sentences.SERVER.sub("", message)
+def _without_prefix(answer: str) -> str:
+    return sentences.SERVER.sub("", answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from packager.base.errors import ClusterError, KubeletError, NotEvaluatedError
 from packager.kubernetes.remedy import Action
 from packager.kubernetes.verdict import NEVER
 
@@ -72,12 +73,13 @@ ALREADY_EXISTS = re.compile(r"\(AlreadyExists\)")
 
 UID_CHANGED = re.compile("UID in the precondition")
 
-NO_RIGHT = re.compile(r'is forbidden: User ".+" cannot ')
+NO_RIGHT = re.compile(
+    r'is forbidden: User ".+" cannot (?P<verb>\w+)'
+    r'(?: resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?(?:.*(?P<all>at the cluster scope))?)?'
+)
 """Messages about a missing permission, to distinguish them from refusals of admission, also called forbidden."""
 
 FORBIDDEN = re.compile(r"forbidden", re.IGNORECASE)
-
-NO_RIGHT_TO_CREATE = re.compile(r"cannot create resource")
 
 PREREQUISITE_MISSING = re.compile(r"\A(?=.*(namespaces|serviceaccount)).*not found", re.DOTALL)
 """Messages about a missing namespace or service account of a pod."""
@@ -109,13 +111,13 @@ class Trouble:
         pattern: The pattern of the message.
         meaning: The explanation of the error.
         hint: The fix.
-        was_evaluated: Whether the cluster has evaluated the request despite the error.
+        error: The kind of error: the cluster has not evaluated the request, except if a webhook failed.
     """
 
     pattern: re.Pattern[str]
     meaning: str
     hint: str
-    was_evaluated: bool = False
+    error: type[ClusterError] = NotEvaluatedError
 
 
 TROUBLES = (
@@ -123,7 +125,7 @@ TROUBLES = (
         re.compile(r"failed (calling|to call) webhook|conversion webhook for .+ failed"),
         "a webhook of the cluster fails",
         "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations; ask the cluster administrator",
-        was_evaluated=True,
+        error=ClusterError,
     ),
     Trouble(
         re.compile(r"mvcc: database space exceeded"),
@@ -134,6 +136,7 @@ TROUBLES = (
         re.compile(r"error dialing backend|https://[^/\s\"]+:10250/"),
         "the kubelet of the pod's node does not answer",
         "kubectl get nodes",
+        error=KubeletError,
     ),
     Trouble(
         re.compile(r"getting credentials: "),

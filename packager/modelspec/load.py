@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 _MAX_ENTRIES = 2_000
 
 
+class UnreadableSpecError(SpecError):
+    """The file of a spec cannot be read, because of `why`."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.why = why
+
+
 class LoadedSpec(Value, frozen=True):
     """A valid spec with the files that it names.
 
@@ -100,7 +108,7 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
         with path.open("rb") as stream:
             text = stream.read(yamlio.MAX_BYTES + 1)
     except OSError as error:
-        raise SpecError(f"{name}: {reason(error)}") from None
+        raise UnreadableSpecError(name, reason(error)) from None
     document, problems = yamlio.load(text, name)
     if document.is_empty:
         raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])

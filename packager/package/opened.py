@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, workfolder
-from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, unreadable
+from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
 from packager.base.limits import DEFAULT
-from packager.base.values import replace
 from packager.package import archive, inventory, layout, tree
 from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
@@ -161,24 +160,9 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
         yield
     except MlpackError as error:
         if folder != path:
-            _rename_in_error(error, folder, path)
+            for place in dict.fromkeys((str(folder), os.path.realpath(folder))):
+                show_paths(error, {f"{place}/": f"{path}:", place: str(path)})
         raise
-
-
-def _rename_in_error(error: MlpackError, folder: Path, path: Path) -> None:
-    def plain(text: str) -> str:
-        for place in dict.fromkeys((str(folder), os.path.realpath(folder))):
-            text = text.replace(f"{place}/", f"{path}:").replace(place, str(path))
-        return text
-
-    error.args = tuple(plain(str(part)) for part in error.args)
-    error.hint = error.hint and plain(error.hint)
-    error.problems = tuple(
-        replace(
-            problem, file=plain(problem.file), message=plain(problem.message), hint=problem.hint and plain(problem.hint)
-        )
-        for problem in error.problems
-    )
 
 
 def _unpacked(path: Path, limits: Limits) -> AbstractContextManager[Path]:

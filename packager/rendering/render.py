@@ -116,15 +116,15 @@ def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner)
     return Outcome(overlay, tuple(problems), tuple(unchecked), sources, first[1] if first else "")
 
 
-def _with_user_paths(message: str, copy: Path, package: Package) -> str:
+def _with_user_paths(output: str, copy: Path, package: Package) -> str:
     """Return kubectl's message on one line, with the paths that the user gave."""
-    words = " ".join(message.replace('\\"', '"').split())
+    words = " ".join(output.replace('\\"', '"').split())
     return words.replace(str(copy.resolve()), str(package.source)).replace(str(copy), str(package.source))
 
 
-def _position_of(message: str, sources: Sources) -> Position:
+def _position_of(output: str, sources: Sources) -> Position:
     """Return the position in a kustomization of text that kubectl's message quotes; the overlay's start without any."""
-    for quoted in sorted(re.findall(r"[\w./=\[\]-]{3,}", message), key=len, reverse=True):
+    for quoted in sorted(re.findall(r"[\w./=\[\]-]{3,}", output), key=len, reverse=True):
         for document in sources.kustomizations:
             if location := _location_of(document.data, quoted):
                 problem = document.problem(location, "")

@@ -33,17 +33,15 @@ def check(package: Package, outcome: Outcome, kubectl: Kubectl) -> tuple[list[Pr
     problems: list[Problem] = []
     unchecked: list[str] = []
     for line in done.stderr.splitlines():
-        message = KLOG.sub("", line).strip()
-        if not message or (
-            message.startswith(("* ", "resource mapping not found")) and not could_not_evaluate(message)
-        ):
+        answer = KLOG.sub("", line).strip()
+        if not answer or (answer.startswith(("* ", "resource mapping not found")) and not could_not_evaluate(answer)):
             continue
-        if message.startswith("Warning:"):
-            problems.append(_placed(outcome, message))
-        elif could_not_evaluate(message):
-            unchecked.append(f"the cluster could not check {name}: {kubectl.meaning(message)}")
+        if answer.startswith("Warning:"):
+            problems.append(_placed(outcome, answer))
+        elif could_not_evaluate(answer):
+            unchecked.append(f"the cluster could not check {name}: {kubectl.meaning(answer)}")
         else:
-            problems.append(_placed(outcome, message.removeprefix("error: ").replace(str(file), str(package.source))))
+            problems.append(_placed(outcome, answer.removeprefix("error: ").replace(str(file), str(package.source))))
     if done.returncode != 0 and not problems and not unchecked:
         unchecked.append(f"the cluster could not check {name}: kubectl ended with {done.returncode} and no message")
     return problems, unchecked

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from packager.base import process
-from packager.base.errors import ClusterError, UnreachableError, UsageError
+from packager.base.errors import ClusterError, DeniedError, NotEvaluatedError, UnreachableError, UsageError
 from packager.base.runner import Runner
 from packager.cli.host import Host
 from packager.kubectl import kustomize as kubectl
 from packager.kubectl.client import Kubectl
 from packager.kubectl.connection import Connection
-from packager.kubectl.refusals import error_from
+from packager.kubectl.refusals import error_from, explained_error
 from tests import fake_cluster, kubectls, life
 
 if TYPE_CHECKING:
@@ -186,7 +186,50 @@ def test_error_from_distinguishes_errors_that_resemble_unreachable_server(
     before: str, stderr: str, meaning: str | None, hint: str | None
 ) -> None:
     error = error_from(before + stderr)
-    assert (type(error), str(error), error.hint) == (ClusterError, f"{meaning}: {stderr}" if meaning else stderr, hint)
+    assert (str(error), error.hint) == (f"{meaning}: {stderr}" if meaning else stderr, hint)
+    was_evaluated = meaning in (None, "a webhook of the cluster fails")
+    assert isinstance(error, ClusterError if was_evaluated else NotEvaluatedError)
+    assert not isinstance(error, NotEvaluatedError if was_evaluated else UnreachableError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verb", "resource", "is_cluster_wide"),
+    [
+        (
+            'pods is forbidden: User "a b" cannot list resource "pods" in API group "" in the namespace "x"',
+            "list",
+            "pods",
+            False,
+        ),
+        (
+            'x is forbidden: User "a" cannot list resource "mpijobs" in API group "kubeflow.org" at the cluster scope',
+            "list",
+            "mpijobs.kubeflow.org",
+            True,
+        ),
+        (
+            'forbidden: User "a" cannot get path "/readyz" is forbidden: User "a" cannot get path "/readyz"',
+            "get",
+            "",
+            False,
+        ),
+    ],
+)
+def test_error_of_missing_permission_has_verb_and_resource(
+    answer: str, verb: str, resource: str, *, is_cluster_wide: bool
+) -> None:
+    for explain in (error_from, explained_error):
+        error = explain(f"Error from server (Forbidden): {answer}")
+        assert isinstance(error, DeniedError)
+        assert (error.verb, error.resource, error.is_cluster_wide) == (verb, resource, is_cluster_wide)
+
+
+def test_refusal_of_admission_is_not_denied_error() -> None:
+    answer = (
+        'Error from server (Forbidden): pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'
+    )
+    assert not isinstance(error_from(answer), DeniedError)
+    assert not isinstance(explained_error(answer), DeniedError)
 
 
 @pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])

@@ -13,13 +13,12 @@ results     whether results outlive the pods
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, MlpackError, ToolError, UnreachableError
+from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
 from packager.cluster.doctor import (
     admission,
     beside,
@@ -62,9 +61,6 @@ CHECKS: dict[str, Check] = {
 _AT_ONCE = 4
 
 
-_DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?')
-
-
 def examine(case: Case) -> Iterator[CheckResult]:
     """Yield the results of each check, in order, as soon as the check has ended."""
     first, *rest = CHECKS
@@ -92,10 +88,8 @@ def _run_check(case: Case, check: str) -> tuple[list[CheckResult], bool]:
 
 
 def _unknown_result(case: Case, check: str, error: MlpackError) -> CheckResult:
-    denied = _DENIED.search(str(error))
-    if denied is None:
+    if not isinstance(error, DeniedError) or not error.resource:
         return unknown(check, str(error), error.hint)
-    what = denied["resource"] + (f".{denied['group']}" if denied["group"] else "")
-    where = "-A" if "at the cluster scope" in str(error) else case.namespace_flag
-    fix = f"kubectl auth can-i {denied['verb']} {quote(what)} {where}"
-    return unknown(check, f"you may not {denied['verb']} {what}", fix)
+    where = "-A" if error.is_cluster_wide else case.namespace_flag
+    fix = f"kubectl auth can-i {error.verb} {quote(error.resource)} {where}"
+    return unknown(check, f"you may not {error.verb} {error.resource}", fix)

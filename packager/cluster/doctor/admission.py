@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base.errors import DeniedError, NotEvaluatedError
 from packager.cluster.admission import pod_changes
 from packager.cluster.doctor.case import fails, note, ok
-from packager.kubectl import sentences
-from packager.kubectl.refusals import refusal, was_evaluated
+from packager.kubectl.refusals import PREREQUISITE
+from packager.kubernetes.remedy import Action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from packager.base.errors import MlpackError
     from packager.cluster.admission import AdmissionChange
     from packager.cluster.doctor.case import Case, CheckResult
+    from packager.kubernetes.verdict import Finding
 
 _POLICIES = "admissionregistration.k8s.io/v1"
 _MUTATORS = ("mutatingwebhookconfigurations", "limitranges")
@@ -30,14 +33,12 @@ def admission(case: Case) -> Iterator[CheckResult]:
     for trial in case.trials:
         if (error := trial.error) is None:
             continue
-        if not was_evaluated(error):
+        if isinstance(error, NotEvaluatedError) or trial.refusal is None:
             raise error
-        finding = refusal("", str(error))
-        if _is_reported_elsewhere(str(error), finding.reason if finding else None):
+        if _is_reported_elsewhere(error, trial.refusal):
             is_reported_elsewhere = True
             continue
-        message = sentences.TRIAL_POD_PREFIX.sub("", finding.message if finding else str(error))
-        refused.setdefault((message, finding.hint if finding else None), []).append(trial.role)
+        refused.setdefault((trial.refusal.message, trial.refusal.hint), []).append(trial.role)
     for (message, hint), roles in refused.items():
         yield fails("admission", f"the pods of {' and '.join(roles)} are rejected: {message}", hint)
     if not refused and not is_reported_elsewhere:
@@ -54,10 +55,10 @@ def reported(case: Case, check: str, changes: Iterable[AdmissionChange]) -> Iter
         yield (fails if change.harm else note)(check, str(change), f"kubectl get {','.join(resources)}")
 
 
-def _is_reported_elsewhere(error: str, reason: str | None) -> bool:
+def _is_reported_elsewhere(error: MlpackError, refusal: Finding) -> bool:
+    needs_requests = refusal.remedy is not None and refusal.remedy.action is Action.SET_REQUESTS
     return (
-        (reason == "PodSecurity")
-        or (reason == "QuotaExceeded" and "must specify" not in error)
-        or bool(sentences.PREREQUISITE_MISSING.search(error))
-        or bool(sentences.NO_RIGHT_TO_CREATE.search(error))  # the operator creates the pods, not the user
+        refusal.reason in ("PodSecurity", PREREQUISITE)
+        or (refusal.reason == "QuotaExceeded" and not needs_requests)
+        or (isinstance(error, DeniedError) and error.verb == "create")  # the operator creates the pods, not the user
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from packager.base.errors import DeniedError, MissingNamespaceError, NotEvaluatedError, NotServedError
 from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.admission import object_changes
@@ -17,7 +17,6 @@ from packager.cluster.doctor.admission import reported
 from packager.cluster.doctor.case import fails, note, ok
 from packager.cluster.labels import DEPLOYED_BY
 from packager.cluster.ownership import owner
-from packager.kubectl.refusals import was_evaluated
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import annotation, name, owners, shown, status, uid
 from packager.options import SECRETS
@@ -134,11 +133,11 @@ def dry_run(case: Case) -> Iterator[CheckResult]:
         sent = [item for item in json.loads(case.stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
         yield from reported(case, "apply", object_changes(sent, case.plan.objects, case.live))
         return
-    if not was_evaluated(error):
+    if isinstance(error, NotEvaluatedError):
         raise error
     is_taken = not all(case.identity.owns(item) for item in case.live.values())
-    said_already = is_taken or re.match(r"namespace \S+ not found|the cluster does not serve ", str(error))
-    if not said_already and "cannot patch resource" not in str(error):
+    is_reported_elsewhere = is_taken or isinstance(error, MissingNamespaceError | NotServedError)
+    if not is_reported_elsewhere and not (isinstance(error, DeniedError) and error.verb == "patch"):
         yield fails("apply", str(error), error.hint)
 
 

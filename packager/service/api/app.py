@@ -89,11 +89,11 @@ def refused(request: AnyRequest, error: HTTPException) -> Problem:
 
 def _complaint(item: Mapping[str, object]) -> Complaint:
     """Return the complaint for an error in a body, which litestar calls `data`."""
-    key, message = str(item.get("key", "data")), str(item.get("message"))
+    key, answer = str(item.get("key", "data")), str(item.get("message"))
     place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
-    field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", message, re.DOTALL)
+    field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", answer, re.DOTALL)
     if field is None:
-        return Complaint(pointer(tuple(place)), message)
+        return Complaint(pointer(tuple(place)), answer)
     detail = f"unknown key {show(field[2])}" if "unknown" in field[1] else "is missing"
     return Complaint(pointer((*place, field[2])), detail)
 

@@ -18,6 +18,7 @@ from lightkube.types import CascadeType
 from packager.base import yamlio
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
+from packager.kubectl.sentences import NOT_STARTED
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.service.permitted import WORKLOADS
 from packager.service.registry.policy import JOB, SERVER
@@ -92,15 +93,19 @@ class RefusedError(ClusterError):
     """The API server refuses a request.
 
     Args:
-        message: The message of the API server.
+        answer: The message of the API server.
         code: The HTTP status.
         reason: The reason in the status of the API server, such as AlreadyExists.
+
+    Attributes:
+        is_about_start: Whether there is no log because the container has not started.
     """
 
-    def __init__(self, message: str, code: int, reason: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, answer: str, code: int, reason: str = "") -> None:
+        super().__init__(answer)
         self.code = code
         self.reason = reason
+        self.is_about_start = NOT_STARTED.search(answer) is not None
 
 
 class ExpiredError(ClusterError):

@@ -224,8 +224,8 @@ def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
 
 def _message(error: Exception) -> str:
     """Return the message of an error, without its errno."""
-    message = getattr(error, "message", None) or str(error.args[-1] if len(error.args) > 1 else error)
-    return (message or type(error).__name__).replace("'dict object' has no attribute", "the mapping has no key")
+    text = getattr(error, "message", None) or str(error.args[-1] if len(error.args) > 1 else error)
+    return (text or type(error).__name__).replace("'dict object' has no attribute", "the mapping has no key")
 
 
 def _line(error: BaseException) -> int:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
-from packager.kubectl.sentences import NOT_STARTED
 from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
@@ -87,7 +86,7 @@ class JobLogs(Value, frozen=True):
             if any(entry.pod == pod for entry in self.kept):
                 return await self._from_kept(pod)
             if isinstance(error, RefusedError):
-                raise Failure("no-log" if NOT_STARTED.search(str(error)) else "conflict", str(error)) from None
+                raise Failure("no-log" if error.is_about_start else "conflict", str(error)) from None
             raise
 
     async def started(self, pod: str) -> LogOfPod:

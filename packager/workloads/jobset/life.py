@@ -246,8 +246,8 @@ def _when(snapshot: Snapshot) -> str:
     number, attempt = _attempts(jobset), _attempt(jobset)
     if attempt >= number:
         return f", in the last of {number} attempts" if number > 1 else ""
-    messages = [sentence(end) for end in _ends(_failing(snapshot)) if end.get("reason") == "PodFailurePolicy"]
-    code = next((match[1] for text in messages if (match := _PERMANENT.search(text))), None)
+    conditions = [sentence(end) for end in _ends(_failing(snapshot)) if end.get("reason") == "PodFailurePolicy"]
+    code = next((match[1] for text in conditions if (match := _PERMANENT.search(text))), None)
     why = f"exit code {code} is permanent" if code else "a rule of its failurePolicy ends it"
     return f", in attempt {attempt} of {number}: {why}"
 

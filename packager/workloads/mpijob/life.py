@@ -181,13 +181,13 @@ class MPIJob(Workload):
 
 def _reason(job: Object, failed: Object) -> str:
     """Return the reason why a job has failed, from its own condition or from that of the launcher's Job."""
-    message = str(failed.get("message", "")).strip(": ")
+    text = str(failed.get("message", "")).strip(": ")
     # "Job has reached the specified backoff limit" means no more than that the launcher failed for the last time.
-    if failed.get("reason", "").startswith("BackoffLimitExceeded") or "backoff limit" in message:
+    if failed.get("reason", "").startswith("BackoffLimitExceeded") or "backoff limit" in text:
         return batchjob.attempts_message(_LAUNCHER, _attempts(job))
     if "DeadlineExceeded" in failed.get("reason", ""):
         return "it took longer than its activeDeadlineSeconds"
-    return message or "the job has failed"
+    return text or "the job has failed"
 
 
 def _launchers(pods: Sequence[Object]) -> list[Object]:

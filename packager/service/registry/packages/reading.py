@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from packager.app.target import chosen_overlays
 from packager.base import envfile, masking, yamlio
-from packager.base.errors import MlpackError
+from packager.base.errors import MlpackError, show_paths
 from packager.base.limits import Limits
 from packager.base.problems import similar
 from packager.base.runner import SYSTEM
@@ -191,10 +191,10 @@ def _refusing(pointer: str, path: str = "", source: str = "") -> Iterator[None]:
     except RefusedPackageError:
         raise
     except MlpackError as error:
+        if path:
+            show_paths(error, {path: source})
         complaints = [Complaint(pointer, str(error), error.hint)]
         complaints += [_of_problem(problem, pointer) for problem in error.problems]
-        if path:
-            complaints = [replace(item, detail=item.detail.replace(path, source)) for item in complaints]
         raise RefusedPackageError(complaints) from None
 
 
