@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 from pytest_golden import plugin as golden
+from pytest_golden import yaml as golden_yaml
 
 from packager import cli
 from packager.base.runner import Runner
@@ -199,3 +200,9 @@ def life(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> Life:
     life = Life()
     mlpack.host = Host(life)
     return life
+
+
+@pytest.fixture
+def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep each name of a file in one line of an expected output, which is written after the test."""
+    monkeypatch.setattr(golden_yaml._rt, "width", 120)  # noqa: SLF001 - there is no public way

@@ -5,6 +5,7 @@ A copied file is represented by the path of its source. `make golden` writes all
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from pytest_golden import yaml as golden_yaml
 
 from packager.builder.plan import Options, choose, plan
 from packager.builder.render import render
@@ -55,6 +55,15 @@ def rendered(overlay: Path, kubectl: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(result.manifests))
 
 
+def as_difference(text: str, twin: str, name: str) -> str:
+    """Return the lines in which a text differs from its twin, whose name is `name`; or the text, if that is shorter."""
+    if text == twin:
+        return f"as in {name}"
+    lines = list(difflib.unified_diff(twin.splitlines(), text.splitlines(), name, "", n=0, lineterm=""))
+    difference = "\n".join((f"as in {name}, except:", *lines[2:], ""))
+    return difference if len(difference) < len(text) / 2 else text
+
+
 def test_every_bundled_variant_has_goldens() -> None:
     specs = [load(path).spec for path in bundled().glob("*/spec.yaml")]
     variants = {(spec.name, variant.precision, variant.mode) for spec in specs for variant in spec.variants}
@@ -64,22 +73,37 @@ def test_every_bundled_variant_has_goldens() -> None:
         assert names == {spec.package_name(variant) for spec in specs for variant in spec.variants}
 
 
-@pytest.fixture
-def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep each name of a file in one line of an expected output, which is written after the test."""
-    monkeypatch.setattr(golden_yaml._rt, "width", 100)  # noqa: SLF001 - there is no public way
-
-
 @pytest.mark.usefixtures("long_lines")
 @pytest.mark.golden_test("../golden/packages/*.yml")
 def test_package_has_expected_files(golden: GoldenTestFixture, tmp_path: Path) -> None:
     package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
-    tree.write(render(package), tmp_path)
+    contents = _contents(package, tmp_path / "package")
+    if twin := golden.get("twin"):
+        other = planned(*twin.split())
+        others = {
+            _named(head, other, package): _named(text, other, package)
+            for head, text in _contents(other, tmp_path / "twin").items()
+        }
+        contents = {head: as_difference(text, others.get(head, ""), other.name) for head, text in contents.items()}
+    assert contents == golden.out["files"]
+
+
+def _named(text: str, one: Plan, other: Plan) -> str:
+    """Return a text of the package `one` with the names of `other` in their places."""
+    for old, new in ((one.name, other.name), (f"common/{one.spec.framework}/", f"common/{other.spec.framework}/")):
+        text = text.replace(old, new)
+    return text
+
+
+def _contents(package: Plan, folder: Path) -> dict[str, str]:
+    """Return the text of each file of a package, by its path and permissions."""
+    folder.mkdir()
+    tree.write(render(package), folder)
     copies = {path: source.path for path, source, _ in package.payload}
-    copies["spec.yaml"] = bundled() / golden["model"] / "spec.yaml"
+    copies["spec.yaml"] = bundled() / package.spec.name / "spec.yaml"
     contents = {}
-    for path in sorted(file for file in tmp_path.rglob("*") if file.is_file()):
-        name = path.relative_to(tmp_path).as_posix()
+    for path in sorted(file for file in folder.rglob("*") if file.is_file()):
+        name = path.relative_to(folder).as_posix()
         head = f"{name} {path.stat().st_mode & 0o777:04o}"
         if name in copies:
             assert path.read_bytes() == copies[name].read_bytes()
@@ -88,15 +112,39 @@ def test_package_has_expected_files(golden: GoldenTestFixture, tmp_path: Path) -
             contents[head] = "see test_tree.py"
         else:
             contents[head] = path.read_text()
-    assert contents == golden.out["files"]
+    return contents
 
 
+@pytest.mark.usefixtures("long_lines")
 @pytest.mark.golden_test("../golden/rendered/*.yml")
 def test_overlays_render_to_expected_manifests(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
-    tree.write(built(golden["model"], golden.get("precision"), golden.get("mode")), tmp_path)
-    overlays = sorted((tmp_path / "quickstart/k8s/mlops").iterdir())
-    by_overlay = {overlay.name: shown(rendered(overlay, kubectl)) for overlay in overlays}
-    assert by_overlay == golden.out["manifests"]
+    package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
+    manifests = _manifests(package, tmp_path / "package", kubectl)
+    if twin := golden.get("twin"):
+        other = planned(*twin.split())
+        others = json.loads(_named(json.dumps(_manifests(other, tmp_path / "twin", kubectl)), other, package))
+        differences = {
+            f"{overlay}: {name}": as_difference(_yaml(item), _yaml(others[overlay][name]), other.name)
+            for overlay, items in manifests.items()
+            for name, item in items.items()
+        }
+        assert differences == golden.out["differences"]
+    else:
+        assert manifests == golden.out["manifests"]
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value)
+
+
+def _manifests(package: Plan, folder: Path, kubectl: Path) -> dict[str, dict[str, Any]]:
+    """Return the manifests of each overlay by their names."""
+    folder.mkdir()
+    tree.write(render(package), folder)
+    return {
+        overlay.name: shown(rendered(overlay, kubectl))
+        for overlay in sorted((folder / "quickstart/k8s/mlops").iterdir())
+    }
 
 
 def shown(manifests: list[dict[str, Any]]) -> dict[str, Any]:
