@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
@@ -20,7 +20,10 @@ from packager.base.errors import ToolError, UsageError, reason
 from packager.service import variables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from packager.base.values import Json
 
 _KEY = 32
 _NONCE = 12
@@ -66,17 +69,20 @@ class Sealer:
         self._cipher = AESGCM(key)
         self._numbers = AESSIV(HKDF(SHA256(), _KEY, None, b"numbers").derive(key))
 
-    def seal(self, value: object, release: str) -> bytes:
-        """Return a value of JSON, encrypted for a job."""
+    def seal(self, values: Mapping[str, object], release: str) -> bytes:
+        """Return values of JSON, encrypted for a job."""
         nonce = secrets.token_bytes(_NONCE)
-        return nonce + self._cipher.encrypt(nonce, json.dumps(value).encode(), release.encode())
+        return nonce + self._cipher.encrypt(nonce, json.dumps(values).encode(), release.encode())
 
-    def open(self, sealed: bytes, release: str) -> Any:
-        """Return a decrypted value. Raises ToolError if the key or the release is another one."""
+    def open(self, sealed: bytes, release: str) -> dict[str, Json]:
+        """Return decrypted values. Raises ToolError if the key or the release is another one."""
         try:
-            return json.loads(self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], release.encode()))
+            values: dict[str, Json] = json.loads(
+                self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], release.encode())
+            )
         except InvalidTag:
             raise ToolError("the headers of a job cannot be decrypted: the secret key is another one") from None
+        return values
 
     def hide_number(self, number: int, purpose: str, *, is_repeatable: bool = True) -> str:
         """Return a number below 2**63, encrypted, as a text for URLs.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from packager import __version__
 from packager.base.values import replace
+from packager.kubernetes.manifest import mapping
 from packager.service.callbacks.signature import sign
 from packager.service.store.outbox import Busy
 from packager.service.times import as_text
@@ -168,7 +169,7 @@ class Courier:
 
     def _request(self, delivery: Delivery) -> tuple[dict[str, str], bytes]:
         """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""
-        own: dict[str, str] = self._sealer.open(delivery.secrets, delivery.release).get(str(delivery.endpoint), {})
+        own = mapping(self._sealer.open(delivery.secrets, delivery.release).get(str(delivery.endpoint)))
         content = {**json.loads(delivery.body), "job": f"{self._url}/v1/jobs/{delivery.release}"}
         body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         seconds = int(self._clock().timestamp())

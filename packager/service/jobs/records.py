@@ -50,7 +50,7 @@ def filled_values(job: StoredJob, sealer: Sealer) -> dict[str, Json]:
     """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
     sealed = sealer.open(job.secrets, job.release)
     filled = values.replaced_headers(json.loads(job.filled), lambda index, _: sealed[str(index)])
-    return {**filled, ENV: {**mapping(filled[ENV]), **sealed[ENV]}} if ENV in sealed else filled
+    return {**filled, ENV: {**mapping(filled[ENV]), **mapping(sealed[ENV])}} if ENV in sealed else filled
 
 
 def endpoint_secret(filled: Mapping[str, Json]) -> str | None:
@@ -66,7 +66,7 @@ def objects(job: StoredJob, sealer: Sealer) -> list[Object]:
         if item["kind"] == "Secret" and item["metadata"]["name"] == f"{job.release}-endpoints":
             item["stringData"] = {ENDPOINTS: endpoint_secret(filled_values(job, sealer))}
         if item["kind"] == "Secret" and item["metadata"]["name"] == f"{job.release}-{SECRETS}":
-            item["stringData"] = secret_texts(sealer.open(job.secrets, job.release).get(ENV, {}))
+            item["stringData"] = secret_texts(mapping(sealer.open(job.secrets, job.release).get(ENV)))
     return items
 
 

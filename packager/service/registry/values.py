@@ -136,9 +136,7 @@ def masked(filled: Mapping[str, Json], secret_keys: Collection[str] = ()) -> dic
     return copy
 
 
-def replaced_headers(
-    filled: Mapping[str, Json], replace: Callable[[int, dict[str, Json]], dict[str, Json]]
-) -> dict[str, Json]:
+def replaced_headers(filled: Mapping[str, Json], replace: Callable[[int, dict[str, Json]], Json]) -> dict[str, Json]:
     """Return filled values with the headers of each endpoint replaced by `replace(index, headers)`."""
     endpoints = filled.get("endpoints")
     if not isinstance(endpoints, list):
