@@ -1,6 +1,7 @@
-"""Reads JSON from others. Whatever the bytes are, the result is a value or a JsonError, after little time.
+"""Reads JSON from others, and writes compact JSON.
 
-RFC 8259, and stricter: a key comes once in an object, and every text can be encoded and has no NUL character.
+Whatever bytes are read, the result is a value or a JsonError, after little time. RFC 8259, and stricter: a key comes
+once in an object, and every text can be encoded and has no NUL character.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ def read(content: bytes, *, max_values: int = MAX_VALUES, huge: float | None = N
     if _NUL.search(content) and "\\u0000" in json.dumps(value).replace("\\\\", ""):
         raise JsonContentError("a text has the character NUL")
     return value
+
+
+def compact(value: object, *, sort_keys: bool = False) -> str:
+    """Return a value as JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"))
 
 
 def _check_size(content: bytes, max_values: int) -> None:

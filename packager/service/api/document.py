@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from typing import TYPE_CHECKING
 
 from litestar import MediaType
 from litestar.openapi.datastructures import ResponseSpec
 
+from packager.base import jsonio
 from packager.kubernetes.manifest import listing
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class OpenApiDocument:
 
     @staticmethod
     def _make(app: Litestar, root: str) -> tuple[bytes, str]:
-        content = json.dumps(document(app, root), ensure_ascii=False, separators=(",", ":")).encode()
+        content = jsonio.compact(document(app, root)).encode()
         return content, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
 
 

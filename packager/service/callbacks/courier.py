@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from packager import __version__
+from packager.base import jsonio
 from packager.base.values import replace
 from packager.kubernetes.manifest import mapping
 from packager.service.callbacks.signature import sign
@@ -171,7 +172,7 @@ class Courier:
         """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""
         own = mapping(self._sealer.open(delivery.secrets, delivery.release).get(str(delivery.endpoint)))
         content = {**json.loads(delivery.body), "job": f"{self._url}/v1/jobs/{delivery.release}"}
-        body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        body = jsonio.compact(content).encode(errors="replace")
         seconds = int(self._clock().timestamp())
         ours = {
             "Content-Type": "application/json",

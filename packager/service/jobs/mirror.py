@@ -10,6 +10,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
@@ -223,7 +224,7 @@ class Mirror:
         releases = tuple(_releases(item, kind))
         if not releases:
             return
-        content = json.dumps({**without_managed_fields(item), "kind": kind}, ensure_ascii=False, separators=(",", ":"))
+        content = jsonio.compact({**without_managed_fields(item), "kind": kind})
         kept = _Kept(kind, name(item), uid(item), releases, content.encode(errors="surrogatepass"))
         self._objects[kind][kept.uid] = kept
         for release in releases:

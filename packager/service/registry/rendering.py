@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from packager.base import yamlio
+from packager.base import jsonio, yamlio
 from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
 from packager.base.process import Helper
@@ -261,9 +261,7 @@ class _Scalars:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return value if isinstance(value, str) else jsonio.compact(value, sort_keys=True)
 
 
 def _objects(answer: _Answer) -> FilledTemplate:

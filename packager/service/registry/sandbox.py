@@ -27,6 +27,7 @@ import jinja2
 from jinja2 import filters, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from packager.base import jsonio
 from packager.base.confinement import confine
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _mappings(value: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 
 def _to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return jsonio.compact(value, sort_keys=True)
 
 
 def _quoted(value: object) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from typing import TYPE_CHECKING
 
+from packager.base import jsonio
 from packager.base.faults import Fault
 from packager.base.names import LETTER_FIRST, is_label_value
 from packager.base.problems import show
@@ -89,9 +89,9 @@ def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], name
     own: dict[str, Json] = {
         "global": named,
         "configs": {
-            "global": _json({**named, **described}),
-            "dataset": _json({"endpoints": datasets}),
-            "process": _json(process),
+            "global": jsonio.compact({**named, **described}, sort_keys=True),
+            "dataset": jsonio.compact({"endpoints": datasets}, sort_keys=True),
+            "process": jsonio.compact(process, sort_keys=True),
         },
         "process": process,
         "endpoints": endpoints,
@@ -110,10 +110,6 @@ def _merged(values: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, J
         below = merged.get(key)
         merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _json(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _without_headers(endpoint: Json) -> Json:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
+from packager.base import jsonio
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.store.rows import Delivery, columns, read
@@ -109,7 +110,7 @@ def _body(status: str, job: StoredJob, event: NewEvent) -> str:
         "started": job.started,
         "ended": job.ended,
     }
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return jsonio.compact(body)
 
 
 class Busy(Value, frozen=True):
