@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
@@ -28,18 +28,18 @@ _LISTED = {200: document.answer(EventList, "As JSON, or followed as text/event-s
 
 
 @get("/v1/jobs/{release:str}/events", responses=_LISTED)
-async def job_events(request: AnyRequest, release: FromPath[str], after: After = None) -> Response[Any] | Stream:
+async def job_events(request: AnyRequest, release: FromPath[str], after: After = None) -> Response[EventList] | Stream:
     """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _listed(request, release, after)
 
 
 @get("/v1/events", responses=_LISTED)
-async def all_events(request: AnyRequest, after: After = None) -> Response[Any] | Stream:
+async def all_events(request: AnyRequest, after: After = None) -> Response[EventList] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _listed(request, None, after)
 
 
-async def _listed(request: AnyRequest, release: str | None, after: str | None) -> Response[Any] | Stream:
+async def _listed(request: AnyRequest, release: str | None, after: str | None) -> Response[EventList] | Stream:
     events = server_of(request.app.state).events
     if "text/event-stream" not in request.headers.get("accept", ""):
         return Response(await events.read(await caller_of(request), release, after))

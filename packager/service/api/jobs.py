@@ -9,6 +9,7 @@ from litestar.datastructures import MultiDict, State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from packager.base.values import as_plain, replace
+from packager.kubernetes.objects import Object
 from packager.service.api import document
 from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.store.store import as_json
@@ -18,6 +19,7 @@ from packager.service.use.jobs import JobQuery
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from packager.base.values import Json
     from packager.service.access.tokens import Caller
     from packager.service.store.rows import KeyedRequest
 
@@ -36,10 +38,10 @@ Cursor = Annotated[str | None, QueryParameter(description="The `next` of the pag
 async def create_job(
     request: AnyRequest,
     state: State,
-    data: JSONBody[dict[str, Any]],
+    data: JSONBody[dict[str, Any]],  # msgspec has no recursive types, such as Json
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
-) -> Response[Any]:
+) -> Response[JobPreview] | Response[dict[str, object]]:
     """Create a job from filled values; with `dry_run`, return the manifests that would be created."""
     caller = await caller_of(request)
     if dry_run:
@@ -47,16 +49,18 @@ async def create_job(
     return await create_once(request, caller, data, idempotency_key)
 
 
-async def create_once(request: AnyRequest, caller: Caller, filled: Mapping[str, Any], key: str | None) -> Response[Any]:
+async def create_once(
+    request: AnyRequest, caller: Caller, filled: Mapping[str, Json], key: str | None
+) -> Response[dict[str, object]]:
     """Create a job, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
 
-    async def make(keyed: KeyedRequest | None) -> tuple[int, Any, str]:
+    async def make(keyed: KeyedRequest | None) -> tuple[int, dict[str, object], str]:
         return _created(await server_of(request.app.state).jobs.create(caller, filled, _answered(keyed)))
 
     return await once(request, caller, key, make)
 
 
-def _created(job: Job) -> tuple[int, Any, str]:
+def _created(job: Job) -> tuple[int, dict[str, object], str]:
     return 201, as_plain(job), f"/v1/jobs/{job.release}"
 
 
@@ -103,7 +107,7 @@ async def get_job(request: AnyRequest, state: State, release: FromPath[str]) -> 
 
 
 @get("/v1/jobs/{release:str}/manifests")
-async def job_manifests(request: AnyRequest, state: State, release: FromPath[str]) -> list[dict[str, Any]]:
+async def job_manifests(request: AnyRequest, state: State, release: FromPath[str]) -> list[Object]:
     """Return the applied objects of a job, without secrets."""
     return await server_of(state).jobs.manifests(await caller_of(request), release)
 
@@ -133,7 +137,7 @@ async def rerun_job(
     """Create a job from the values of another job; with `pinned`, also from the revisions of that job."""
     caller, jobs = await caller_of(request), server_of(state).jobs
 
-    async def make(keyed: KeyedRequest | None) -> tuple[int, Any, str]:
+    async def make(keyed: KeyedRequest | None) -> tuple[int, dict[str, object], str]:
         return _created(await jobs.rerun(caller, release, is_pinned=pinned, answered=_answered(keyed)))
 
     return await once(request, caller, idempotency_key, make)

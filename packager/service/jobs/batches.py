@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from packager.service.fair import FairQueue, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+Outcomes: TypeAlias = "Sequence[Result | Exception]"
 
 _MOST_WAITING = 256
 """The maximum number of waiting items of one caller."""
@@ -32,9 +35,9 @@ class Batches(Generic[Item, Result]):
 
     def __init__(
         self,
-        work: Callable[[Sequence[Item]], Sequence[Result | Exception]],
+        work: Callable[[Sequence[Item]], Outcomes[Result]],
         most: int,
-        run: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
+        run: Callable[[Callable[[], Outcomes[Result]]], Awaitable[Outcomes[Result]]] = asyncio.to_thread,
     ) -> None:
         self._do = work
         self._most = most

@@ -190,7 +190,7 @@ class Cluster:
         """
         async with _translated():
             if namespace is None:
-                listed: Any = self._client.list(_GLOBAL[kind], labels=dict(labels or {}) or None)
+                listed = self._client.list(_GLOBAL[kind], labels=dict(labels or {}) or None)
             else:
                 listed = self._client.list(
                     _RESOURCES[kind], namespace=namespace, labels=dict(labels or {}) or None, chunk_size=_PAGE

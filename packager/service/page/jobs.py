@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
 from litestar.datastructures import State
@@ -21,6 +21,9 @@ from packager.service.use.jobs import JobQuery
 from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from packager.kubernetes.objects import Object
     from packager.service.access.tokens import Caller
     from packager.service.server import Server
     from packager.service.use.answers import Callback
@@ -33,7 +36,7 @@ _FILTERS = ("status", "definition", "creator", "application", "project", "since"
 
 
 @get("/jobs", include_in_schema=False)
-async def _jobs(request: AnyRequest, state: State) -> Response[Any]:
+async def _jobs(request: AnyRequest, state: State) -> Response[str]:
     query = request.query_params
     filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
     caller = await caller_of(request)
@@ -56,13 +59,13 @@ async def _jobs(request: AnyRequest, state: State) -> Response[Any]:
 @get("/jobs/{release:str}", include_in_schema=False)
 async def _job(
     request: AnyRequest, state: State, release: FromPath[str], pod: FromQuery[str | None] = None
-) -> Response[Any]:
+) -> Response[str]:
     return await _shown(request, state, release, pod)
 
 
 async def _shown(
     request: AnyRequest, state: State, release: str, pod: str | None = None, failure: Failure | None = None
-) -> Response[Any]:
+) -> Response[str]:
     server, caller = server_of(state), await caller_of(request)
     job = await server.jobs.job(caller, release)
     history = (await server.events.read(caller, release)).items
@@ -104,8 +107,8 @@ async def _deliveries(server: Server, caller: Caller, release: str) -> list[Call
     return listed.items
 
 
-def _is_claim(item: dict[str, Any]) -> bool:
-    return bool(item["kind"] == "PersistentVolumeClaim")
+def _is_claim(item: Object) -> bool:
+    return str(item["kind"]) == "PersistentVolumeClaim"
 
 
 async def _log(request: AnyRequest, server: Server, release: str, pod: str | None) -> tuple[str, str | None]:
@@ -123,14 +126,14 @@ async def _log(request: AnyRequest, server: Server, release: str, pod: str | Non
     return visible(text), None
 
 
-def _flat(values: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+def _flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
     """Return filled values as pairs of a path and a text: `process.train.maxStep`, `100`."""
     lines: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{above}{key}"
         if isinstance(value, list):
-            value = {str(index + 1): item for index, item in enumerate(value)}  # noqa: PLW2901 - a list as a mapping
-        if isinstance(value, dict):
+            lines += _flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
+        elif isinstance(value, dict):
             lines += _flat(value, f"{name}.")
         else:
             lines.append((visible(name), visible(form.shown(value))))
@@ -140,43 +143,43 @@ def _flat(values: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
 @post("/jobs/{release:str}/callbacks/{identifier:str}", include_in_schema=False)
 async def _redeliver(
     request: AnyRequest, state: State, release: FromPath[str], identifier: FromPath[str]
-) -> Response[Any]:
+) -> Response[str]:
     await server_of(state).jobs.redeliver(await caller_of(request), release, identifier)
     return redirect(f"/jobs/{release}#callbacks")
 
 
 @post("/jobs/{release:str}/cancel", include_in_schema=False)
-async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
+async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> Response[str]:
     try:
         await server_of(state).jobs.cancel(await caller_of(request), release)
     except Failure as failure:
-        return await _told(request, state, release, failure)
+        return await _refused(request, state, release, failure)
     return redirect(f"/jobs/{release}")
 
 
 @post("/jobs/{release:str}/rerun", include_in_schema=False)
-async def _rerun(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
+async def _rerun(request: AnyRequest, state: State, release: FromPath[str]) -> Response[str]:
     pinned = (await request.form()).get("pinned") == "true"
     try:
         made = await server_of(state).jobs.rerun(
             await caller_of(request), release, is_pinned=pinned, answered=lambda _job: None
         )
     except Failure as failure:
-        return await _told(request, state, release, failure)
+        return await _refused(request, state, release, failure)
     return redirect(f"/jobs/{made.release}")
 
 
 @post("/jobs/{release:str}/delete", include_in_schema=False)
-async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
+async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> Response[str]:
     storage = "delete" if (await request.form()).get("storage") == "delete" else "keep"
     try:
         await server_of(state).jobs.delete(await caller_of(request), release, storage)
     except Failure as failure:
-        return await _told(request, state, release, failure)
+        return await _refused(request, state, release, failure)
     return redirect("/jobs")
 
 
-async def _told(request: AnyRequest, state: State, release: str, failure: Failure) -> Response[Any]:
+async def _refused(request: AnyRequest, state: State, release: str, failure: Failure) -> Response[str]:
     """Return the view of a job with the message of a failed action. Raises Failure for an invisible job."""
     if failure.status in (401, 404):
         raise failure

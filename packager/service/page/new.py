@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
 from litestar.datastructures import State
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.page.form import Sent
     from packager.service.registry.definitions import Definition
-
-_EMPTY: dict[str, Any] = {"manifests": None, "warnings": (), "failure": None}
+    from packager.service.use.answers import JobPreview
 
 
 @get("/new", include_in_schema=False)
-async def _choose(request: AnyRequest, state: State) -> Response[Any]:
+async def _choose(request: AnyRequest, state: State) -> Response[str]:
     items = (await server_of(state).definitions.read(await caller_of(request))).items
     return await respond(request, "choose", items=items)
 
@@ -34,7 +33,7 @@ async def _choose(request: AnyRequest, state: State) -> Response[Any]:
 @get("/new/{name:str}", include_in_schema=False)
 async def _new(
     request: AnyRequest, state: State, name: FromPath[str], values_of: FromQuery[str | None] = None
-) -> Response[Any]:
+) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
     data = {}
@@ -47,7 +46,7 @@ async def _new(
 
 
 @post("/new/{name:str}", include_in_schema=False)
-async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
     data = {key: str(value) for key, value in (await request.form()).items()}
@@ -60,41 +59,47 @@ async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Respo
     filled = {**sent.filled, **({"project": data["/project"]} if data.get("/project") else {})}
     if sent.complaints:
         failure = Failure("invalid-values", "not all inputs can be read", sent.complaints)
-        return await _form(request, definition, data, sent, failure.status, failure=failure)
+        return await _form(request, definition, data, sent, failure=failure)
     try:
         if action == "preview":
             preview = await server_of(state).jobs.preview(caller, filled)
-            return await _form(request, definition, data, sent, manifests=preview.manifests, warnings=preview.warnings)
+            return await _form(request, definition, data, sent, preview=preview)
         answer = await create_once(request, caller, filled, data.get("key") or None)
     except Failure as failure:
         if failure.status in (401, 403):
             raise
-        return await _form(request, definition, data, sent, failure.status, failure=failure)
+        return await _form(request, definition, data, sent, failure=failure)
     return redirect(f"/jobs/{answer.content['release']}")
 
 
-async def _form(
+async def _form(  # noqa: PLR0913 - the parts of the view
     request: AnyRequest,
     definition: Definition,
     data: Mapping[str, str],
     sent: Sent | None = None,
-    status: int = 200,
-    **shown: Any,
-) -> Response[Any]:
-    failure = shown.get("failure")
-    built = form.build(definition, data, failure.complaints if failure else (), sent)
+    *,
+    preview: JobPreview | None = None,
+    failure: Failure | None = None,
+    values_of: str | None = None,
+    more: str | None = None,
+) -> Response[str]:
+    complaints = failure.complaints if failure else ()
     return await respond(
         request,
         "new",
-        status,
+        failure.status if failure else 200,
         role="user",
         definition=definition.body,
-        form=built,
+        form=form.build(definition, data, complaints, sent),
         data=data,
         projects=_projects(request, await caller_of(request, "user"), definition),
-        project_errors=[item.detail for item in (failure.complaints if failure else ()) if item.pointer == "/project"],
+        project_errors=[item.detail for item in complaints if item.pointer == "/project"],
         key=secrets.token_hex(16),  # a form that is sent twice makes one job
-        **{**_EMPTY, "values_of": None, "more": None, **shown},
+        manifests=preview.manifests if preview else None,
+        warnings=preview.warnings if preview else (),
+        failure=failure,
+        values_of=values_of,
+        more=more,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy
 from sqlalchemy import BigInteger, Boolean, Integer, TypeDecorator
@@ -18,11 +18,13 @@ class Flag(TypeDecorator[bool]):
     impl = Boolean
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[bool] | TypeEngine[int]:
         """Return the type of the column in a dialect."""
-        return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else Boolean())
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(Integer())
+        return dialect.type_descriptor(Boolean())
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:  # noqa: ARG002 - the signature of `TypeDecorator`
+    def process_result_value(self, value: object, dialect: Dialect) -> bool | None:  # noqa: ARG002 - the signature of `TypeDecorator`
         """Return a value from the database as a boolean."""
         return None if value is None else bool(value)
 

@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
@@ -195,7 +195,8 @@ class Sqlite(Database):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _end(self, connection: Connection, statement: str) -> None:
-        driver: Any = connection.connection.driver_connection
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
         if driver.in_transaction:  # SQLite itself ends a transaction on a full disk
             connection.exec_driver_sql(statement)
 
@@ -239,7 +240,7 @@ class Sqlite(Database):
             raise ToolError(f"the backup failed: {error}") from None
 
 
-def _prepare(connection: Any, _record: Any) -> None:
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # we begin transactions ourselves
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):

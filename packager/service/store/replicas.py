@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from packager.service.store.databases import CHANNEL, LEADING, RUNNING, AwayError
 
@@ -21,13 +22,12 @@ PAUSE = 2.0
 """The seconds between two attempts to become the leader, and between two checks of the leader's connection."""
 
 _ALIVE_SECONDS = 5.0
-_KEEPALIVES: dict[str, Any] = {
+_KEEPALIVES = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
-    "autocommit": True,
 }
 
 
@@ -40,9 +40,9 @@ def _translated() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _connected(conninfo: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+async def _connected(conninfo: str) -> AsyncIterator[psycopg.AsyncConnection]:
     with _translated():
-        connection = await psycopg.AsyncConnection.connect(conninfo, **_KEEPALIVES)
+        connection = await psycopg.AsyncConnection.connect(make_conninfo(conninfo, **_KEEPALIVES), autocommit=True)
     try:
         with _translated():
             yield connection
