@@ -33,8 +33,8 @@ Body = TypeVar("Body")
 
 _LONGEST_KEY = 255
 
-AnyRequest = Request[object, object, State]
-"""A request."""
+HttpRequest = Request[object, object, State]
+"""A request over HTTP, as the routes and the views get it."""
 
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", description="The revision that is to be changed.")]
 IdempotencyKey = Annotated[
@@ -73,7 +73,7 @@ async def require_caller(
         await door_of(request.app.state).enter(request, request.state.caller)
 
 
-async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
+async def caller_of(request: HttpRequest, role: str = "viewer") -> Caller:
     """Return the caller of a request, who must have a role in at least one project. Raises Failure."""
     known: Caller | None = request.state.pop("caller", None)  # used once: a stream identifies its caller again
     caller = known or await _identified(request)
@@ -81,7 +81,7 @@ async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
     return caller
 
 
-async def _identified(request: AnyRequest) -> Caller:
+async def _identified(request: HttpRequest) -> Caller:
     """Return the caller that a token or the cookie of a session identifies. Raises Failure."""
     server = server_of(request.app.state)
     if server.trusted is not None:
@@ -107,7 +107,7 @@ async def _identified(request: AnyRequest) -> Caller:
     return caller
 
 
-def require_origin(request: AnyRequest) -> None:
+def require_origin(request: HttpRequest) -> None:
     """Refuse a request that changes something and was not made by a page of this server. Raises Failure."""
     if request.scope.get("method") in ("GET", "HEAD", "OPTIONS"):
         return
@@ -129,7 +129,7 @@ def expected_revision(if_match: str | None) -> int | None:
 
 
 async def once(
-    request: AnyRequest,
+    request: HttpRequest,
     caller: Caller,
     key: str | None,
     make: Callable[[KeyedRequest | None], Awaitable[tuple[int, Any, str | None]]],

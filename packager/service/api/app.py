@@ -29,7 +29,7 @@ from packager.service.api import (
     requestlog,
     system,
 )
-from packager.service.api.access import AnyRequest, door_of, require_caller, server_of
+from packager.service.api.access import HttpRequest, door_of, require_caller, server_of
 from packager.service.api.document import PROBLEM, OpenApiDocument
 from packager.service.api.door import Door
 from packager.service.complaints import Complaint, pointer
@@ -53,7 +53,7 @@ MAX_BODY = 512 << 10
 """The greatest length of the body of a request, in bytes."""
 
 
-def _problem(request: AnyRequest, failure: Failure) -> Problem:
+def _problem(request: HttpRequest, failure: Failure) -> Problem:
     notes = requestlog.notes_of(request.scope)
     notes.refuse(failure)
     body = failure.as_problem(f"/v1/requests/{notes.request}")
@@ -67,7 +67,7 @@ def _problem(request: AnyRequest, failure: Failure) -> Problem:
     return Response(body, status_code=failure.status, headers=headers, media_type=PROBLEM)
 
 
-def refused(request: AnyRequest, error: HTTPException) -> Problem:
+def refused(request: HttpRequest, error: HTTPException) -> Problem:
     """Return the problem for a path, method, parameter or body that litestar refuses."""
     by_status = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "not-json"}
     detail = str(error.detail)
@@ -98,7 +98,7 @@ def _complaint(item: Mapping[str, object]) -> Complaint:
     return Complaint(pointer((*place, field[2])), detail)
 
 
-def as_failure(request: AnyRequest, error: Exception) -> Failure | None:
+def as_failure(request: HttpRequest, error: Exception) -> Failure | None:
     """Return the failure for an expected error, also of the cluster or the database; None for any other error.
 
     The message of the database is logged only: it may name hosts, users and files.
@@ -115,7 +115,7 @@ def as_failure(request: AnyRequest, error: Exception) -> Failure | None:
     return None
 
 
-def _failed(request: AnyRequest, error: Exception) -> Problem:
+def _failed(request: HttpRequest, error: Exception) -> Problem:
     """Return the problem for an error; the details of a bug are logged only."""
     if failure := as_failure(request, error):
         return _problem(request, failure)
@@ -124,7 +124,7 @@ def _failed(request: AnyRequest, error: Exception) -> Problem:
     return _problem(request, Failure("internal", detail))
 
 
-async def _require_json(request: AnyRequest) -> None:
+async def _require_json(request: HttpRequest) -> None:
     """Refuse a body that is not JSON. Raises Failure."""
     length = request.headers.get("content-length", "0")
     has_body = length != "0" or "transfer-encoding" in request.headers
@@ -136,7 +136,7 @@ async def _require_json(request: AnyRequest) -> None:
 def make(
     server: Server,
     pages: Sequence[ControllerRouterHandler] = (),
-    not_found: Callable[[AnyRequest, HTTPException], Problem | Response[str]] = refused,
+    not_found: Callable[[HttpRequest, HTTPException], Problem | Response[str]] = refused,
 ) -> Litestar:
     """Return the application of a server; the application starts and stops the server.
 
@@ -210,7 +210,7 @@ class _Application(Litestar):
 
 
 @get("/openapi.json", include_in_schema=False)
-async def _openapi(request: AnyRequest) -> Response[bytes | None]:
+async def _openapi(request: HttpRequest) -> Response[bytes | None]:
     """Return the OpenAPI document; with the current ETag in If-None-Match, status 304."""
     content, tag = await request.app.state.document.content(request.app, server_of(request.app.state).root)
     headers = {"ETag": tag, "Cache-Control": "no-cache"}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.config import LimitsConfig
 
-    AnyRequest = Request[object, object, State]
+    HttpRequest = Request[object, object, State]
 
 Parsed = TypeVar("Parsed")
 
@@ -85,7 +85,7 @@ class Door:
         self._at_once: Counter[Owner] = Counter()
         self._streams: Counter[Owner] = Counter()
 
-    async def enter(self, request: AnyRequest, caller: Caller) -> None:
+    async def enter(self, request: HttpRequest, caller: Caller) -> None:
         """Admit a request once: read its body and wait for its turn. Raises Failure if its caller sends too many."""
         if _KEY in request.state:
             return
@@ -103,12 +103,12 @@ class Door:
         await turns.begin(owner)
         visit.turns = turns
 
-    async def parsed(self, request: AnyRequest, parse: Callable[[], Parsed]) -> Parsed:
+    async def parsed(self, request: HttpRequest, parse: Callable[[], Parsed]) -> Parsed:
         """Run `parse`, which parses the body of a request, in a thread, and return its result."""
         visit: _Visit = request.state[_KEY]
         return await self._parsing.run(visit.owner, parse)
 
-    async def hold_back(self, request: AnyRequest) -> None:
+    async def hold_back(self, request: HttpRequest) -> None:
         """Delay a request without a valid token if its address has sent many such requests: each has cost a look-up."""
         address = request.client.host if request.client else ""
         await asyncio.sleep(min(max(self._refused.pause(address), 0), _LONGEST_PAUSE))
@@ -127,7 +127,7 @@ class Door:
         hint = f"limits.{limit} in the configuration of the server"
         raise Failure("too-many-requests", f"{detail} ({hint})", retry_after=seconds)
 
-    def begin_stream(self, request: AnyRequest) -> None:
+    def begin_stream(self, request: HttpRequest) -> None:
         """Count a stream until its end. Raises Failure if its caller has too many open streams."""
         visit: _Visit = request.state[_KEY]
         if self._streams[visit.owner] >= self._limits.streams:

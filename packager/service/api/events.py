@@ -11,7 +11,7 @@ from litestar.response import Stream
 
 from packager.base.values import as_plain
 from packager.service.api import document
-from packager.service.api.access import AnyRequest, caller_of, door_of, server_of
+from packager.service.api.access import HttpRequest, caller_of, door_of, server_of
 from packager.service.store.store import as_json
 from packager.service.use.answers import EventList, JobEvent
 
@@ -28,18 +28,18 @@ _LISTED = {200: document.answer(EventList, "As JSON, or followed as text/event-s
 
 
 @get("/v1/jobs/{release:str}/events", responses=_LISTED)
-async def job_events(request: AnyRequest, release: FromPath[str], after: After = None) -> Response[EventList] | Stream:
+async def job_events(request: HttpRequest, release: FromPath[str], after: After = None) -> Response[EventList] | Stream:
     """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _listed(request, release, after)
 
 
 @get("/v1/events", responses=_LISTED)
-async def all_events(request: AnyRequest, after: After = None) -> Response[EventList] | Stream:
+async def all_events(request: HttpRequest, after: After = None) -> Response[EventList] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _listed(request, None, after)
 
 
-async def _listed(request: AnyRequest, release: str | None, after: str | None) -> Response[EventList] | Stream:
+async def _listed(request: HttpRequest, release: str | None, after: str | None) -> Response[EventList] | Stream:
     events = server_of(request.app.state).events
     if "text/event-stream" not in request.headers.get("accept", ""):
         return Response(await events.read(await caller_of(request), release, after))

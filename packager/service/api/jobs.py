@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from packager.base.values import as_plain, replace
 from packager.kubernetes.objects import Object
 from packager.service.api import document
-from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
+from packager.service.api.access import HttpRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.store.store import as_json
 from packager.service.use.answers import Job, JobList, JobPreview
 from packager.service.use.jobs import JobQuery
@@ -36,7 +36,7 @@ Cursor = Annotated[str | None, QueryParameter(description="The `next` of the pag
     },
 )
 async def create_job(
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     data: JSONBody[dict[str, Any]],  # msgspec has no recursive types, such as Json
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
@@ -50,7 +50,7 @@ async def create_job(
 
 
 async def create_once(
-    request: AnyRequest, caller: Caller, filled: Mapping[str, Json], key: str | None
+    request: HttpRequest, caller: Caller, filled: Mapping[str, Json], key: str | None
 ) -> Response[dict[str, object]]:
     """Create a job, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
 
@@ -76,7 +76,7 @@ def _answered(keyed: KeyedRequest | None) -> Callable[[Job], KeyedRequest | None
 
 @get("/v1/jobs")
 async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     status: FromQuery[str | None] = None,
     definition: FromQuery[str | None] = None,
@@ -101,26 +101,26 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
 
 
 @get("/v1/jobs/{release:str}")
-async def get_job(request: AnyRequest, state: State, release: FromPath[str]) -> Job:
+async def get_job(request: HttpRequest, state: State, release: FromPath[str]) -> Job:
     """Return a job."""
     return await server_of(state).jobs.job(await caller_of(request), release)
 
 
 @get("/v1/jobs/{release:str}/manifests")
-async def job_manifests(request: AnyRequest, state: State, release: FromPath[str]) -> list[Object]:
+async def job_manifests(request: HttpRequest, state: State, release: FromPath[str]) -> list[Object]:
     """Return the applied objects of a job, without secrets."""
     return await server_of(state).jobs.manifests(await caller_of(request), release)
 
 
 @post("/v1/jobs/{release:str}/cancel", status_code=202)
-async def cancel_job(request: AnyRequest, state: State, release: FromPath[str]) -> Job:
+async def cancel_job(request: HttpRequest, state: State, release: FromPath[str]) -> Job:
     """Stop a job; its record and its claims stay."""
     return await server_of(state).jobs.cancel(await caller_of(request), release)
 
 
 @delete("/v1/jobs/{release:str}", status_code=202)
 async def delete_job(
-    request: AnyRequest, state: State, release: FromPath[str], storage: FromQuery[str] = "keep"
+    request: HttpRequest, state: State, release: FromPath[str], storage: FromQuery[str] = "keep"
 ) -> Job:
     """Stop a job, and delete its objects and its record; its claims only with `storage=delete`."""
     return await server_of(state).jobs.delete(await caller_of(request), release, storage)
@@ -128,7 +128,7 @@ async def delete_job(
 
 @post("/v1/jobs/{release:str}/rerun", status_code=201)
 async def rerun_job(
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     release: FromPath[str],
     pinned: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from packager.service.api import document
-from packager.service.api.access import AnyRequest, caller_of, door_of, server_of
+from packager.service.api.access import HttpRequest, caller_of, door_of, server_of
 from packager.service.use.logs import LogQuery
 
 
@@ -20,7 +20,7 @@ from packager.service.use.logs import LogQuery
     responses={200: document.answer(str, "The log", MediaType.TEXT)},
 )
 async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     release: FromPath[str],
     pod: FromQuery[str | None] = None,

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from packager.base.values import as_plain
 from packager.service.api import document
 from packager.service.api.access import (
-    AnyRequest,
+    HttpRequest,
     IdempotencyKey,
     IfMatch,
     caller_of,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @get("/v1/templates")
-async def list_templates(request: AnyRequest, state: State) -> TemplateList:
+async def list_templates(request: HttpRequest, state: State) -> TemplateList:
     """List the current revision of each template."""
     return await server_of(state).templates.read(await caller_of(request))
 
@@ -52,7 +52,7 @@ async def list_templates(request: AnyRequest, state: State) -> TemplateList:
     },
 )
 async def add_template(
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     data: JSONBody[TemplateBody],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
@@ -71,7 +71,7 @@ async def add_template(
 
 
 @get("/v1/templates/{name:str}")
-async def get_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[RegisteredTemplate]:
+async def get_template(request: HttpRequest, state: State, name: FromPath[str]) -> Response[RegisteredTemplate]:
     """Return the current revision of a template."""
     current = await server_of(state).templates.template(await caller_of(request), name)
     return tagged(current, current.revision)
@@ -79,7 +79,7 @@ async def get_template(request: AnyRequest, state: State, name: FromPath[str]) -
 
 @put("/v1/templates/{name:str}")
 async def change_template(
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     name: FromPath[str],
     data: JSONBody[TemplateBody],
@@ -92,20 +92,20 @@ async def change_template(
 
 
 @delete("/v1/templates/{name:str}")
-async def remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> None:
+async def remove_template(request: HttpRequest, state: State, name: FromPath[str]) -> None:
     """Remove a template that no definition uses."""
     await server_of(state).templates.remove(await caller_of(request), name)
 
 
 @get("/v1/templates/{name:str}/revisions")
-async def template_revisions(request: AnyRequest, state: State, name: FromPath[str]) -> TemplateList:
+async def template_revisions(request: HttpRequest, state: State, name: FromPath[str]) -> TemplateList:
     """List all revisions of a template, the newest first."""
     return await server_of(state).templates.revisions(await caller_of(request), name)
 
 
 @get("/v1/templates/{name:str}/revisions/{number:int}")
 async def template_revision(
-    request: AnyRequest, state: State, name: FromPath[str], number: FromPath[int]
+    request: HttpRequest, state: State, name: FromPath[str], number: FromPath[int]
 ) -> RegisteredTemplate:
     """Return a revision of a template."""
     return await server_of(state).templates.template(await caller_of(request), name, number)
@@ -115,7 +115,7 @@ async def template_revision(
 
 
 @get("/v1/definitions")
-async def list_definitions(request: AnyRequest, state: State) -> DefinitionList:
+async def list_definitions(request: HttpRequest, state: State) -> DefinitionList:
     """List the current revision of each definition."""
     return await server_of(state).definitions.read(await caller_of(request))
 
@@ -129,7 +129,7 @@ async def list_definitions(request: AnyRequest, state: State) -> DefinitionList:
     },
 )
 async def add_definition(
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     data: JSONBody[DefinitionBody],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
@@ -151,7 +151,7 @@ async def add_definition(
 
 
 @get("/v1/definitions/{name:str}")
-async def get_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[RegisteredDefinition]:
+async def get_definition(request: HttpRequest, state: State, name: FromPath[str]) -> Response[RegisteredDefinition]:
     """Return the current revision of a definition."""
     current = await server_of(state).definitions.definition(await caller_of(request), name)
     return tagged(current, current.revision)
@@ -159,7 +159,7 @@ async def get_definition(request: AnyRequest, state: State, name: FromPath[str])
 
 @put("/v1/definitions/{name:str}")
 async def change_definition(
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     name: FromPath[str],
     data: JSONBody[DefinitionBody],
@@ -172,27 +172,27 @@ async def change_definition(
 
 
 @delete("/v1/definitions/{name:str}")
-async def remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> None:
+async def remove_definition(request: HttpRequest, state: State, name: FromPath[str]) -> None:
     """Remove a definition; jobs that were made with it stay."""
     await server_of(state).definitions.remove(await caller_of(request), name)
 
 
 @get("/v1/definitions/{name:str}/revisions")
-async def definition_revisions(request: AnyRequest, state: State, name: FromPath[str]) -> DefinitionList:
+async def definition_revisions(request: HttpRequest, state: State, name: FromPath[str]) -> DefinitionList:
     """List all revisions of a definition, the newest first."""
     return await server_of(state).definitions.revisions(await caller_of(request), name)
 
 
 @get("/v1/definitions/{name:str}/revisions/{number:int}")
 async def definition_revision(
-    request: AnyRequest, state: State, name: FromPath[str], number: FromPath[int]
+    request: HttpRequest, state: State, name: FromPath[str], number: FromPath[int]
 ) -> RegisteredDefinition:
     """Return a revision of a definition."""
     return await server_of(state).definitions.definition(await caller_of(request), name, number)
 
 
 @get("/v1/definitions/{name:str}/schema")
-async def definition_schema(request: AnyRequest, state: State, name: FromPath[str]) -> dict[str, Any]:
+async def definition_schema(request: HttpRequest, state: State, name: FromPath[str]) -> dict[str, Any]:
     """Return the JSON Schema of the values that users fill in."""
     return (await server_of(state).definitions.usable(await caller_of(request), name)).json_schema
 

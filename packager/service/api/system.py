@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody
 
 from packager.service import prometheus
 from packager.service.api import document
-from packager.service.api.access import ANONYMOUS, AnyRequest, caller_of, server_of
+from packager.service.api.access import ANONYMOUS, HttpRequest, caller_of, server_of
 from packager.service.failures import Failure
 from packager.service.registry.bodies import TokenBody
 from packager.service.use.answers import (
@@ -22,25 +22,25 @@ from packager.service.use.answers import (
 
 
 @get("/v1/tokens")
-async def list_tokens(request: AnyRequest, state: State) -> TokenList:
+async def list_tokens(request: HttpRequest, state: State) -> TokenList:
     """List the tokens of the projects in which the caller is an admin, without their texts."""
     return await server_of(state).tokens.read(await caller_of(request))
 
 
 @post("/v1/tokens", status_code=201)
-async def add_token(request: AnyRequest, state: State, data: JSONBody[TokenBody]) -> NewToken:
+async def add_token(request: HttpRequest, state: State, data: JSONBody[TokenBody]) -> NewToken:
     """Create a token; its text is in this answer only."""
     return await server_of(state).tokens.add(await caller_of(request), data)
 
 
 @delete("/v1/tokens/{identifier:str}")
-async def remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> None:
+async def remove_token(request: HttpRequest, state: State, identifier: FromPath[str]) -> None:
     """Remove a token; requests with it are refused from then on."""
     await server_of(state).tokens.remove(await caller_of(request), identifier)
 
 
 @get("/v1/whoami")
-async def whoami(request: AnyRequest, state: State) -> WhoAmI:
+async def whoami(request: HttpRequest, state: State) -> WhoAmI:
     """Return the caller: name, key, the role in each project, `*` for all projects, and the visible projects."""
     caller = await caller_of(request, "viewer")
     visible = server_of(state).project_use.names(caller, "viewer")
@@ -61,7 +61,7 @@ async def readyz(state: State) -> Response[Health]:
 
 
 @get(prometheus.PATH, media_type="text/plain")
-async def figures(request: AnyRequest, state: State) -> Response[str]:
+async def figures(request: HttpRequest, state: State) -> Response[str]:
     """Return the metrics of this replica for Prometheus; the caller must be a viewer of all projects."""
     caller = await caller_of(request, "viewer")
     if not caller.may("viewer"):

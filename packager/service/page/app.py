@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from litestar import Litestar, Response, Router
 
 from packager.service.api import app, requestlog
-from packager.service.api.access import AnyRequest, require_caller, require_origin, server_of
+from packager.service.api.access import HttpRequest, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
 from packager.service.page import jobs, new, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _PLAIN = frozenset(string.ascii_letters + string.digits + "/-._~")
 
 
-async def _require_own_origin(request: AnyRequest) -> None:
+async def _require_own_origin(request: HttpRequest) -> None:
     require_origin(request)
 
 
-def _refused(request: AnyRequest, failure: Failure) -> Response[str]:
+def _refused(request: HttpRequest, failure: Failure) -> Response[str]:
     if failure.status == 401:
         query = f"?{request.url.query}" if request.url.query else ""
         then = request.url.path + query if request.method == "GET" else "/jobs"
@@ -39,7 +39,7 @@ def _quoted(text: str) -> str:
     return "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode(errors="replace"))
 
 
-def _failed(request: AnyRequest, error: Exception) -> Response[str]:
+def _failed(request: HttpRequest, error: Exception) -> Response[str]:
     """Return the view of an expected error, an error of litestar, or a bug; the details of a bug are logged only."""
     if failure := app.as_failure(request, error):
         return _refused(request, failure)
@@ -52,7 +52,7 @@ def _failed(request: AnyRequest, error: Exception) -> Response[str]:
     return failed(server_of(request.app.state), Failure("internal", "see the log of the server"))
 
 
-def _not_found(request: AnyRequest, error: HTTPException) -> app.Problem | Response[str]:
+def _not_found(request: HttpRequest, error: HTTPException) -> app.Problem | Response[str]:
     """Return an error view to browsers for an unknown path; other clients get a problem."""
     is_browser = "text/html" in request.headers.get("accept", "")
     return _failed(request, error) if is_browser else app.refused(request, error)

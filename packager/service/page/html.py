@@ -19,7 +19,7 @@ from packager.service.page import static
 from packager.service.store.store import FINAL
 
 if TYPE_CHECKING:
-    from packager.service.api.access import AnyRequest
+    from packager.service.api.access import HttpRequest
     from packager.service.failures import Failure
     from packager.service.server import Server
 
@@ -119,7 +119,7 @@ _environment.globals |= {"between": between, "version": __version__, "static": s
 
 
 async def respond(
-    request: AnyRequest, template: str, status: int = 200, *, role: str = "viewer", **values: object
+    request: HttpRequest, template: str, status: int = 200, *, role: str = "viewer", **values: object
 ) -> Response[str]:
     """Return a view for a caller who must have a role.
 

@@ -12,7 +12,7 @@ from litestar.params import FromPath, FromQuery
 
 from packager.base.errors import ClusterError
 from packager.service.access import permissions
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.failures import Failure
 from packager.service.page import curve, form
 from packager.service.page.html import redirect, respond, visible
@@ -36,7 +36,7 @@ _FILTERS = ("status", "definition", "creator", "application", "project", "since"
 
 
 @get("/jobs", include_in_schema=False)
-async def _jobs(request: AnyRequest, state: State) -> Response[str]:
+async def _jobs(request: HttpRequest, state: State) -> Response[str]:
     query = request.query_params
     filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
     caller = await caller_of(request)
@@ -58,13 +58,13 @@ async def _jobs(request: AnyRequest, state: State) -> Response[str]:
 
 @get("/jobs/{release:str}", include_in_schema=False)
 async def _job(
-    request: AnyRequest, state: State, release: FromPath[str], pod: FromQuery[str | None] = None
+    request: HttpRequest, state: State, release: FromPath[str], pod: FromQuery[str | None] = None
 ) -> Response[str]:
     return await _shown(request, state, release, pod)
 
 
 async def _shown(
-    request: AnyRequest, state: State, release: str, pod: str | None = None, failure: Failure | None = None
+    request: HttpRequest, state: State, release: str, pod: str | None = None, failure: Failure | None = None
 ) -> Response[str]:
     server, caller = server_of(state), await caller_of(request)
     job = await server.jobs.job(caller, release)
@@ -111,7 +111,7 @@ def _is_claim(item: Object) -> bool:
     return str(item["kind"]) == "PersistentVolumeClaim"
 
 
-async def _log(request: AnyRequest, server: Server, release: str, pod: str | None) -> tuple[str, str | None]:
+async def _log(request: HttpRequest, server: Server, release: str, pod: str | None) -> tuple[str, str | None]:
     """Return the end of a job's log, and the message of an error; None without an error."""
     text = ""
     try:
@@ -142,14 +142,14 @@ def _flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]
 
 @post("/jobs/{release:str}/callbacks/{identifier:str}", include_in_schema=False)
 async def _redeliver(
-    request: AnyRequest, state: State, release: FromPath[str], identifier: FromPath[str]
+    request: HttpRequest, state: State, release: FromPath[str], identifier: FromPath[str]
 ) -> Response[str]:
     await server_of(state).jobs.redeliver(await caller_of(request), release, identifier)
     return redirect(f"/jobs/{release}#callbacks")
 
 
 @post("/jobs/{release:str}/cancel", include_in_schema=False)
-async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> Response[str]:
+async def _cancel(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
     try:
         await server_of(state).jobs.cancel(await caller_of(request), release)
     except Failure as failure:
@@ -158,7 +158,7 @@ async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> 
 
 
 @post("/jobs/{release:str}/rerun", include_in_schema=False)
-async def _rerun(request: AnyRequest, state: State, release: FromPath[str]) -> Response[str]:
+async def _rerun(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
     pinned = (await request.form()).get("pinned") == "true"
     try:
         made = await server_of(state).jobs.rerun(
@@ -170,7 +170,7 @@ async def _rerun(request: AnyRequest, state: State, release: FromPath[str]) -> R
 
 
 @post("/jobs/{release:str}/delete", include_in_schema=False)
-async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> Response[str]:
+async def _delete(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
     storage = "delete" if (await request.form()).get("storage") == "delete" else "keep"
     try:
         await server_of(state).jobs.delete(await caller_of(request), release, storage)
@@ -179,7 +179,7 @@ async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> 
     return redirect("/jobs")
 
 
-async def _refused(request: AnyRequest, state: State, release: str, failure: Failure) -> Response[str]:
+async def _refused(request: HttpRequest, state: State, release: str, failure: Failure) -> Response[str]:
     """Return the view of a job with the message of a failed action. Raises Failure for an invisible job."""
     if failure.status in (401, 404):
         raise failure

@@ -9,7 +9,7 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.api.jobs import create_once
 from packager.service.failures import Failure
 from packager.service.page import form
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 @get("/new", include_in_schema=False)
-async def _choose(request: AnyRequest, state: State) -> Response[str]:
+async def _choose(request: HttpRequest, state: State) -> Response[str]:
     items = (await server_of(state).definitions.read(await caller_of(request))).items
     return await respond(request, "choose", items=items)
 
 
 @get("/new/{name:str}", include_in_schema=False)
 async def _new(
-    request: AnyRequest, state: State, name: FromPath[str], values_of: FromQuery[str | None] = None
+    request: HttpRequest, state: State, name: FromPath[str], values_of: FromQuery[str | None] = None
 ) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
@@ -46,7 +46,7 @@ async def _new(
 
 
 @post("/new/{name:str}", include_in_schema=False)
-async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _sent(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
     data = {key: str(value) for key, value in (await request.form()).items()}
@@ -73,7 +73,7 @@ async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Respo
 
 
 async def _form(  # noqa: PLR0913 - the parts of the view
-    request: AnyRequest,
+    request: HttpRequest,
     definition: Definition,
     data: Mapping[str, str],
     sent: Sent | None = None,
@@ -103,7 +103,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
     )
 
 
-def _projects(request: AnyRequest, caller: Caller, definition: Definition) -> list[str]:
+def _projects(request: HttpRequest, caller: Caller, definition: Definition) -> list[str]:
     """Return the projects in which a caller can create jobs of a definition."""
     usable = server_of(request.app.state).project_use.names(caller, "user")
     own = definition.body.project

@@ -13,7 +13,7 @@ from litestar.params import FromPath, FromQuery
 from packager.base import yamlio
 from packager.base.values import UNSET, FieldsError, Value, as_plain, convert
 from packager.service.access import permissions
-from packager.service.api.access import AnyRequest, caller_of, expected_revision, server_of
+from packager.service.api.access import HttpRequest, caller_of, expected_revision, server_of
 from packager.service.failures import Failure
 from packager.service.page.html import redirect, respond
 from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag
@@ -135,14 +135,14 @@ def _fields(item: Registered, keys: Sequence[str]) -> dict[str, object]:
 
 
 @get("/definitions", include_in_schema=False)
-async def _definitions(request: AnyRequest, state: State) -> Response[str]:
+async def _definitions(request: HttpRequest, state: State) -> Response[str]:
     items = (await server_of(state).definitions.read(await caller_of(request))).items
     return await respond(request, "definitions", items=items)
 
 
 @get("/definitions/{name:str}", include_in_schema=False)
 async def _definition(
-    request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
+    request: HttpRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
 ) -> Response[str]:
     items = (await server_of(state).definitions.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).definitions.definition(await caller_of(request), name))
@@ -161,12 +161,12 @@ async def _or_none(answer: Awaitable[Registered]) -> Registered | None:
 
 
 @get("/new-definition", include_in_schema=False)
-async def _new_definition(request: AnyRequest, state: State) -> Response[str]:
+async def _new_definition(request: HttpRequest, state: State) -> Response[str]:
     return await _definition_form(request, state, {"append_uuid": ""})
 
 
 @get("/definitions/{name:str}/edit", include_in_schema=False)
-async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _edit_definition(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     item = await server_of(state).definitions.definition(await caller_of(request), name)
     data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()} | _package_inputs(item.package)
     data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
@@ -194,7 +194,7 @@ def _package_of_inputs(data: Mapping[str, str]) -> dict[str, object] | None:
 
 
 async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
-    request: AnyRequest,
+    request: HttpRequest,
     state: State,
     data: Mapping[str, str],
     name: str | None = None,
@@ -234,16 +234,16 @@ def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, object]:
 
 
 @post("/new-definition", include_in_schema=False)
-async def _add_definition(request: AnyRequest, state: State) -> Response[str]:
+async def _add_definition(request: HttpRequest, state: State) -> Response[str]:
     return await _register_definition(request, state, None)
 
 
 @post("/definitions/{name:str}/edit", include_in_schema=False)
-async def _change_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _change_definition(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     return await _register_definition(request, state, name)
 
 
-async def _register_definition(request: AnyRequest, state: State, name: str | None) -> Response[str]:
+async def _register_definition(request: HttpRequest, state: State, name: str | None) -> Response[str]:
     caller = await caller_of(request, "developer")
     data = await _inputs(request, name)
     try:
@@ -267,7 +267,7 @@ async def _register_definition(request: AnyRequest, state: State, name: str | No
     return redirect(f"/definitions/{name}")
 
 
-async def _inputs(request: AnyRequest, name: str | None) -> dict[str, str]:
+async def _inputs(request: HttpRequest, name: str | None) -> dict[str, str]:
     """Return the inputs of a form; a name in the path replaces the input `name`."""
     data = {key: str(value) for key, value in (await request.form()).items()}
     return data if name is None else {**data, "name": name}
@@ -283,7 +283,7 @@ def _shown_in_form(error: FieldsError | Failure) -> Failure:
 
 
 @post("/definitions/{name:str}/remove", include_in_schema=False)
-async def _remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _remove_definition(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     await server_of(state).definitions.remove(await caller_of(request), name)
     return redirect("/definitions")
 
@@ -292,14 +292,14 @@ async def _remove_definition(request: AnyRequest, state: State, name: FromPath[s
 
 
 @get("/templates", include_in_schema=False)
-async def _templates(request: AnyRequest, state: State) -> Response[str]:
+async def _templates(request: HttpRequest, state: State) -> Response[str]:
     items = (await server_of(state).templates.read(await caller_of(request))).items
     return await respond(request, "templates", items=items)
 
 
 @get("/templates/{name:str}", include_in_schema=False)
 async def _template(
-    request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
+    request: HttpRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
 ) -> Response[str]:
     items = (await server_of(state).templates.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).templates.template(await caller_of(request), name))
@@ -310,19 +310,19 @@ async def _template(
 
 
 @get("/new-template", include_in_schema=False)
-async def _new_template(request: AnyRequest) -> Response[str]:
+async def _new_template(request: HttpRequest) -> Response[str]:
     return await _template_form(request, {})
 
 
 @get("/templates/{name:str}/edit", include_in_schema=False)
-async def _edit_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _edit_template(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     item = await server_of(state).templates.template(await caller_of(request), name)
     data = {"template": item.template, "description": item.description, "revision": str(item.revision)}
     return await _template_form(request, data | ({"deprecated": "1"} if item.deprecated else {}), name)
 
 
 async def _template_form(
-    request: AnyRequest,
+    request: HttpRequest,
     data: Mapping[str, str],
     name: str | None = None,
     failure: Failure | None = None,
@@ -343,16 +343,16 @@ async def _template_form(
 
 
 @post("/new-template", include_in_schema=False)
-async def _add_template(request: AnyRequest, state: State) -> Response[str]:
+async def _add_template(request: HttpRequest, state: State) -> Response[str]:
     return await _register_template(request, state, None)
 
 
 @post("/templates/{name:str}/edit", include_in_schema=False)
-async def _change_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _change_template(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     return await _register_template(request, state, name)
 
 
-async def _register_template(request: AnyRequest, state: State, name: str | None) -> Response[str]:
+async def _register_template(request: HttpRequest, state: State, name: str | None) -> Response[str]:
     caller = await caller_of(request, "admin")
     data = await _inputs(request, name)
     try:
@@ -372,7 +372,7 @@ async def _register_template(request: AnyRequest, state: State, name: str | None
 
 
 @post("/templates/{name:str}/remove", include_in_schema=False)
-async def _remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[str]:
+async def _remove_template(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     try:
         await server_of(state).templates.remove(await caller_of(request), name)
     except Failure as failure:

@@ -11,7 +11,7 @@ from litestar.params import FromQuery
 
 from packager.service.access import sessions, sign_in, tokens
 from packager.service.api import requestlog
-from packager.service.api.access import AnyRequest, server_of
+from packager.service.api.access import HttpRequest, server_of
 from packager.service.failures import Failure
 from packager.service.page.html import public, redirect
 
@@ -59,7 +59,7 @@ def _view(server: Server, then: str, failure: Failure | None = None, **values: o
 
 
 @post(_PATH, include_in_schema=False, request_max_body_size=_MAX_BODY)
-async def _with_token(request: AnyRequest, state: State) -> Response[str]:
+async def _with_token(request: HttpRequest, state: State) -> Response[str]:
     form = await request.form()
     server = server_of(state)
     then = str(form.get("then", ""))
@@ -72,7 +72,7 @@ async def _with_token(request: AnyRequest, state: State) -> Response[str]:
 
 
 @get(f"{_PATH}/issuer", include_in_schema=False)
-async def _to_issuer(request: AnyRequest, state: State, then: FromQuery[str] = "/jobs") -> Response[str]:
+async def _to_issuer(request: HttpRequest, state: State, then: FromQuery[str] = "/jobs") -> Response[str]:
     server = server_of(state)
     if server.client is None:
         raise Failure("not-found", "this server has no issuer with whom people sign in")
@@ -86,7 +86,7 @@ async def _to_issuer(request: AnyRequest, state: State, then: FromQuery[str] = "
 
 
 @get(sign_in.PATH, include_in_schema=False)
-async def _from_issuer(request: AnyRequest, state: State) -> Response[str]:
+async def _from_issuer(request: HttpRequest, state: State) -> Response[str]:
     server = server_of(state)
     if server.client is None:
         raise Failure("not-found", "this server has no issuer with whom people sign in")
@@ -104,12 +104,12 @@ async def _from_issuer(request: AnyRequest, state: State) -> Response[str]:
     return answer
 
 
-def _refused(request: AnyRequest, server: Server, then: str, failure: Failure) -> Response[str]:
+def _refused(request: HttpRequest, server: Server, then: str, failure: Failure) -> Response[str]:
     requestlog.notes_of(request.scope).refuse(failure)
     return _view(server, then, failure)
 
 
-async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str) -> Response[str]:
+async def _signed_in(request: HttpRequest, caller: Caller, cookie: str, then: str) -> Response[str]:
     """Return the answer that begins a session, after ending the previous session of the browser."""
     server = server_of(request.app.state)
     await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
@@ -119,7 +119,7 @@ async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str
     return answer
 
 
-def _set_cookie(request: AnyRequest, answer: Response[str], name: str, value: str, seconds: int) -> None:
+def _set_cookie(request: HttpRequest, answer: Response[str], name: str, value: str, seconds: int) -> None:
     server = server_of(request.app.state)
     answer.set_cookie(
         name,
@@ -133,7 +133,7 @@ def _set_cookie(request: AnyRequest, answer: Response[str], name: str, value: st
 
 
 @post("/sign-out", include_in_schema=False)
-async def _sign_out(request: AnyRequest, state: State) -> Response[str]:
+async def _sign_out(request: HttpRequest, state: State) -> Response[str]:
     server = server_of(state)
     is_of_issuer = await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
     answer = redirect(f"{_PATH}?out=issuer" if is_of_issuer else _PATH)

@@ -8,17 +8,17 @@ from litestar.params import FromPath
 
 from packager.base.values import FieldsError, convert
 from packager.service.access import tokens
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.page.html import redirect, respond
 from packager.service.registry.bodies import TokenBody
 
 
 @get("/tokens", include_in_schema=False)
-async def _tokens(request: AnyRequest, state: State) -> Response[str]:
+async def _tokens(request: HttpRequest, state: State) -> Response[str]:
     return await _listed(request, state)
 
 
-async def _listed(request: AnyRequest, state: State, status: int = 200, **values: object) -> Response[str]:
+async def _listed(request: HttpRequest, state: State, status: int = 200, **values: object) -> Response[str]:
     shown = {"made": None, "error": None, "filled": {}, **values}
     caller = await caller_of(request)
     items = (await server_of(state).tokens.read(caller)).items
@@ -29,7 +29,7 @@ async def _listed(request: AnyRequest, state: State, status: int = 200, **values
 
 
 @post("/tokens", include_in_schema=False)
-async def _add_token(request: AnyRequest, state: State) -> Response[str]:
+async def _add_token(request: HttpRequest, state: State) -> Response[str]:
     form = {key: str(value).strip() for key, value in (await request.form()).items()}
     try:
         days = form.get("days")
@@ -46,7 +46,7 @@ async def _add_token(request: AnyRequest, state: State) -> Response[str]:
 
 
 @post("/tokens/{identifier:str}/remove", include_in_schema=False)
-async def _remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> Response[str]:
+async def _remove_token(request: HttpRequest, state: State, identifier: FromPath[str]) -> Response[str]:
     await server_of(state).tokens.remove(await caller_of(request), identifier)
     return redirect("/tokens")
 
