@@ -153,6 +153,8 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         caller_requests_per_second: Requests per second of a caller; a burst may have those of three seconds.
         project_requests_per_second: Requests per second of all callers with the same projects, with the same burst.
+        project_processor_percent: Processor time of all callers with the same projects while others use the server, as
+            a percentage of one processor.
         requests_at_once: Simultaneous requests of a caller.
         streams: Simultaneous streams of events and logs of a caller.
         caller_jobs: Jobs of a caller in a project that have not ended.
@@ -164,6 +166,7 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     caller_requests_per_second: AtLeastOne = 100
     project_requests_per_second: AtLeastOne = 200
+    project_processor_percent: AtLeastOne = 30
     requests_at_once: AtLeastOne = 32
     streams: AtLeastOne = 20
     caller_jobs: AtLeastOne = 3_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from packager.base.values import Value
 from packager.service.failures import Failure
+from packager.service.processor import MeasuredThreads, Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,10 @@ Result = TypeVar("Result")
 
 ALL = "*"
 """The project of work that does not belong to a single project."""
+
+
+_LOOK_SECONDS = 0.1
+"""The seconds after which a queue looks again at projects that have used their share of the processor."""
 
 
 class Owner(Value, frozen=True):
@@ -102,23 +106,33 @@ class Turns:
         share: The maximum number of places of a project.
         own_share: The maximum number of places of a caller.
         most: The maximum number of waiting requests of a caller.
+        processor: The shares of the processor, within which projects get places; None for no limit.
     """
 
-    def __init__(self, places: int, share: int, own_share: int, most: int) -> None:
+    def __init__(self, places: int, share: int, own_share: int, most: int, processor: Shares | None = None) -> None:
         self._places = places
         self._share = share
         self._own_share = own_share
-        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue(most)
+        self._processor = processor
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: FairQueue[asyncio.Future[float]] = FairQueue(most)
         self._projects: Counter[str] = Counter()
         self._owners: Counter[Owner] = Counter()
 
-    async def begin(self, owner: Owner) -> None:
-        """Wait for a place, which is taken until `end`. Raises Failure if too many requests of the caller wait."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def begin(self, owner: Owner) -> float:
+        """Wait for a place, which is taken until `end`.
+
+        Returns:
+            The processor seconds that are counted for the work; see `Shares`.
+
+        Raises:
+            Failure: Too many requests of the caller wait.
+        """
+        turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting.add(owner, turn)
         self._call()
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.end(owner)
@@ -131,7 +145,19 @@ class Turns:
         self._call()
 
     def _may_begin(self, owner: Owner) -> bool:
-        return self._projects[owner.project] < self._share and self._owners[owner] < self._own_share
+        has_place = self._projects[owner.project] < self._share and self._owners[owner] < self._own_share
+        return has_place and self._is_within_share(owner.project)
+
+    def _is_within_share(self, project: str) -> bool:
+        """Whether a project may use the processor now; if not, look again as soon as it may."""
+        pause = self._processor.pause(project) if self._processor else 0.0
+        if pause > 0 and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(min(pause, _LOOK_SECONDS), self._look_again)
+        return pause <= 0
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._call()
 
     def _call(self) -> None:
         """Give free places to the next owners in the queue."""
@@ -140,7 +166,7 @@ class Turns:
             if not turn.done():  # its request has not been cancelled
                 self._projects[owner.project] += 1
                 self._owners[owner] += 1
-                turn.set_result(None)
+                turn.set_result(self._processor.begin(owner.project) if self._processor else 0.0)
 
 
 class FairPool:
@@ -155,7 +181,7 @@ class FairPool:
 
     def __init__(self, name: str, *, threads: int, share: int, most: int) -> None:
         self._turns = Turns(threads, share, 1, most)
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._executor = MeasuredThreads(threads, thread_name_prefix=name)
 
     async def run(self, owner: Owner, work: Callable[[], Result]) -> Result:
         """Call `work` in a thread, and return its result.

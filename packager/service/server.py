@@ -7,12 +7,11 @@ import json
 import os
 import sys
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.service import config
+from packager.service import config, processor
 from packager.service.access import projects
 from packager.service.access.sessions import Sessions
 from packager.service.callbacks.addresses import read_allowed
@@ -28,6 +27,7 @@ from packager.service.jobs.references import References
 from packager.service.jobs.room import Room
 from packager.service.jobs.sweeper import Sweeper
 from packager.service.jobs.tasks import Tasks
+from packager.service.processor import MeasuredThreads
 from packager.service.prometheus import Figures, Load
 from packager.service.readiness import Readiness
 from packager.service.registry.catalog import Catalog
@@ -122,7 +122,7 @@ class Server:
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self.figures = Figures()
-        self._renderer = Renderer(self.figures.rendered)
+        self._renderer = Renderer(self._rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects, _package_reader(settings))
         share = max(1, len(os.sched_getaffinity(0)) // 2)
         self._rendering = FairPool("rendering", threads=_RENDERING, share=share, most=_MOST_WAITING)
@@ -162,7 +162,7 @@ class Server:
     async def running(self) -> AsyncIterator[None]:
         """Run the loops of the server while the block runs; then close all parts."""
         sys.setswitchinterval(_SWITCH_SECONDS)
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="database"))
+        asyncio.get_running_loop().set_default_executor(MeasuredThreads(_THREADS, thread_name_prefix="database"))
         await asyncio.to_thread(self.catalog.add_bundled)
         loops = [asyncio.create_task(self._kept_up(self._lead))]
         if isinstance(self.store.database, Postgres):
@@ -186,6 +186,11 @@ class Server:
         self._rendering.close()
         self._renderer.close()
         self.store.close()
+
+    def _rendered(self, seconds: float) -> None:
+        """Count the seconds of a child process, which computes meanwhile."""
+        self.figures.rendered(seconds)
+        processor.current().add(seconds)
 
     def _look_at(self, release: str) -> None:
         self.follower.look_at(release)

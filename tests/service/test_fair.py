@@ -59,8 +59,8 @@ def test_queue_skips_owners_that_may_not_begin() -> None:
     assert queue.take() == (ADA, 1)
 
 
-async def _begun(awaitables: list[Awaitable[None]]) -> list[asyncio.Future[None]]:
-    futures: list[asyncio.Future[None]] = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+async def _begun(awaitables: list[Awaitable[float]]) -> list[asyncio.Future[float]]:
+    futures: list[asyncio.Future[float]] = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return futures

@@ -65,11 +65,7 @@ async def require_caller(
     """Identify the caller of a request and let the request in, before its body is read; see `Door`. Raises Failure."""
     if not handler.opt.get(ANONYMOUS):
         assert isinstance(request, Request)
-        try:
-            request.state.caller = await _identified(request)
-        except Failure:
-            await door_of(request.app.state).hold_back(request)
-            raise
+        request.state.caller = await _identified(request)
         await door_of(request.app.state).enter(request, request.state.caller)
 
 

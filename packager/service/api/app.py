@@ -15,6 +15,7 @@ from litestar.openapi import OpenAPIConfig
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
+from packager.service import processor
 from packager.service.api import (
     callbacks,
     events,
@@ -192,10 +193,12 @@ class _Application(Litestar):
         server, door, begun = server_of(self.state), door_of(self.state), time.perf_counter()
         scope = prefix.without(incoming.without_nul(scope), server.root)
         requestlog.begin(scope)
+        meter = processor.start()
 
         async def measured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 door.answered(scope)
+                await door.hold_back(scope)
                 seconds = time.perf_counter() - begun
                 server.figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
                 requestlog.write(server, scope, message)
@@ -204,7 +207,8 @@ class _Application(Litestar):
 
         try:
             with server.figures.request():
-                await super().__call__(scope, patience.bounded(receive), measured)
+                work = super().__call__(scope, patience.bounded(receive), measured)
+                await processor.measured(meter, work)
         finally:
             door.left(scope)
 

@@ -1,6 +1,7 @@
 """Admits requests in turn, within the limits of requests per second and at a time.
 
 Requests that read have separate places, so that they never wait for requests that create jobs or check definitions.
+While several projects use the server, each gets places only within its share of the processor.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
+from packager.service import processor
 from packager.service.failures import Failure
 from packager.service.fair import ALL, FairPool, Owner, Turns, count_down
+from packager.service.processor import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.tokens import Caller
     from packager.service.config import LimitsConfig
+    from packager.service.processor import Meter
 
     HttpRequest = Request[object, object, State]
 
@@ -46,8 +50,8 @@ _LONGEST_PAUSE = 1.0
 _BURST_SECONDS = 3.0
 """The seconds of a caller's rate that may be used in one burst after a silence."""
 
-_REFUSED_PER_SECOND = 20
-"""The requests per second without a valid token that an address may send before the answers are delayed."""
+_ANONYMOUS_PER_SECOND = 20
+"""The requests per second without a caller that an address may send before the answers are delayed."""
 
 _MOST_REMEMBERED = 10_000
 
@@ -58,11 +62,15 @@ class _Visit:
 
     Attributes:
         owner: The project and the caller of the request.
+        meter: The processor time of the request.
+        counted: The processor seconds that are counted for the request; 0 before its turn.
         turns: The turns that count the request; None if the request has no place.
         has_stream: Whether the answer is a stream that continues as events occur.
     """
 
     owner: Owner
+    meter: Meter
+    counted: float = 0.0
     turns: Turns | None = None
     has_stream: bool = False
 
@@ -77,11 +85,14 @@ class Door:
 
     def __init__(self, limits: LimitsConfig, clock: Callable[[], float] = monotonic) -> None:
         self._limits = limits
-        self._reads, self._changes = (Turns(*places, most=limits.requests_at_once) for places in (_READS, _CHANGES))
+        self._shares = Shares(limits.project_processor_percent, clock)
+        self._reads, self._changes = (
+            Turns(*places, most=limits.requests_at_once, processor=self._shares) for places in (_READS, _CHANGES)
+        )
         self._of_callers = Rates(limits.caller_requests_per_second, clock)
         self._of_projects = Rates(limits.project_requests_per_second, clock)
         self._parsing = FairPool("body", threads=_PARSING, share=1, most=limits.requests_at_once)
-        self._refused = Rates(_REFUSED_PER_SECOND, clock)
+        self._anonymous = Rates(_ANONYMOUS_PER_SECOND, clock)
         self._at_once: Counter[Owner] = Counter()
         self._streams: Counter[Owner] = Counter()
 
@@ -93,14 +104,15 @@ class Door:
         if self._at_once[owner] >= self._limits.requests_at_once:
             await self._refuse("requests_at_once", f"{self._at_once[owner]} requests of {caller.name} are at work")
         self._at_once[owner] += 1
-        visit = request.state[_KEY] = _Visit(owner)
+        self._shares.see(owner.project)
+        visit = request.state[_KEY] = _Visit(owner, processor.current())
         await self._wait("project_requests_per_second", self._of_projects, owner.project, "the project")
         await self._wait("caller_requests_per_second", self._of_callers, owner, caller.name)
         is_reading = request.method in _SAFE
         if not is_reading:
             await request.body()
         turns = self._reads if is_reading else self._changes
-        await turns.begin(owner)
+        visit.counted = await turns.begin(owner)
         visit.turns = turns
 
     async def parsed(self, request: HttpRequest, parse: Callable[[], Parsed]) -> Parsed:
@@ -108,10 +120,11 @@ class Door:
         visit: _Visit = request.state[_KEY]
         return await self._parsing.run(visit.owner, parse)
 
-    async def hold_back(self, request: HttpRequest) -> None:
-        """Delay a request without a valid token if its address has sent many such requests: each has cost a look-up."""
-        address = request.client.host if request.client else ""
-        await asyncio.sleep(min(max(self._refused.pause(address), 0), _LONGEST_PAUSE))
+    async def hold_back(self, scope: HTTPScope) -> None:
+        """Delay the answer to a request without a caller if its address has sent many such requests."""
+        if _KEY not in scope["state"]:
+            address = (scope.get("client") or ("", 0))[0]
+            await asyncio.sleep(min(max(self._anonymous.pause(address), 0), _LONGEST_PAUSE))
 
     async def _wait(self, limit: str, rates: Rates, key: Hashable, who: str) -> None:
         pause = rates.pause(key)
@@ -150,6 +163,7 @@ class Door:
         if visit is None:
             return
         self.answered(scope)
+        self._shares.end(visit.owner.project, visit.counted, visit.meter.seconds)
         count_down(self._at_once, visit.owner)
         if visit.has_stream:
             count_down(self._streams, visit.owner)

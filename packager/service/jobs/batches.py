@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from packager.service import processor
 from packager.service.fair import FairQueue, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeAlias
+
+    from packager.service.processor import Meter
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -42,15 +46,15 @@ class Batches(Generic[Item, Result]):
         self._do = work
         self._most = most
         self._run = run
-        self._waiting: FairQueue[tuple[Item, asyncio.Future[Result]]] = FairQueue(_MOST_WAITING)
+        self._waiting: FairQueue[tuple[Item, asyncio.Future[Result], Meter]] = FairQueue(_MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
 
     async def add(self, owner: Owner, item: Item) -> Result:
         """Return the result of an item, or raise its error. Raises Failure if too many items of the caller wait."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.add(owner, (item, future))
+        self._waiting.add(owner, (item, future, processor.current()))
         if self._task is None:
-            self._task = asyncio.create_task(self._work())
+            self._task = asyncio.create_task(self._work(), context=Context())
         return await future
 
     async def _work(self) -> None:
@@ -61,21 +65,22 @@ class Batches(Generic[Item, Result]):
         finally:
             self._task = None
 
-    def _batch(self) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]:
+    def _batch(self) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result], Meter]]]:
         """Return the next items, without those of cancelled requests."""
-        batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]] = []
+        batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result], Meter]]] = []
         while len(batch) < self._most and (following := self._waiting.take()):
             if not following[1][1].cancelled():
                 batch.append(following)
         return batch
 
     async def _done(
-        self, batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]
-    ) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]:
+        self, batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result], Meter]]]
+    ) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result], Meter]]]:
         """Process a batch, and return its items without a result."""
-        futures = [future for _, (_, future) in batch]
+        futures = [future for _, (_, future, _) in batch]
+        spent = processor.start()
         try:
-            outcomes = await self._run(partial(self._do, [item for _, (item, _) in batch]))
+            outcomes = await self._run(partial(self._do, [item for _, (item, _, _) in batch]))
         except BaseException as error:
             for future in futures:
                 if isinstance(error, Exception) and not future.done():
@@ -85,6 +90,8 @@ class Batches(Generic[Item, Result]):
             if isinstance(error, Exception):
                 return []
             raise
+        for _, (_, _, meter) in batch[: len(outcomes)]:
+            meter.add(spent.seconds / len(outcomes))
         for future, outcome in zip(futures, outcomes, strict=False):
             if future.done():  # the request was cancelled
                 continue

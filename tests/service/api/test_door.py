@@ -119,3 +119,30 @@ def test_caller_with_too_many_requests_per_second_is_refused(crowded: Service, m
         "red makes more than 5 requests a second (limits.caller_requests_per_second in the configuration of the server)"
     )
     assert "retry-after" in refused[0].headers
+
+
+def test_requests_without_a_caller_are_delayed_when_their_address_sends_many(
+    crowded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
+    rates = Rates(20, lambda: 0.0)
+    monkeypatch.setattr(crowded.client.app.state.door, "_anonymous", rates)
+    paths = ("/openapi.json", "/healthz", "/v1/nothing", "/v1/jobs", "/sign-in")
+    for number in range(60):
+        crowded.client.get(paths[number % len(paths)], headers={"Authorization": "Bearer mlp_unknown"})
+    assert rates.pause("testclient") == pytest.approx(0, abs=1e-9)
+    assert crowded.get("/v1/jobs", "blue").status_code == 200
+    assert rates.pause("testclient") == pytest.approx(0.05)  # a request with a caller is not counted
+
+
+def test_project_that_takes_much_processor_time_is_delayed_while_others_use_the_server(crowded: Service) -> None:
+    shares = crowded.client.app.state.door._shares  # noqa: SLF001
+    assert crowded.get("/v1/jobs", "blue").status_code == 200
+    shares.end("red", 0, 1000.0)
+    assert shares.pause("red") > 1
+    with ThreadPoolExecutor(1) as clients:
+        late = clients.submit(crowded.get, "/v1/jobs", "red")
+        assert crowded.post("/v1/jobs", FILLED, "blue").status_code == 201
+        assert not late.done()
+        shares.end("red", 0, -1000.0)
+        assert late.result().status_code == 200
