@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Body = TypeVar("Body")
 
+Created = tuple[int, dict[str, object], str]
+"""The status, the body and the location of the answer to a request that has created a resource."""
+
 _LONGEST_KEY = 255
 
 HttpRequest = Request[object, object, State]
@@ -128,16 +131,16 @@ async def once(
     request: HttpRequest,
     caller: Caller,
     key: str | None,
-    make: Callable[[KeyedRequest | None], Awaitable[tuple[int, Any, str | None]]],
-) -> Response[Any]:
+    make: Callable[[KeyedRequest | None], Awaitable[Created]],
+) -> Response[Any]:  # the JSON of the type that the route documents
     """Answer a request, or repeat the answer to an earlier request with the same key.
 
     Args:
         request: The request.
         caller: The caller.
         key: The idempotency key; None for a request without one.
-        make: Creates the requested resource, and returns status, body and location. The argument is the
-            request, to be completed with the answer and stored together with the resource; None without a key.
+        make: Creates the requested resource, and returns the answer. The argument is the request, to be completed with
+            the answer and stored together with the resource; None without a key.
 
     Raises:
         Failure: The key is too long, was used with another body, or its first request is still at work.
@@ -172,7 +175,7 @@ async def once(
     return _created(status, body, location)
 
 
-def _created(status: int, body: Body, location: str | None) -> Response[Body]:
+def _created(status: int, body: dict[str, object], location: str | None) -> Response[dict[str, object]]:
     headers = {"Location": location} if location else {}
     return Response(body, status_code=status, headers=headers, media_type=MediaType.JSON)
 

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from packager.base.values import as_plain, replace
 from packager.kubernetes.objects import Object
 from packager.service.api import document
-from packager.service.api.access import HttpRequest, IdempotencyKey, caller_of, once, server_of
+from packager.service.api.access import Created, HttpRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.store.store import as_json
 from packager.service.use.answers import Job, JobList, JobPreview
 from packager.service.use.jobs import JobQuery
@@ -54,13 +54,13 @@ async def create_once(
 ) -> Response[dict[str, object]]:
     """Create a job, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
 
-    async def make(keyed: KeyedRequest | None) -> tuple[int, dict[str, object], str]:
+    async def make(keyed: KeyedRequest | None) -> Created:
         return _created(await server_of(request.app.state).jobs.create(caller, filled, _answered(keyed)))
 
     return await once(request, caller, key, make)
 
 
-def _created(job: Job) -> tuple[int, dict[str, object], str]:
+def _created(job: Job) -> Created:
     return 201, as_plain(job), f"/v1/jobs/{job.release}"
 
 
@@ -137,7 +137,7 @@ async def rerun_job(
     """Create a job from the values of another job; with `pinned`, also from the revisions of that job."""
     caller, jobs = await caller_of(request), server_of(state).jobs
 
-    async def make(keyed: KeyedRequest | None) -> tuple[int, dict[str, object], str]:
+    async def make(keyed: KeyedRequest | None) -> Created:
         return _created(await jobs.rerun(caller, release, is_pinned=pinned, answered=_answered(keyed)))
 
     return await once(request, caller, idempotency_key, make)

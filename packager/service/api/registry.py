@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping  # litestar reads the types of routes
+from typing import TYPE_CHECKING
 
 from litestar import Response, delete, get, post, put
 from litestar.datastructures import State
@@ -11,6 +12,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from packager.base.values import as_plain
 from packager.service.api import document
 from packager.service.api.access import (
+    Created,
     HttpRequest,
     IdempotencyKey,
     IfMatch,
@@ -57,13 +59,13 @@ async def add_template(
     data: JSONBody[TemplateBody],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
-) -> Response[Any]:
+) -> Response[TemplateTrial] | Response[dict[str, object]]:
     """Register a template; with `dry_run`, return the outcome without registering, also for a registered name."""
     caller, templates = await caller_of(request), server_of(state).templates
     if dry_run:
         return Response(await templates.trial(caller, data), status_code=200)
 
-    async def make(_keyed: KeyedRequest | None) -> tuple[int, Any, str]:
+    async def make(_keyed: KeyedRequest | None) -> Created:
         added = await templates.add(caller, data)
         return 201, as_plain(added), f"/v1/templates/{added.name}"
 
@@ -134,7 +136,7 @@ async def add_definition(
     data: JSONBody[DefinitionBody],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
-) -> Response[Any]:
+) -> Response[DefinitionTrial] | Response[dict[str, object]]:
     """Register a definition; with `dry_run`, return the outcome without registering, also for a registered name.
 
     The example of the definition is filled in as a trial.
@@ -143,7 +145,7 @@ async def add_definition(
     if dry_run:
         return Response(await definitions.trial(caller, data), status_code=200)
 
-    async def make(_keyed: KeyedRequest | None) -> tuple[int, Any, str]:
+    async def make(_keyed: KeyedRequest | None) -> Created:
         added = await definitions.add(caller, data)
         return 201, as_plain(added), f"/v1/definitions/{added.name}"
 
@@ -192,7 +194,7 @@ async def definition_revision(
 
 
 @get("/v1/definitions/{name:str}/schema")
-async def definition_schema(request: HttpRequest, state: State, name: FromPath[str]) -> dict[str, Any]:
+async def definition_schema(request: HttpRequest, state: State, name: FromPath[str]) -> Mapping[str, object]:
     """Return the JSON Schema of the values that users fill in."""
     return (await server_of(state).definitions.usable(await caller_of(request), name)).json_schema
 
