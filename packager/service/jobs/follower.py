@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import time
 from typing import TYPE_CHECKING
 
@@ -292,7 +291,7 @@ class Follower:
         """Return the remedy of each finding in words for the user of the job; None without a remedy."""
         revision = self._store.definition(job.definition, job.definition_revision)
         assert revision is not None, "the revision of a job is never removed"
-        definition, filled = read_definition(revision), json.loads(job.filled)
+        definition, filled = read_definition(revision), job.values
         remedies = [finding.remedy for finding in findings]
         return [None if one is None else hint_for_user(one, filled, definition) for one in remedies]
 

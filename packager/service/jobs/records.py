@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import mapping
@@ -49,7 +48,7 @@ def secrets(filled: Mapping[str, Json], secret_keys: Collection[str]) -> dict[st
 def filled_values(job: StoredJob, sealer: Sealer) -> dict[str, Json]:
     """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
     sealed = sealer.open(job.secrets, job.release)
-    filled = values.replaced_headers(json.loads(job.filled), lambda index, _: sealed[str(index)])
+    filled = values.replaced_headers(job.values, lambda index, _: sealed[str(index)])
     return {**filled, ENV: {**mapping(filled[ENV]), **mapping(sealed[ENV])}} if ENV in sealed else filled
 
 

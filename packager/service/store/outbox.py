@@ -6,7 +6,6 @@ deleted job are still sent.
 
 from __future__ import annotations
 
-import json
 import secrets
 from typing import TYPE_CHECKING
 
@@ -82,7 +81,7 @@ def announce(connection: Connection, job: StoredJob, event: NewEvent, before: st
 
 def _endpoints(job: StoredJob) -> Iterator[tuple[int, str, list[Json]]]:
     """Yield the index, the address and the reported statuses of each endpoint of type `event`."""
-    for index, item in enumerate(listing(json.loads(job.filled).get("endpoints"))):
+    for index, item in enumerate(listing(job.values.get("endpoints"))):
         endpoint = mapping(item)
         url = endpoint.get("endpoint")
         if endpoint.get("type") == "event" and isinstance(url, str):

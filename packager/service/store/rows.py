@@ -10,6 +10,7 @@ from packager.base.values import Value, as_dict
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable
 
+    from packager.base.values import Json
     from packager.kubernetes.objects import Object
 
 
@@ -101,6 +102,17 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
     started: str | None = None
     ended: str | None = None
     attempts: int | None = None
+
+    @property
+    def values(self) -> dict[str, Json]:
+        """The filled values of the job, with masked secrets."""
+        values: dict[str, Json] = json.loads(self.filled)
+        return values
+
+    @property
+    def pod_names(self) -> set[str]:
+        """The names of the pods of the job."""
+        return {str(pod["name"]) for pod in json.loads(self.pods)}
 
     @property
     def objects(self) -> list[Object]:

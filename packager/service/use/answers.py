@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from packager.base.values import UNSET, Fields, UnsetType, as_dict, convert
@@ -102,7 +103,7 @@ class Job(Fields, frozen=True, kw_only=True):
     creator: str
     owner: str
     project: str
-    values: dict[str, object]
+    values: Mapping[str, object]
     workload: WorkloadName
     created: str
     started: str | None
@@ -309,7 +310,7 @@ def job(stored: StoredJob) -> Job:
         definition=Revision(name=stored.definition, revision=stored.definition_revision),
         template=None if _is_package(stored) else Revision(name=stored.template, revision=stored.template_revision),
         package=_package(stored) if _is_package(stored) else None,
-        values=json.loads(stored.filled),
+        values=stored.values,
         workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=_workload_name(stored)),
         pods=json.loads(stored.pods),
         findings=json.loads(stored.findings),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -282,7 +281,7 @@ class Followed:
         self._logs = logs
         self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._begun = {pod["name"] for pod in json.loads(logs.job.pods)}
+        self._begun = logs.job.pod_names
         self._open = 0
 
     async def lines(self, begun: Mapping[str, _Opened]) -> AsyncGenerator[str]:
@@ -329,7 +328,7 @@ class Followed:
         if job is None:
             return True
         is_over = job.status in FINAL
-        live = {pod["name"] for pod in json.loads(job.pods)} - self._begun
+        live = job.pod_names - self._begun
         kept = await asyncio.to_thread(store.logs.of_job, release) if live or is_over else []
         gone = {entry.pod for entry in kept} - self._begun - live if is_over else set()
         room = keeper.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
