@@ -84,8 +84,10 @@ FORBIDDEN = re.compile(r"forbidden", re.IGNORECASE)
 PREREQUISITE_MISSING = re.compile(r"\A(?=.*(namespaces|serviceaccount)).*not found", re.DOTALL)
 """Messages about a missing namespace or service account of a pod."""
 
-TRIAL_POD_PREFIX = re.compile(r'error when creating "[^"]+": |pods "mlpack-doctor-[^"]*" is (forbidden|invalid): ')
-"""The text before the reason why a pod that doctor tried was refused."""
+TRIAL_POD_PREFIX = re.compile(
+    r'error when creating "[^"]+": |(The )?pods "mlpack-doctor-[^"]*" is (forbidden|invalid): (: )?'
+)
+"""The text before the reason why a pod that doctor tried was refused; a MutatingAdmissionPolicy names no field."""
 
 HIDDEN_FROM_USER = re.compile(r"\((Forbidden|NotFound)\)|is forbidden")
 """Messages to a user who may not read the state of the server."""

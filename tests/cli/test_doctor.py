@@ -497,10 +497,21 @@ def test_doctor_notes_mutated_pods_and_checks_nodes_for_them(doctor: Doctor, clu
     assert "node-1: no label disk=ssd" in report.of("nodes")[0][0]
 
 
-def test_doctor_names_mutating_admission_policies_only_where_served(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.served["admissionregistration.k8s.io/v1"] = ["MutatingAdmissionPolicy"]
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_doctor_names_mutating_admission_policies_in_each_served_version(
+    doctor: Doctor, cluster: FakeCluster, version: str
+) -> None:
+    cluster.served[f"admissionregistration.k8s.io/{version}"] = ["MutatingAdmissionPolicy"]
     cluster.admit = admit_with(priority=5)
     assert doctor().of("admission")[1][1] == f"{LIST_MUTATORS},mutatingadmissionpolicies"
+
+
+def test_doctor_reports_why_mutating_admission_policy_cannot_be_applied(doctor: Doctor, cluster: FakeCluster) -> None:
+    """The answer of a server 1.35 names no field before the second colon."""
+    why = "policy 'disks' with binding 'disks' denied request: error applying patch: may not mutate atomic maps"
+
+    cluster.refused["create"] = f'The pods "mlpack-doctor-1a2b3c" is invalid: : {why}'
+    assert doctor().of("admission")[0][0] == f"the pods of launcher and worker are rejected: {why}"
 
 
 def test_doctor_fails_when_webhook_changes_selector_label(doctor: Doctor, cluster: FakeCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,3 +98,44 @@ def test_deploy_ends_when_the_pods_of_a_job_are_relabelled(site: Site) -> None:
         deployed = package.run("deploy", timeout=60)
     assert deployed.code == 7, deployed.err
     assert "its controller does not find this pod, and makes others: the cluster has changed batch." in deployed.err
+
+
+def test_doctor_reports_changes_made_by_a_mutating_admission_policy(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    apply_policy(site, [("spec/nodeSelector", '{"disk": "ssd"}')])
+    try:
+        change = "the cluster changes the pods of fault-single-node: spec.nodeSelector.disk: nothing -> ssd"
+        site.until(lambda: change in package.run("doctor").out, "the server to know the policy")
+        report = package.run("doctor").out
+        assert "even with nothing else running, no node could run pod: node: no label disk=ssd" in report
+        assert "kubectl get mutatingwebhookconfigurations,limitranges,mutatingadmissionpolicies" in report
+        deploy = package.run("deploy", "--patience", "1s")
+        assert (deploy.code, "spec.nodeSelector.disk: nothing -> ssd" in deploy.err) == (7, True), deploy.err
+    finally:
+        site.run(f"kubectl delete mutatingadmissionpolicybinding,mutatingadmissionpolicy {site.namespace}")
+    package.delete()
+
+
+def apply_policy(site: Site, additions: list[tuple[str, str]]) -> None:
+    """Apply a policy that adds values, in CEL, to the pods of the site's namespace."""
+    versions = re.findall(r"^admissionregistration.k8s.io/(v1\S*)$", site.run("kubectl api-versions"), re.MULTILINE)
+    patches = ", ".join(f'JSONPatch{{op: "add", path: "/{path}", value: {value}}}' for path, value in additions)
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": site.namespace}}
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": {"namespaceSelector": here, "resourceRules": [pods]},
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{patches}]"}}],
+    }
+    api = f"admissionregistration.k8s.io/{versions[-1]}"
+    metadata = {"name": site.namespace}
+    site.apply(
+        {"apiVersion": api, "kind": "MutatingAdmissionPolicy", "metadata": metadata, "spec": spec},
+        {
+            "apiVersion": api,
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": metadata,
+            "spec": {"policyName": site.namespace},
+        },
+    )

@@ -168,6 +168,8 @@ API_SERVER = Component(
         "--enable-admission-plugins=NodeRestriction",
         "--enable-aggregator-routing",  # to a webhook's pods: without kube-proxy, its Service leads nowhere
         "--etcd-servers=http://127.0.0.1:2379",
+        "--feature-gates=MutatingAdmissionPolicy=true",  # served by default from Kubernetes 1.36 on
+        "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
         f"--kubelet-client-certificate={_CREDENTIALS}/admin.crt",
         f"--kubelet-client-key={_CREDENTIALS}/admin.key",
         "--kubelet-preferred-address-types=InternalIP",  # or logs and exec look for a host called `node`

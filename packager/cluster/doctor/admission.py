@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packager.cluster.doctor.case import Case, CheckResult
     from packager.kubernetes.verdict import Finding
 
-_POLICIES = "admissionregistration.k8s.io/v1"
+_POLICIES = "admissionregistration.k8s.io"
 _MUTATORS = ("mutatingwebhookconfigurations", "limitranges")
 """The resources that may change objects, in every cluster."""
 
@@ -50,7 +50,9 @@ def admission(case: Case) -> Iterator[CheckResult]:
 def reported(case: Case, check: str, changes: Iterable[AdmissionChange]) -> Iterator[CheckResult]:
     """Yield a result for each change by admission; a harmless change is a note."""
     for change in changes:
-        has_policies = case.resource(_POLICIES, "MutatingAdmissionPolicy")
+        has_policies = any(
+            case.resource(f"{_POLICIES}/{version}", "MutatingAdmissionPolicy") for version in case.versions(_POLICIES)
+        )
         resources = [*_MUTATORS, *(["mutatingadmissionpolicies"] if has_policies else [])]
         yield (fails if change.harm else note)(check, str(change), f"kubectl get {','.join(resources)}")
 
