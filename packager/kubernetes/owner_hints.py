@@ -53,6 +53,10 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.RAISE_LIKELY_MEMORY: "usually for exceeding its memory limit of {limit}: raise limits.memory",
         Action.RAISE_MEMORY: _RAISE_MEMORY,
         Action.RAISE_MEMORY_OF_ROLE: "the limit of each {role} is {limit}: raise limits.memory in the overlay",
+        Action.RAISE_STORAGE: (
+            "raise limits.ephemeral-storage (or the sizeLimit of that volume) in the overlay, "
+            "or keep large files on another storage: mlpack configure --storage"
+        ),
         Action.REACH_NFS_SERVER: (
             "check that the node can resolve and reach the server (option nfs: NFS_SERVER in site.env)"
         ),

@@ -37,6 +37,9 @@ _BY_ITS_NODE = {
 }
 """The action that helps after a node has ended a pod, by the reason in the status of the pod."""
 
+# The messages of a kubelet that evicts a pod for its own limits, not for its node (pkg/kubelet/eviction/helpers.go).
+_EXCEEDS_OWN_LIMIT = re.compile(r"exceeds the (total )?limit |exceeded its local ephemeral storage limit ")
+
 # The reasons of a kubelet for an end before the program began (kuberuntime_container.go; cri-api and Docker differ).
 _NEVER_STARTED = ("StartError", "ContainerCannotRun")
 
@@ -74,9 +77,9 @@ def failure(pod: Object) -> Finding | None:
     detail = status(pod).get("message") or (disruption or {}).get("message")
     if reason or disruption:
         word = str(reason or (disruption or {})["reason"])
-        cause = detail or CAUSES.get(word)
+        cause = (detail or CAUSES.get(word) or "").strip()
         message = f"{_split_words(word)}: {cause}" if cause else _split_words(word)
-        action = _BY_ITS_NODE.get(word)
+        action = Action.RAISE_STORAGE if detail and _EXCEEDS_OWN_LIMIT.search(detail) else _BY_ITS_NODE.get(word)
         return Finding(word, shown(pod), message, action and Remedy.of(action))
     for container in container_statuses(pod):
         terminated = container["state"].get("terminated")
@@ -91,7 +94,8 @@ def crashed(pod: Object) -> Finding | None:
         terminated = (container.get("lastState") or {}).get("terminated")
         if terminated and container.get("restartCount") and terminated.get("exitCode"):
             end = termination(pod, container, terminated)
-            message = f"{end.message}; started again, {container['restartCount']} times so far"
+            count = int(container["restartCount"])
+            message = f"{end.message}; started again, {'once' if count == 1 else f'{count} times'} so far"
             return Finding(end.reason, end.subject, message, end.remedy, blocks=False, log=end.log)
     return None
 

@@ -67,6 +67,8 @@ class Action(Enum):
     """Raise the memory limit, or reduce the memory use."""
     RAISE_MEMORY_OF_ROLE = auto()
     """Raise the memory limit of the pods of a role, which was most likely exceeded (role, limit)."""
+    RAISE_STORAGE = auto()
+    """Raise the limit of a pod's own files, or keep large files on a storage that outlives it."""
     REACH_NFS_SERVER = auto()
     """See that the node can reach the NFS server."""
     REACH_REGISTRY = auto()

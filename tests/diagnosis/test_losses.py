@@ -115,13 +115,28 @@ def test_failure_before_the_deletion_is_reported_as_failure() -> None:
     assert diagnosis.findings[0].message == "container main ended with exit code 3"
 
 
-def test_pod_evicted_by_its_node_reports_the_resource() -> None:
+LIMITS = (
+    "raise limits.ephemeral-storage (or the sizeLimit of that volume) in the overlay, or keep large files on another "
+    "storage: mlpack configure --storage"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("The node was low on resource: ephemeral-storage. ", "request more of this resource in the overlay"),
+        ("Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. ", LIMITS),
+        ('Container main exceeded its local ephemeral storage limit "5Mi". ', LIMITS),
+        ('Usage of EmptyDir volume "output" exceeds the limit "5Mi". ', LIMITS),
+    ],
+)
+def test_evicted_pod_reports_the_exceeded_limit(message: str, hint: str) -> None:
+    """The messages are those of a kubelet 1.35, which end with a space."""
     snapshot = changed("pod-exit")
-    why = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi."
-    snapshot.workload["status"] |= {"reason": "Evicted", "message": why}
+    snapshot.workload["status"] |= {"reason": "Evicted", "message": message}
     diagnosis = verdict(snapshot)
-    assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, f"evicted: {why}")
-    assert diagnosis.findings[0].hint == "request more of this resource in the overlay"
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, f"evicted: {message.strip()}")
+    assert diagnosis.findings[0].hint == hint
 
 
 def test_pod_being_stopped_reports_the_cause() -> None:

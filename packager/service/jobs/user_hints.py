@@ -59,6 +59,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         ),
         Action.RAISE_MEMORY: "{raise_memory}, or reduce the memory use",
         Action.RAISE_MEMORY_OF_ROLE: ("the limit of each {role} is {limit}: {raise_memory}, or reduce the memory use"),
+        Action.RAISE_STORAGE: "write less, or raise limits.ephemeral-storage (or the volume's sizeLimit) {in_source}",
         Action.REACH_NFS_SERVER: f"{_ADMINISTRATOR} whether the node can resolve and reach the server",
         Action.REACH_REGISTRY: "the node cannot reach the registry: check {image}",
         Action.RECREATE_NAMESPACE: f"{_ADMINISTRATOR} to create the namespace {{name}} again",
