@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.diagnosis.admitted import changed_images, relabelled
 from packager.diagnosis.killed import killed_children
 from packager.diagnosis.losses import LOST, VANISHED, losses
-from packager.diagnosis.obstacles import kept_running, lost_node, obstacles
+from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles
 from packager.diagnosis.past import Past
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import events_about, is_being_deleted, moment, sentence, shown
@@ -134,7 +134,12 @@ def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
         if is_being_deleted(pod):
             yield from lost_node(pod, snapshot.nodes)
             continue
-        yield from obstacles(pod, snapshot.events, snapshot.nodes)
+        pod_obstacles = list(obstacles(pod, snapshot.events, snapshot.nodes))
+        if kind.is_superseded(pod, snapshot):
+            pod_obstacles = [replace(finding, blocks=False) for finding in pod_obstacles]
+        yield from pod_obstacles
+        if any(finding.reason == CRASH_LOOP for finding in pod_obstacles):
+            continue  # the obstacle says how the container last ended
         if pod is main and (finding := kept_running(pod)):
             yield finding
         elif finding := crashed(pod) or broken(pod) or (failure(pod) if pod in workers else None):

@@ -37,6 +37,9 @@ CONFIG_PATIENCE = 10.0
 CRASH_PATIENCE = 30.0
 """A kubelet that holds a container back for this long has started it three times (10 s, 20 s, 40 s)."""
 
+CRASH_LOOP = "CrashLoopBackOff"
+"""The reason of a container that the kubelet holds back before it starts it again."""
+
 SIDECAR_PATIENCE = 60.0
 """Some sidecars end by themselves when they find that they are alone."""
 
@@ -72,7 +75,7 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
             message = f"container {container['name']} cannot be created: {detail or reason}"
             yield Finding(reason, shown(pod), message, _config_remedy(detail), final_after=CONFIG_PATIENCE)
             return
-        if reason == "CrashLoopBackOff":
+        if reason == CRASH_LOOP:
             terminated = (container.get("lastState") or {}).get("terminated") or {}
             end = termination(pod, container, terminated)
             # A job may be lucky in its next attempt; what is to serve has failed in the same way three times by then.

@@ -77,6 +77,10 @@ class Workload(ABC):
         """Return whether everything serves in its newest version."""
         return False
 
+    def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether the controller is replacing the pod by a newer one, so that its obstacles do not matter."""
+        return False
+
     def is_noticed(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
         """Whether the workload's controller has seen the newest change of it; true for a kind that takes none."""
         return True

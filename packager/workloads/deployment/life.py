@@ -76,6 +76,11 @@ class Deployment(Workload):
         is_whole = updated == counts.get("availableReplicas", 0) == replicas
         return _is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
 
+    def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:
+        """Whether the pod belongs to an earlier rollout."""
+        newest = _newest(snapshot)
+        return newest is not None and uid(newest) not in owners(pod)
+
     def is_noticed(self, snapshot: Snapshot) -> bool:
         """Return whether the status is about the newest spec, or explains why it is not.
 

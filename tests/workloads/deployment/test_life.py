@@ -136,6 +136,17 @@ def test_crash_looping_deployment_is_stuck() -> None:
     )
 
 
+def test_crash_loop_of_an_earlier_rollout_does_not_end_the_wait() -> None:
+    """The newest pods may need longer to start than a crash loop takes to count as final."""
+    last = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    crashing = pod(0, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=last, restartCount=3, is_ready=False)
+    verdict = judged(deployment(replicas=3, updatedReplicas=1), crashing, pod(1, revision=2, is_ready=False))
+    assert (verdict.phase, verdict.summary) == (Phase.RUNNING, "0 of 2 replicas serve, 1 of 2 are up to date")
+    assert [(finding.message, finding.blocks) for finding in verdict.findings] == [
+        ("container main ended with exit code 1, again and again", False)
+    ]
+
+
 def test_crash_loop_of_a_job_is_not_final() -> None:
     looping = pod(0, state={"waiting": {"reason": "CrashLoopBackOff"}})
     looping["spec"]["restartPolicy"] = "OnFailure"
