@@ -502,6 +502,20 @@ def texts(module: str) -> set[str]:
     return {node.value for node in constants if isinstance(node.value, str)}
 
 
+# The modules of the service that may use Any, where a library leaves a type open.
+WITH_ANY = {
+    "service/access/oidc.py",  # the claims of a token, as pyjwt returns them
+    "service/api/access.py",  # an answer, whose type its route documents
+    "service/api/app.py",  # messages of ASGI, also about the start and the end of the server
+    "service/api/jobs.py",  # filled values: msgspec has no recursive types
+    "service/jobs/kube.py",  # the client of lightkube
+}
+
+
+def test_service_uses_any_only_for_types_of_libraries() -> None:
+    assert {module for module in MODULES if "typing.Any" in imports(module) and module[:8] == "service/"} == WITH_ANY
+
+
 # The modules outside of the kind's folder that may use terms of MPI, and why.
 WORDS_OF_MPI = {
     "app/init.py": {"mpi"},  # the default kind of a new model
