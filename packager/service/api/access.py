@@ -11,13 +11,13 @@ from litestar import MediaType, Request, Response
 from litestar.datastructures import State
 from litestar.params import HeaderParameter
 
+from packager.base import jsonio
 from packager.base.rest import is_loopback
 from packager.base.values import replace
 from packager.service.access import permissions, sessions, tokens
 from packager.service.api import requestlog
 from packager.service.failures import Failure
 from packager.service.store.rows import KeyedRequest
-from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -171,7 +171,7 @@ async def once(
     except BaseException:
         await asyncio.to_thread(store.forget, keyed)
         raise
-    await asyncio.to_thread(store.finish, replace(keyed, status=status, body=as_json(body), location=location))
+    await asyncio.to_thread(store.finish, replace(keyed, status=status, body=jsonio.compact(body), location=location))
     return _created(status, body, location)
 
 

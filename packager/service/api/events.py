@@ -9,10 +9,10 @@ from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
+from packager.base import jsonio
 from packager.base.values import as_plain
 from packager.service.api import document
 from packager.service.api.access import HttpRequest, caller_of, door_of, server_of
-from packager.service.store.store import as_json
 from packager.service.use.answers import EventList, JobEvent
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def _as_text(followed: AsyncIterator[Sequence[JobEvent]]) -> AsyncIterator
     """Yield events in the format of text/event-stream, and a comment for each empty list of events."""
     async for events in followed:
         for event in events:
-            yield f"id: {event.id}\nevent: status\ndata: {as_json(as_plain(event))}\n\n"
+            yield f"id: {event.id}\nevent: status\ndata: {jsonio.compact(as_plain(event))}\n\n"
         if not events:
             yield ": nothing has changed\n\n"
 

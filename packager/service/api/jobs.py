@@ -8,11 +8,11 @@ from litestar import Response, delete, get, post
 from litestar.datastructures import MultiDict, State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from packager.base import jsonio
 from packager.base.values import as_plain, replace
 from packager.kubernetes.objects import Object
 from packager.service.api import document
 from packager.service.api.access import Created, HttpRequest, IdempotencyKey, caller_of, once, server_of
-from packager.service.store.store import as_json
 from packager.service.use.answers import Job, JobList, JobPreview
 from packager.service.use.jobs import JobQuery
 
@@ -69,7 +69,7 @@ def _answered(keyed: KeyedRequest | None) -> Callable[[Job], KeyedRequest | None
 
     def answered(job: Job) -> KeyedRequest | None:
         status, body, location = _created(job)
-        return keyed and replace(keyed, status=status, body=as_json(body), location=location)
+        return keyed and replace(keyed, status=status, body=jsonio.compact(body), location=location)
 
     return answered
 

@@ -11,6 +11,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
+from packager.base import jsonio
 from packager.base.errors import MlpackError
 from packager.base.values import replace
 from packager.diagnosis.diagnose import diagnose
@@ -27,7 +28,7 @@ from packager.service.jobs.user_hints import hint_for_user
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.policy import JOB
 from packager.service.store.quota import Quota
-from packager.service.store.store import FINAL, as_json
+from packager.service.store.store import FINAL
 from packager.service.times import now
 from packager.workloads.kinds import kinds
 
@@ -342,7 +343,7 @@ _STATUSES = {
 def _changed(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snapshot: Snapshot) -> StoredJob:
     """Return a job with its state in the cluster, and with the hints of its findings."""
     status = _STATUSES.get(verdict.phase, "pending")
-    job = replace(job, pods=as_json([_pod(pod) for pod in snapshot.pods]))
+    job = replace(job, pods=jsonio.compact([_pod(pod) for pod in snapshot.pods]))
     queue = queues.of(snapshot.workload)
     if queue and status not in FINAL and queues.is_held(snapshot.workload):
         message = f"Kueue holds it in the queue {queue!r}"
@@ -359,7 +360,7 @@ def _changed(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snap
         reason=first.reason if first else None,
         message=first.message if first else verdict.summary,
         hint=hints[0] if hints else None,
-        findings=as_json(findings),
+        findings=jsonio.compact(findings),
         started=job.started or (now() if status != "pending" else None),
         ended=now() if status in FINAL else job.ended,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from packager.base import jsonio
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
@@ -20,7 +21,6 @@ from packager.service.registry.gpus import count_gpus
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.filling import SECRETS
 from packager.service.store.rows import StoredJob
-from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,9 +143,9 @@ class Preparation:
             project=project.name,
             namespace=project.namespace,
             kind=accepted.workload["kind"],
-            filled=as_json(values.masked(filled, definition.secret_keys)),
+            filled=jsonio.compact(values.masked(filled, definition.secret_keys)),
             secrets=self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
-            manifests=as_json(records.stored(objects, release)),
+            manifests=jsonio.compact(records.stored(objects, release)),
             gpus=gpus.count,
         )
         if project.queue:

@@ -12,6 +12,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Fields, FieldsError, as_plain, convert
 from packager.kubernetes.manifest import listing, mapping
@@ -19,7 +20,6 @@ from packager.kubernetes.objects import name
 from packager.service.jobs import metrics
 from packager.service.jobs.kube import LogOptions, pods_of
 from packager.service.jobs.metrics import Curve
-from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,7 +134,7 @@ class Recorder:
                     curves, places[name(pod)] = await self._read(pod, job.namespace, place, curves)
                 after = Measurements(places=places, curves=list(curves.values()))
                 if after != before:
-                    await asyncio.to_thread(self._store.measured.keep, release, as_json(as_plain(after)))
+                    await asyncio.to_thread(self._store.measured.keep, release, jsonio.compact(as_plain(after)))
         finally:
             self._times[release] = asyncio.get_running_loop().time()
             if not lock.locked():

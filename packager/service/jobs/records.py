@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base import jsonio
 from packager.kubernetes.manifest import mapping
 from packager.service.registry import values
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.env import as_text
 from packager.service.registry.packages.filling import SECRETS
-from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,7 +55,7 @@ def filled_values(job: StoredJob, sealer: Sealer) -> dict[str, Json]:
 def endpoint_secret(filled: Mapping[str, Json]) -> str | None:
     """Return the content of the Secret `<release>-endpoints`; None if no dataset endpoint has headers."""
     endpoints = values.dataset_headers(filled)
-    return as_json(endpoints) if endpoints else None
+    return jsonio.compact(endpoints) if endpoints else None
 
 
 def objects(job: StoredJob, sealer: Sealer) -> list[Object]:

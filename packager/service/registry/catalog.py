@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from packager.base import jsonio
 from packager.base.values import Value, as_plain, convert, replace
 from packager.service.access.projects import least_strict
 from packager.service.complaints import Complaint, counted, of_problem
@@ -18,7 +19,7 @@ from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.registry.packages.content import PackageObjects, PackageOrigin
 from packager.service.registry.packages.reading import RefusedPackageError
 from packager.service.store.rows import StoredDefinition, StoredTemplate
-from packager.service.store.store import PACKAGE, ExistsError, InUseError, MismatchError, as_json, is_same
+from packager.service.store.store import PACKAGE, ExistsError, InUseError, MismatchError, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,13 +124,13 @@ class Catalog:
             if self.store.template_revisions(body.name):
                 continue
             with suppress(ExistsError):  # another replica has been faster
-                self.store.add_template(body.name, as_json(as_plain(body)), "mlpack")
+                self.store.add_template(body.name, jsonio.compact(as_plain(body)), "mlpack")
 
     def add_template(self, body: TemplateBody, author: str) -> StoredTemplate:
         """Register a template. Raises Failure."""
         self._check_template(body)
         try:
-            return self.store.add_template(body.name, as_json(as_plain(body)), author)
+            return self.store.add_template(body.name, jsonio.compact(as_plain(body)), author)
         except ExistsError as error:
             raise Failure("exists", f"the template {error}") from None
 
@@ -147,7 +148,7 @@ class Catalog:
         _check_name(name, body.name)
         self._check_template(body)
         try:
-            row = self.store.change_template(name, as_json(as_plain(body)), author, expected)
+            row = self.store.change_template(name, jsonio.compact(as_plain(body)), author, expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
@@ -173,7 +174,8 @@ class Catalog:
         """Check a template, and the examples of the definitions over it, without registering it. Raises Failure."""
         self._check_template(body)
         outcome = _outcome(
-            self.store.template(body.name), StoredTemplate(name=body.name, body=as_json(as_plain(body)), author="")
+            self.store.template(body.name),
+            StoredTemplate(name=body.name, body=jsonio.compact(as_plain(body)), author=""),
         )
         return TriedTemplate(outcome, self._users(body))
 
@@ -256,7 +258,7 @@ class Catalog:
         if definition is None or template is None:
             raise _invalid(complaints)
         trial = self._tried(definition, template_text(template))
-        return _Checked(template.name, as_json(as_plain(body)), None, trial)
+        return _Checked(template.name, jsonio.compact(as_plain(body)), None, trial)
 
     def _check_package(self, body: DefinitionBody, named: PackageBody) -> _Checked:
         """Read the package of a definition, and check the definition. Raises Failure."""
@@ -269,8 +271,8 @@ class Catalog:
         if definition is None:
             raise _invalid(complaints)
         trial = self._tried(definition, package.objects)
-        content = as_json(as_plain(package.objects))
-        stored = as_json({**as_plain(body), "origin": as_plain(package.origin)})
+        content = jsonio.compact(as_plain(package.objects))
+        stored = jsonio.compact({**as_plain(body), "origin": as_plain(package.origin)})
         return _Checked(package_name(package.origin, content), stored, content, trial)
 
     def _tried(self, definition: Definition, source: str | PackageObjects) -> Accepted:

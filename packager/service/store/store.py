@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -674,8 +673,3 @@ def _usage() -> Select[*tuple[object, ...]]:
 def _same(request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
     own = (request.caller, request.path, request.key)
     return tuple(column == value for column, value in zip(requests.primary_key, own, strict=True))
-
-
-def as_json(value: object) -> str:
-    """Return a value as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
