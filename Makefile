@@ -80,13 +80,13 @@ docs: setup ## update docs/spec.md, docs/commands.md and the list in docs/securi
 	python -m tools.command_reference > docs/commands.md.new && mv docs/commands.md.new docs/commands.md
 	python -m tools.allowed_fields > docs/security.md.new && mv docs/security.md.new docs/security.md
 
-kubectls: setup ## download kubectl 1.22 to 1.36 now; otherwise the tests do it when needed
+kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all
 
 test-as-root test-as-user: setup ## run `make test` on a bare Debian 12 (needs root)
 	@python -m tests.bare $(@:test-as-%=%) make test
 
-matrix: setup ## render every overlay with every kubectl from 1.22 to 1.36
+matrix: setup ## render every overlay with every kubectl from 1.27 to 1.37
 	tools/in-memory python -m pytest tests/test_matrix.py -m matrix
 
 cluster: setup ## start a real Kubernetes on this machine, and print the path of its kubeconfig

@@ -2,8 +2,8 @@
 
 Each has a folder of its name below `quickstart/common/<framework>/k8s/mlops`, and a line in every overlay's list of
 components. The values that they read are in one place, `site/site.env` beside these folders: a line of the form
-`KEY=value` each. One without a usual value is commented out there, and kubectl 1.24 and later then refuse to render
-the option that reads it.
+`KEY=value` each. One without a usual value is commented out there, and kubectl then refuses to render the option that
+reads it.
 """
 
 from __future__ import annotations

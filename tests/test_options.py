@@ -189,21 +189,21 @@ def test_options_for_single_folders_mount_their_volumes(
             pods
             for document in documents
             for pods in structures.pods(Manifest(document.data))
-            if pods.stores and pods.mounts("mlpack-results")
+            if pods.stores and pods.mounts("output")
         ]
         assert pods
         for spec in (pod.spec for pod in pods):
             volumes = {volume["name"]: volume for volume in spec["volumes"]}
             mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"] if "subPath" not in mount}
-            assert volumes["mlpack-results"]["nfs"] == {"server": "nfs.example.com", "path": "/export/a b"}
-            assert volumes["mlpack-data"]["hostPath"] == {"path": "/disk/imagenet", "type": "Directory"}
-            assert volumes["mlpack-saves"]["persistentVolumeClaim"] == {"claimName": "checkpoints"}
-            assert (mounts["mlpack-results"]["mountPath"], mounts["mlpack-saves"]["mountPath"]) == (
+            assert volumes["output"]["nfs"] == {"server": "nfs.example.com", "path": "/export/a b"}
+            assert volumes["dataset"]["hostPath"] == {"path": "/disk/imagenet", "type": "Directory"}
+            assert volumes["checkpoint"]["persistentVolumeClaim"] == {"claimName": "checkpoints"}
+            assert (mounts["output"]["mountPath"], mounts["checkpoint"]["mountPath"]) == (
                 "/out",
                 "/checkpoints",
             )
-            assert (mounts["mlpack-data"]["mountPath"], mounts["mlpack-data"]["readOnly"]) == ("/data", True)
-            assert not {"model", "mlpack-package"} & set(mounts)
+            assert (mounts["dataset"]["mountPath"], mounts["dataset"]["readOnly"]) == ("/data", True)
+            assert "model" not in mounts
 
 
 def test_pvc_option_needs_no_claim_for_absent_dataset(

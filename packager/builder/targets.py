@@ -84,5 +84,4 @@ def _place(pods: Pods) -> tuple[object, ...]:
         pods.port,
         pods.processes,
         pods.prepares,
-        pods.mount_pointers("output"),
     )

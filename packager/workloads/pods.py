@@ -115,15 +115,6 @@ class Pods(Value, frozen=True):
         """Whether the main container starts in a folder of the package, as a build writes it: below MODEL_DIR."""
         return str(at(self.spec, ("containers", 0, "workingDir"))).startswith("/MODEL_DIR/")
 
-    def mount_pointers(self, volume: str) -> tuple[str, ...]:
-        """Return the places where containers mount a volume, as JSON pointers."""
-        return tuple(
-            _pointer((*location, "volumeMounts", index))
-            for location, container in self.containers()
-            for index, mount in enumerate(listing(container.get("volumeMounts")))
-            if mapping(mount).get("name") == volume
-        )
-
     def containers(self) -> Iterator[tuple[Location, dict[str, Any]]]:
         """Yield every container and where it is, the init containers first."""
         for key in ("initContainers", "containers"):

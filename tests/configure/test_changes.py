@@ -200,8 +200,8 @@ def test_storage_can_be_chosen_for_each_folder(mlpack: Mlpack, package: Path, ku
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
     pod = next(item for item in rendered(kubectl, package, "single-node") if item["kind"] == "Pod")
     volumes = {item["name"]: item for item in pod["spec"]["volumes"]}
-    assert volumes["mlpack-results"]["persistentVolumeClaim"] == {"claimName": "results-single-node"}
-    assert volumes["mlpack-data"]["hostPath"] == {"path": "/disk", "type": "Directory"}
+    assert volumes["output"]["persistentVolumeClaim"] == {"claimName": "results-single-node"}
+    assert volumes["dataset"]["hostPath"] == {"path": "/disk", "type": "Directory"}
     assert mlpack("configure", package, "--storage", "scratch").code == 0
     assert on(package) == ["scratch"]
 

@@ -49,7 +49,7 @@ VERBS = (
 
 
 class Rendering(Runner):
-    """Runs kubectl, except for rendering, which takes kubectl 1.22 a second: it returns a rendered overlay."""
+    """Runs kubectl, except for rendering, which takes a kubectl a second: it returns a rendered overlay."""
 
     def run(self, argv: Sequence[str], **options: Any) -> process.Finished:
         if argv[1] != "kustomize":

@@ -242,7 +242,7 @@ def test_exit_code_of_findings_precedes_that_of_unchecked_overlays(mlpack: Run, 
 
 
 def test_two_kubectls_must_render_the_same(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
-    oldest = kubectls.kubectl("1.22")
+    oldest = kubectls.kubectl(kubectls.VERSIONS[0])
     assert mlpack("verify", package, "--kubectl", kubectl, "--kubectl", oldest).code == 0
     other = _stub(tmp_path / "other", f'"{kubectl}" "$@" | sed "s/by:.mlpack/by: other/"')
     done = mlpack("verify", package, "--kubectl", kubectl, "--kubectl", other)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _SECONDS = 30.0
 
-OLDEST_KUBECTL = 22
-"""The minor version of the oldest kubectl whose kustomize reads a package."""
+OLDEST_KUBECTL = 27
+"""The minor version of the oldest kubectl with which packages are tested: the first with kustomize 5."""
 
 
 def versions(case: Case) -> Iterator[CheckResult]:

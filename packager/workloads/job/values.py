@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
@@ -21,14 +20,6 @@ if TYPE_CHECKING:
     from packager.workloads.program import Run
 
 MAX_COMPLETIONS = 10_000
-
-# The names of volumes that a package has itself: of the manifest (`templates/`), of a build and of its options.
-_VOLUMES = frozenset(("output", "scripts", "env", "runtime", "run", "home", "dataset", "shm", "shared-memory"))
-
-# The names of volumes that a selector of a kustomization names. From 1.24 on, kubectl reads such a name as a pattern
-# that may be found anywhere in the name of a volume (kyaml, PathMatcher), and would change that of a claim as well.
-_SELECTED = ("scripts", "dataset", "shm", "model", "checkpoint", "mlpack-")
-_SELECTED_BY_OPTIONS = "output"
 
 FolderPath = Annotated[
     str,
@@ -128,18 +119,10 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
             or (mount.claim, mount.path.removesuffix(f"/{mount.sub_path}")) not in whole
         )
 
-    def volumes(self, options: Collection[str]) -> dict[str, str]:
-        """Return the volume of each claim: it has the claim's name, unless a selector for another volume finds it.
-
-        Args:
-            options: The site options that are switched on.
-        """
-        names = (*_SELECTED, *((_SELECTED_BY_OPTIONS,) if options else ()))
-        free = (name for number in itertools.count(1) if (name := f"claim-{number}") not in self.claim_names)
-        return {
-            claim: next(free) if claim in _VOLUMES or any(name in claim for name in names) else claim
-            for claim in self.claim_names
-        }
+    @property
+    def volumes(self) -> dict[str, str]:
+        """The volume of each claim: its name is the name of no other volume, and contains none."""
+        return {claim: f"claim-{number}" for number, claim in enumerate(self.claim_names, start=1)}
 
     def longest_name(self, workload: str) -> str:
         """Return the last pod's host name (pkg/apis/batch/validation: an Indexed Job's must be a DNS label)."""
@@ -179,8 +162,6 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
                 yield Fault((*place, "path"), complaint)
             elif paths.setdefault(mountpath.normalized(mount.path), index) != index:
                 yield Fault((*place, "path"), f"another claim is mounted at {mount.path}", "use another folder")
-            if mount.claim in _VOLUMES:
-                yield Fault((*place, "claim"), f"the package has a volume {mount.claim!r} itself", "rename the claim")
             if mount.sub_path is not None and ".." in mount.sub_path.split("/"):
                 yield Fault((*place, "sub_path"), f"expected a path without '..', found {mount.sub_path!r}")
 
