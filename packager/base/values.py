@@ -42,6 +42,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The base of every part of a spec: frozen, fields by name only, unknown keys refused."""
 
 
+Result = TypeVar("Result")
 FieldsType = TypeVar("FieldsType", bound=Fields)
 
 
@@ -55,6 +56,11 @@ def convert(values: object, kind: type[FieldsType]) -> FieldsType:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise FieldsError(str(error)) from None
+
+
+def from_json(text: str, kind: type[Result]) -> Result:
+    """Return the value of a type in a valid JSON text; keys that the type lacks are skipped."""
+    return msgspec.json.decode(text, type=kind)
 
 
 def as_dict(value: Value) -> dict[str, Any]:

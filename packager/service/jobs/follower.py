@@ -262,7 +262,7 @@ class Follower:
         """Store the status of an applied job, as it is in the cluster."""
         release = job.release
         kind = kinds()[job.kind]
-        workload = mirror.workload(release, job.kind, release_of(job))
+        workload = mirror.workload(release, job.kind, job.workload)
         if workload is None:
             await self._judge_missing(job)
             return
@@ -299,7 +299,7 @@ class Follower:
     async def _judge_missing(self, job: StoredJob) -> None:
         """End a job whose workload is not in the cache and twice not in the cluster: another client has deleted it."""
         release = job.release
-        if await self._cluster.get(job.kind, release_of(job), job.namespace) is not None:
+        if await self._cluster.get(job.kind, job.workload, job.namespace) is not None:
             self._missing.pop(release, None)
             return
         self._missing[release] = self._missing.get(release, 0) + 1
@@ -325,11 +325,6 @@ class Follower:
 def _is_well(job: StoredStatus) -> bool:
     """Whether a job runs without a finding, so that the watches report every change."""
     return job.status == "running" and job.applied and job.goal == "run" and job.reason is None
-
-
-def release_of(job: StoredJob) -> str:
-    """Return the name of a job's workload."""
-    return name(job.objects[-1])
 
 
 _STATUSES = {

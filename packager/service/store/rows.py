@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TypeVar
 
-from packager.base.values import Value, as_dict
+from packager.base.values import Value, as_dict, from_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable
@@ -66,6 +66,14 @@ class StoredStatus(Value, frozen=True, kw_only=True):
     applied: bool = False
 
 
+class _WorkloadMetadata(Value, frozen=True, kw_only=True):
+    name: str
+
+
+class _WorkloadName(Value, frozen=True, kw_only=True):
+    metadata: _WorkloadMetadata
+
+
 class StoredJob(StoredStatus, frozen=True, kw_only=True):
     """A job.
 
@@ -119,6 +127,11 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
         """The objects of the job, without secrets, the workload last."""
         objects: list[Object] = json.loads(self.manifests)
         return objects
+
+    @property
+    def workload(self) -> str:
+        """The name of the workload. Of the manifests, which may contain code, no other value is made."""
+        return from_json(self.manifests, list[_WorkloadName])[-1].metadata.name
 
 
 class NewEvent(Value, frozen=True, kw_only=True):

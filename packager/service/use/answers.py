@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from packager.base.values import UNSET, Fields, UnsetType, as_dict, convert
-from packager.kubernetes.objects import Object, name
+from packager.kubernetes.objects import Object
 from packager.service.registry.catalog import Outcome
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
 from packager.service.store.store import PACKAGE
@@ -306,19 +306,20 @@ def job(stored: StoredJob) -> Job:
     """Return a stored job."""
     columns = as_dict(stored)
     return Job(
-        **{key: columns[key] for key in Job.__struct_fields__ if key in columns.keys() - _MADE},
+        **{key: columns[key] for key in _COPIED},
         definition=Revision(name=stored.definition, revision=stored.definition_revision),
         template=None if _is_package(stored) else Revision(name=stored.template, revision=stored.template_revision),
         package=_package(stored) if _is_package(stored) else None,
         values=stored.values,
-        workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=_workload_name(stored)),
+        workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=stored.workload),
         pods=json.loads(stored.pods),
         findings=json.loads(stored.findings),
     )
 
 
-_MADE = {"definition", "template", "pods", "findings"}
-"""The columns of a job that are answered in another form."""
+_MADE = {"definition", "template", "package", "values", "workload", "pods", "findings"}
+_COPIED = tuple(key for key in Job.__struct_fields__ if key not in _MADE)
+"""The keys of an answer that are made from columns of a job, and those that are columns."""
 
 
 def _is_package(stored: StoredJob) -> bool:
@@ -328,11 +329,6 @@ def _is_package(stored: StoredJob) -> bool:
 def _package(stored: StoredJob) -> PackageRevision:
     name, overlay, digests = stored.template.removeprefix(PACKAGE).split(":", 2)
     return PackageRevision(name=name, overlay=overlay, digest=digests.rpartition(":")[0])
-
-
-def _workload_name(stored: StoredJob) -> str:
-    # The manifests of a package contain code, which takes time to parse.
-    return stored.release if _is_package(stored) else name(stored.objects[-1])
 
 
 def callback(delivery: Delivery) -> Callback:

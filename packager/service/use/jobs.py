@@ -154,9 +154,13 @@ class Jobs:
             query.q,
             visible,
         )
-        jobs = await asyncio.to_thread(self._store.jobs, filters, query.limit + 1, _decoded(query.cursor))
-        following = _encoded(jobs[query.limit - 1]) if len(jobs) > query.limit else None
-        return JobList(items=[answers.job(job) for job in jobs[: query.limit]], next=following)
+        return await asyncio.to_thread(self._page, filters, query.limit, _decoded(query.cursor))
+
+    def _page(self, filters: Filters, limit: int, after: tuple[str, str] | None) -> JobList:
+        """Return a page of jobs; see `Store.jobs`. A thread makes it: 200 jobs would block the event loop for long."""
+        jobs = self._store.jobs(filters, limit + 1, after)
+        following = _encoded(jobs[limit - 1]) if len(jobs) > limit else None
+        return JobList(items=[answers.job(job) for job in jobs[:limit]], next=following)
 
     async def job(self, caller: Caller, release: str) -> Job:
         """Return a job. Raises Failure."""

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
+from packager.service.use import answers
 from tests.service import bodies
 from tests.service.fake import FakeCluster
 from tests.service.page.conftest import Site
@@ -85,3 +87,19 @@ def test_developers_rerun_jobs_without_secrets(site: Site) -> None:
 def test_developers_rerun_jobs_with_their_own_secrets(site: Site) -> None:
     release = created(site, "developer", endpoints=ENDPOINTS)
     assert site.post(f"/v1/jobs/{release}/rerun", None, "developer").status_code == 201
+
+
+def test_list_of_jobs_is_made_outside_of_the_event_loop(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, made, in_loop = created(site), answers.job, []
+
+    def recorded(stored: Any) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return made(stored)
+        in_loop.append(stored.release)
+        return made(stored)
+
+    monkeypatch.setattr(answers, "job", recorded)
+    assert jobs(site) == [release]
+    assert in_loop == []
