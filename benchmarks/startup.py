@@ -1,4 +1,4 @@
-"""One package, cold, and `mlpack --help`, against the import of typer; beside them `helm package` of the same files."""
+"""One package, cold, and `mlpack --help`, against the import of typer; and `verify` of it, against its renderings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,35 @@ ROUNDS = 15
 
 
 def measure(folder: Path) -> Iterator[Result]:
-    """Yield the ratios, of CPU time: start-up waits for nothing, and other programs do not lengthen it."""
+    """Yield the ratios, of CPU time: start-up waits for nothing, and other programs do not lengthen it.
+
+    `helm package` of the same files is measured beside them.
+    """
     build = [*MLPACK, "build", "resnet50", "--force", "--destination", str(folder / "out")]
     commands = [IMPORT_TYPER, build, [*MLPACK, "--help"], START]
     if chart := _helm(folder):
         commands.append(chart)
     rounds = [[usage.cpu for usage in usages] for usages in in_turn(commands, folder, ROUNDS)]
     typer, *programs = zip(*rounds, strict=True)
-    named = [("mlpack build resnet50", 2.5), ("mlpack --help", 1.5), ("python -c pass", None), ("helm package", None)]
+    named = [("mlpack build resnet50", 2.3), ("mlpack --help", 1.5), ("python -c pass", None), ("helm package", None)]
     yield Result("import typer", tuple(1_000 * seconds for seconds in typer), "ms")
     for (name, limit), values in zip(named, programs, strict=False):
         ratios = tuple(seconds / base for seconds, base in zip(values, typer, strict=True))
         yield Result(f"{name} / import typer", ratios, limit=limit)
+    yield _verify(folder)
+
+
+def _verify(folder: Path) -> Result:
+    """Return the CPU time of `verify`, in that of the kubectl that it needs: one for each overlay."""
+    run([*MLPACK, "build", "resnet50", "--format", "dir", "--destination", str(folder / "verified")], folder)
+    (package,) = (folder / "verified").iterdir()
+    kubectl = str(kubectls.kubectl())
+    overlays = sorted((package / "quickstart/k8s/mlops").iterdir())
+    renderings = [[kubectl, "kustomize", str(overlay)] for overlay in overlays]
+    commands = [[*MLPACK, "verify", str(package), "--kubectl", kubectl], *renderings]
+    rounds = in_turn(commands, folder, ROUNDS)
+    ratios = tuple(verify.cpu / sum(usage.cpu for usage in usages) for verify, *usages in rounds)
+    return Result(f"mlpack verify / its {len(overlays)} kubectl kustomize", ratios, limit=1.3)
 
 
 def _helm(folder: Path) -> list[str] | None:

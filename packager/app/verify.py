@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.shortening import bounded
+from packager.base.values import Value, as_dict
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.verify.report import Report
+    from packager.verify.security import Exceeded
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Value, frozen=True):
     """The result of verifying a package.
 
     Attributes:
@@ -57,13 +57,20 @@ class Verification:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        content = asdict(self.report)
+        content = as_dict(self.report)
         for findings in ("problems", "notes"):
             content[findings] = [finding.as_json() for finding in content[findings]]
-        for security in content["security"]:
-            for field in security["exceeded"]:
-                field["place"] = field["place"]._asdict()
+        for values in ("objects", "changes"):
+            content[values] = [as_dict(value) for value in content[values]]
+        content["security"] = [
+            {**as_dict(security), "exceeded": [_exceeded_json(field) for field in security.exceeded]}
+            for security in self.report.security
+        ]
         return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
+
+
+def _exceeded_json(field: Exceeded) -> dict[str, Any]:
+    return {**as_dict(field), "place": field.place._asdict()}
 
 
 def verify(path: Path, checks: Checks) -> Verification:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +92,8 @@ def similar(word: str, words: Iterable[str]) -> str | None:
     comparable = [other for other in islice(words, _MAX_WORDS + 1) if len(other) <= _MAX_WORD_CHARACTERS]
     if len(word) > _MAX_WORD_CHARACTERS or len(comparable) > _MAX_WORDS:
         return None
+    import difflib  # noqa: PLC0415 - only a user's mistake needs it
+
     near = difflib.get_close_matches(word, comparable, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else None
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base import envfile, plain, yamlio
 from packager.base.masking import masked
 from packager.base.problems import Problem
+from packager.base.values import replace
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.options import BY_NAME, KEYS, faults

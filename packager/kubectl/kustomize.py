@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import RenderError
 from packager.base.runner import SYSTEM, Runner
 from packager.base.shortening import shortened
-from packager.kubectl.sentences import KLOG
+from packager.base.values import Value
+from packager.kubectl import KLOG
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Value, frozen=True):
     """The output of `kubectl kustomize` for an overlay.
 
     Attributes:
@@ -37,6 +36,10 @@ MAX_BYTES = 16 << 20
 """The most bytes that an overlay may render to; the output contains the code of the package."""
 
 
+_FEWER_COLLECTIONS = {"GOGC": "400", "GOMEMLIMIT": "512MiB"}
+"""Settings of Go's garbage collector, which otherwise takes a fifth of kubectl's time, up to 512 MiB."""
+
+
 def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM) -> Rendered:
     """Render the kustomization in `folder`, without a network as far as this system allows it.
 
@@ -46,7 +49,8 @@ def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM
         ToolError: There is no such kubectl, or it did not end.
         RenderError: kubectl refused the kustomization, or printed nothing.
     """
-    done = runner.run([program, "kustomize", str(folder)], timeout=_SECONDS, max_bytes=MAX_BYTES, offline=True)
+    command = [program, "kustomize", str(folder)]
+    done = runner.run(command, timeout=_SECONDS, max_bytes=MAX_BYTES, offline=True, variables=_FEWER_COLLECTIONS)
     stderr = KLOG.sub("", done.stderr)
     if done.returncode != 0:
         words = " ".join(shortened(word, _LONGEST_WORD) for word in stderr.split())

@@ -16,7 +16,7 @@ from packager.base.errors import (
     UsageError,
 )
 from packager.base.quantity import parse
-from packager.kubectl import sentences
+from packager.kubectl import KLOG, sentences
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
@@ -47,7 +47,7 @@ def error_from(stderr: str) -> MlpackError:
 
 def answered(stderr: str) -> str:
     """Return kubectl's messages on one line, each once: kubectl repeats the message for each of several objects."""
-    lines = [line for line in stderr.split("\n") if not sentences.KLOG.match(line)]
+    lines = [line for line in stderr.split("\n") if not KLOG.match(line)]
     answer = " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(stderr.split())
     return sentences.NO_VALIDATION.sub("", answer).removeprefix("error: ")
 

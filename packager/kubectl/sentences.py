@@ -12,9 +12,6 @@ from packager.kubernetes.verdict import NEVER
 CONTROLLER_PATIENCE = 15.0
 """Seconds for which controllers repeat a refused request: a role or a missing object may still be created."""
 
-KLOG = re.compile(r'^[EWI]\d{4} (?:[\d:.]+ +\d+ [^]]+\] )?(?:"command failed" err=)?', re.MULTILINE)
-"""The prefix of klog before a message: a level, a time, a process id and a line of kubectl's source."""
-
 UNREACHABLE = re.compile(
     r"connection refused|unable to connect|i/o timeout|no route to host|network is unreachable|no such host"
     r"|tls handshake timeout|context deadline exceeded|client rate limiter|connection reset|unexpected eof|: eof"

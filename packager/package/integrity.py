@@ -6,12 +6,12 @@ import hashlib
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
+from packager.base.values import Value, field
 from packager.package import contents, inventory, layout, outputs, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, OVERLAYS
@@ -28,8 +28,7 @@ _OVERLAYS_PARENT = OVERLAYS[: OVERLAYS.rindex("/") + 1]
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Value, frozen=True):
     """The result of checking a package's files.
 
     Attributes:

@@ -7,11 +7,11 @@ and edited, by the marks of its YAML nodes: a switch changes one line, and every
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import UsageError
+from packager.base.values import Value
 from packager.package.layout import KUSTOMIZATION
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _KEY = "components"
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(Value, frozen=True):
     """A component that a kustomization lists, or would list without the `#`.
 
     Attributes:

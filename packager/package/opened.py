@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
 from packager.base.limits import DEFAULT
+from packager.base.values import Value
 from packager.package import archive, inventory, layout, tree
 from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from packager.base.limits import Limits
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(Value, frozen=True):
     """A package on disk.
 
     Attributes:

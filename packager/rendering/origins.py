@@ -6,8 +6,9 @@ place where a part of a manifest is written, and returns how much of a path into
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from packager.base.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,8 +37,7 @@ class Origin(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Value, frozen=True):
     """A manifest, or a patch that looks like one: a file's document, or a patch inside a kustomization."""
 
     kind: str
@@ -55,8 +55,7 @@ class Written:
         return len(steps), _position_in(self.document, steps, at_key=at_key and len(steps) == len(location))
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(Value, frozen=True):
     """A JSON patch (RFC 6902): a list of operations on the objects that its target selects."""
 
     kind: str
@@ -86,8 +85,7 @@ class Operations:
         return best
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Value, frozen=True):
     """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal."""
 
     kind: str
@@ -105,8 +103,7 @@ class Generated:
         return 1, self.position
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Value, frozen=True):
     """A field that a replacement fills with a value of an env file."""
 
     kind: str

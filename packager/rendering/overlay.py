@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem
+from packager.base.values import Value
 from packager.kubernetes.manifest import dotted
 from packager.rendering.origins import find
 from packager.workloads import structures
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from packager.workloads.pods import Pods
 
 
-@dataclass(frozen=True)
-class RenderedOverlay:
+class RenderedOverlay(Value, frozen=True, dict=True):
     """One overlay, rendered.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem, ordered, show
+from packager.base.values import Value
 from packager.kubectl.kustomize import Rendered, kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.package import integrity, layout
@@ -61,8 +61,7 @@ def kubectl(package: Package, name: str, sources: Sources, program: str, runner:
     return Rendered(rendered.manifests, warnings)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Value, frozen=True):
     """The result of rendering one overlay.
 
     Attributes:

@@ -22,13 +22,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem, ordered
 from packager.base.runner import SYSTEM, Runner
+from packager.base.values import Value
 from packager.kubernetes.manifest import dotted
 from packager.package import integrity, layout, outputs
 from packager.rendering import render
@@ -50,7 +50,6 @@ from packager.verify import (
     rights,
     schema,
     security,
-    server,
     usage,
     workspace,
 )
@@ -73,8 +72,7 @@ _SECONDS = 120.0
 """The time in seconds that the overlays of a package may take to render; a hundred of ours take 30 seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checks:
+class Checks(Value, frozen=True):
     """The options of verifying.
 
     Attributes:
@@ -148,6 +146,8 @@ def verify(package: Package, checks: Checks) -> Report:
             unchecked += [f"{name}: the Pod Security level of {manifest} is unknown" for manifest in unknown]
         if checks.server is not None:
             try:
+                from packager.verify import server  # noqa: PLC0415 - compiles many patterns, for this option alone
+
                 server_problems, server_unchecked = server.check(package, outcome, checks.server)
             except ToolError as error:
                 server_problems, server_unchecked = [], [f"the cluster could not check {name}: {error}"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base import envfile, yamlio
 from packager.base.errors import MlpackError
 from packager.base.masking import masked_line, masked_urls
+from packager.base.values import Value, replace
 from packager.package import ids, kustomization, layout
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ _SHOWN = 1_000
 """The most characters of a line that are printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class EditedLine:
+class EditedLine(Value, frozen=True):
     """An edited line.
 
     Attributes:
@@ -61,8 +60,7 @@ class EditedLine:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(Value, frozen=True):
     """The edits of a package.
 
     Attributes:

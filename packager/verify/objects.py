@@ -5,10 +5,10 @@ Every other object is a finding, unless the user allows its kind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem
+from packager.base.values import Value
 from packager.kubernetes.allowed import words
 from packager.kubernetes.manifest import mapping
 from packager.workloads.structures import companions, structures
@@ -52,8 +52,7 @@ _CLUSTER_WIDE = frozenset(
 _SYSTEM_NAMES = frozenset(("kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert", "istio-ca-crl"))
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Value, frozen=True):
     """An object that an overlay makes; `namespace` is empty for the namespace that the package is applied to."""
 
     overlay: str

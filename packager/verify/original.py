@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder, yamlio
 from packager.base.errors import MlpackError, ToolError, reason
+from packager.base.values import replace
 from packager.package import ids, kustomization, layout
 from packager.package.reader import Reader
 from packager.rendering import render

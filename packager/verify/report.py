@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from packager.base.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from packager.verify.security import Exceeded
 
 
-@dataclass(frozen=True, slots=True)
-class Security:
+class Security(Value, frozen=True):
     """The Pod Security level of an overlay, and every field that exceeds a stricter one.
 
     The level is None if the overlay has a workload whose pods were not checked, or no workload.
@@ -34,8 +34,7 @@ class Security:
     levels: Mapping[Level, list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Value, frozen=True):
     """The result of verifying a package.
 
     Attributes:

@@ -43,9 +43,11 @@ def faults(manifest: dict[str, Any], against: Sequence[str]) -> Iterator[Fault]:
     if name is None:
         return
     versions_by_fault: dict[Fault, list[str]] = {}
+    checker = None
     for version in against:
-        checker = _Checker(version)
-        checker.check(manifest, name, ())
+        if checker is None or checker.differs_in(_minor(version)):
+            checker = _Checker(_minor(version))
+            checker.check(manifest, name, ())
         for fault in checker.faults:
             versions_by_fault.setdefault(fault, []).append(version)
     for fault, faulty_versions in versions_by_fault.items():
@@ -87,9 +89,14 @@ class _Checker:
         faults: The faults of the manifest.
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, minor: int) -> None:
         self.faults: list[Fault] = []
-        self._minor = _minor(version)
+        self._minor = minor
+        self._tables: set[str] = set()
+
+    def differs_in(self, minor: int) -> bool:
+        """Return whether one of the types that the manifest has differs in Kubernetes 1.`minor`."""
+        return any(_in_version(name, minor) != _in_version(name, self._minor) for name in self._tables)
 
     def check(self, value: Any, expression: str, here: Location) -> None:
         if value is None or expression == "any":
@@ -126,6 +133,7 @@ class _Checker:
         if not isinstance(value, dict):
             self._add(here, f"expected a mapping, found {_quoted(value)}")
             return
+        self._tables.add(name)
         known, required = _in_version(name, self._minor)
         for key, element in value.items():
             expression = known.get(key)
@@ -183,6 +191,8 @@ def _in_version(name: str, minor: int) -> tuple[dict[str, str], tuple[str, ...]]
 
 
 def _for_version(spans: str, minor: int) -> str | None:
+    if "@" not in spans:
+        return spans
     for part in spans.split(" | "):
         match = _FIELD.fullmatch(part)
         assert match, part

@@ -6,10 +6,10 @@ version from which on each rule applies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Problem
+from packager.base.values import Value
 from packager.kubernetes.manifest import at, dotted, listing, mapping, text
 from packager.kubernetes.podsecurity import Level
 from packager.rendering.origins import Position
@@ -27,8 +27,7 @@ _NEWEST = 1_000
 """A minor version above all that exist: for rules that never end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exceeded:
+class Exceeded(Value, frozen=True):
     """A field that asks for more than a level allows.
 
     Attributes:
@@ -110,8 +109,7 @@ _USER_NAMESPACES = 35
 """The first minor version in which pods in a user namespace of their own (`hostUsers: false`) may be root there."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reason:
+class _Reason(Value, frozen=True):
     """The reason why a field exceeds a level, and the minor versions of Kubernetes in which it does."""
 
     location: Location

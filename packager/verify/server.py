@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.problems import Problem
+from packager.kubectl import KLOG
 from packager.kubectl.refusals import could_not_evaluate
-from packager.kubectl.sentences import KLOG
 
 if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from packager.base.values import Value
 
@@ -63,7 +63,7 @@ class Node:
 @cache
 def rows() -> tuple[Row, ...]:
     """Return every line of the table, in its order."""
-    text = files(__package__).joinpath("fields.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("fields.txt").read_text(encoding="utf-8")
     lines = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return tuple(Row(where, what, value, tuple(who.split(","))) for where, what, value, who in lines)
 
