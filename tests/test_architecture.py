@@ -276,7 +276,7 @@ def test_server_messages_are_recognized_in_one_module() -> None:
         or (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn))
         if re.search(pattern, ast.unparse(node), re.IGNORECASE)
     }
-    assert users == {"diagnosis/obstacles.py", "kubectl/sentences.py"}
+    assert users == {"diagnosis/obstacles.py", "kubectl/messages.py"}
 
 
 # The modules that read a message, and why. Texts of other programs have other names in the code: `answer`, `output`.
@@ -528,7 +528,7 @@ WORDS_OF_MPI = {
 }
 # A worker is a pod beside the main one, in every kind, as in the option `--worker`.
 WITH_WORKERS = {
-    *(f"app/{name}.py" for name in ("execute", "logs", "results", "status")),
+    *(f"app/{name}.py" for name in ("exec", "logs", "results", "status")),
     *(f"cli/{name}.py" for name in ("cluster_arguments", "exec", "logs", "results")),
     *(f"diagnosis/{name}.py" for name in ("diagnose", "losses", "past")),
     "workloads/workload.py",

@@ -10,7 +10,7 @@ import pytest
 from packager.base.markdown import anchor
 from packager.base.masking import masked_urls
 from packager.importers.container import escaped, expanded
-from packager.kubectl import sentences
+from packager.kubectl import messages
 from packager.service.page.html import visible
 from packager.workloads.program import references
 
@@ -36,11 +36,11 @@ def repeated(before: str, text: str) -> str:
         (anchor, repeated("", "![a](")),
         (masked_urls, repeated("://", ":")),
         (masked_urls, repeated("", "://a:")),
-        (sentences.CONFLICT.findall, repeated('conflict with "a":', " ")),
-        (sentences.CONFLICT.findall, repeated('conflict with "a":', "\n - ")),
-        (sentences.PREREQUISITE_MISSING.search, repeated("", "not found ")),
-        (sentences.PREREQUISITE_MISSING.search, repeated("", "namespaces ")),
-        *((rule.pattern.search, repeated("", "must specify ")) for rule in sentences.REFUSALS),
+        (messages.CONFLICT.findall, repeated('conflict with "a":', " ")),
+        (messages.CONFLICT.findall, repeated('conflict with "a":', "\n - ")),
+        (messages.PREREQUISITE_MISSING.search, repeated("", "not found ")),
+        (messages.PREREQUISITE_MISSING.search, repeated("", "namespaces ")),
+        *((rule.pattern.search, repeated("", "must specify ")) for rule in messages.REFUSALS),
         (visible, repeated("", "\r")),
         (visible, repeated("\x1b[", "0")),
         (visible, repeated("", "\x1b]")),

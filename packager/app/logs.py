@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from packager.app.numbered import pod_of_index
+from packager.app.numbered_pod import pod_of_index
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.logs import LogReader
 from packager.cluster.podwatch import PodWatch

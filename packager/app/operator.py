@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, TimedOutError, ToolError
 from packager.cluster import operator as cluster
-from packager.cluster.heartbeat import Alive, Heartbeat, check_heartbeat
+from packager.cluster.operator_health import Alive, Heartbeat, check_heartbeat
+from packager.cluster.operator_release import Bundle, bundle
 from packager.cluster.ownership import described
-from packager.cluster.releases import Bundle, bundle
 from packager.kubernetes.objects import shown
 from packager.workloads.kinds import operators
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.app.numbered import pod_of_index
+from packager.app.numbered_pod import pod_of_index
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.cluster.copying import RemoteFolder, copy
 from packager.cluster.results import output_of, reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.beside import Beside, beside
+from packager.cluster.companions import Beside, beside
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.cluster.logs import with_log_end

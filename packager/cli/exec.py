@@ -36,7 +36,7 @@ def run(
     worker: Worker = None,
 ) -> None:
     """Run a command in the main pod (the launcher, or the only pod), and end with its exit code."""
-    from packager.app.execute import command_in_pod
+    from packager.app.exec import command_in_pod
 
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     to_cluster = at.client(ctx)

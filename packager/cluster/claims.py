@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.kubectl import sentences
+from packager.kubectl import messages
 from packager.kubectl.client import HANGING_SECONDS
 from packager.kubectl.refusals import explained_error
 from packager.kubernetes.manifest import listing, mapping
@@ -66,6 +66,6 @@ def create(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
         stdin = json.dumps(claim).encode()
         command = ("create", "--save-config", "--filename=-", "--output=name")
         done = kubectl.run(*command, timeout=HANGING_SECONDS, stdin=stdin)
-        if done.returncode != 0 and not sentences.ALREADY_EXISTS.search(done.stderr):
+        if done.returncode != 0 and not messages.ALREADY_EXISTS.search(done.stderr):
             error = explained_error(done.stderr)
             raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)

@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, cast
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
 from packager.cluster.receive import receive
 from packager.cluster.tarmessages import Remarks, parse_remarks
+from packager.kubectl.messages import FORBIDDEN
 from packager.kubectl.refusals import error_from
-from packager.kubectl.sentences import FORBIDDEN
 from packager.kubernetes.objects import is_being_deleted, status
 from packager.kubernetes.pods import failure
 

@@ -17,7 +17,7 @@ from packager.workloads.kinds import kinds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.cluster.releases import Bundle
+    from packager.cluster.operator_release import Bundle
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding

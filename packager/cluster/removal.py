@@ -13,8 +13,8 @@ from packager.base.errors import ClusterError, DeniedError, TimedOutError, Unrea
 from packager.cluster.leftovers import leftovers
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import foreign_data, key, look_up, owner, resource
+from packager.kubectl.messages import NO_OBJECT, UID_CHANGED
 from packager.kubectl.refusals import explained_error
-from packager.kubectl.sentences import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.objects import name, owners, shown, uid
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
 from packager.base.masking import MASK
-from packager.kubectl import sentences
+from packager.kubectl import messages
 from packager.kubectl.client import HANGING_SECONDS
 from packager.kubectl.refusals import explained_error
 
@@ -50,7 +50,7 @@ def create(
     done = kubectl.run(*arguments, timeout=HANGING_SECONDS, stdin=json.dumps(secret).encode())
     if done.returncode == 0:
         return
-    if sentences.ALREADY_EXISTS.search(done.stderr):
+    if messages.ALREADY_EXISTS.search(done.stderr):
         raise ClusterError(f"the Secret {name} already exists", hint="--force replaces its keys that the package reads")
     stderr = done.stderr
     for value in sorted((*values.values(), *encoded.values()), key=len, reverse=True):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
 from packager.cluster.copying import QUIET_SECONDS, Marked, pod_end
+from packager.kubectl.messages import FORBIDDEN
 from packager.kubectl.refusals import error_from
-from packager.kubectl.sentences import FORBIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ClusterError, DeniedError, HungError, NotServedError, UnreachableError
 from packager.base.problems import show
 from packager.base.runner import SYSTEM, Runner
-from packager.kubectl import sentences
+from packager.kubectl import messages
 from packager.kubectl.refusals import error_from, no_answer, no_cluster_error
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HANGING_SECONDS = 3 * REQUEST_TIMEOUT
 _RETRY_SECONDS = 2.0
 """Seconds between two requests for a kind that is not served: a starting API server adds kinds one by one."""
 
-_ENVIRONMENT = {"KUBERNETES_MASTER": sentences.NO_SERVER}
+_ENVIRONMENT = {"KUBERNETES_MASTER": messages.NO_SERVER}
 """Without a kubeconfig, kubectl asks whatever listens on localhost:8080, unless this variable names another server
 (client-go, tools/clientcmd/client_config.go, `getDefaultServer`). In a pod, it still asks the cluster of that pod."""
 
@@ -158,14 +158,14 @@ class Kubectl:
     def _request_with_retry(self, *arguments: str) -> process.Finished:
         """Send a request; repeat it once if the cluster has denied a kind that it serves."""
         done = self.request(*arguments)
-        unknown = sentences.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
+        unknown = messages.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
         if unknown is None:
             return done
         resource = next((word.partition("/")[0] for word in arguments if word.startswith(unknown[1])), unknown[1])
         if not self.serves(resource):
             raise NotServedError(resource, hint="kubectl api-resources")
         done = self.request(*arguments)
-        if done.returncode != 0 and sentences.NO_RESOURCE.search(done.stderr):
+        if done.returncode != 0 and messages.NO_RESOURCE.search(done.stderr):
             raise no_answer(f"it does not serve {resource} yet")
         return done
 
@@ -199,7 +199,7 @@ class Kubectl:
 
     def _require_ready(self) -> None:
         done = self.request("get", "--raw", "/readyz")
-        is_hidden = sentences.HIDDEN_FROM_USER.search(done.stderr)
+        is_hidden = messages.HIDDEN_FROM_USER.search(done.stderr)
         if done.returncode != 0 and not is_hidden:
             raise no_answer("it is not ready yet", hint="kubectl get --raw '/readyz?verbose'")
 
@@ -230,7 +230,7 @@ class Kubectl:
         """Return the API's response for `path`, such as `/apis/apps/v1`; None if it is missing. Raises as `json`."""
         done = self.request("get", "--raw", path)
         if done.returncode != 0:
-            if sentences.NO_OBJECT.search(done.stderr):
+            if messages.NO_OBJECT.search(done.stderr):
                 return None
             raise error_from(done.stderr)
         return _object(done.stdout)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, reason
 from packager.base.values import Value
-from packager.kubectl import sentences
+from packager.kubectl import messages
 from packager.kubectl.refusals import error_from
 from packager.kubernetes.manifest import listing, mapping, text
 
@@ -142,7 +142,7 @@ class Connection:
 
     def _read(self, run: RunsKubectl) -> Pinned:
         done = run(*_VIEW, "--minify", timeout=_SECONDS)
-        if done.returncode != 0 and sentences.NO_CURRENT_CONTEXT.search(done.stderr):
+        if done.returncode != 0 and messages.NO_CURRENT_CONTEXT.search(done.stderr):
             return self._written(self._pod.config, self._pod.namespace) if self._pod else self._written(_CONFIG, None)
         config = _config(done)
         context = next(iter(_entries(config, "context")), ("", {}))[1]

@@ -16,7 +16,7 @@ from packager.base.errors import (
     UsageError,
 )
 from packager.base.quantity import parse
-from packager.kubectl import KLOG, sentences
+from packager.kubectl import KLOG, messages
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
@@ -30,15 +30,15 @@ _VALUES = ("name", "policy", "resource", "verb")
 def error_from(stderr: str) -> MlpackError:
     """Return the error for kubectl's messages on stderr: a UsageError when they are about the requested context."""
     answer = answered(stderr)
-    if context := sentences.NO_CONTEXT.search(answer):
+    if context := messages.NO_CONTEXT.search(answer):
         name = context[context.lastindex or 0]
         return UsageError(f"context {name!r} not found in the kubeconfig", hint="kubectl config get-contexts")
-    if sentences.NO_CLUSTER.search(answer):
+    if messages.NO_CLUSTER.search(answer):
         return no_cluster_error()
-    for trouble in sentences.TROUBLES:
+    for trouble in messages.TROUBLES:
         if trouble.pattern.search(answer):
             return trouble.error(f"{trouble.meaning}: {_without_prefix(answer)}", hint=trouble.hint)
-    if sentences.UNREACHABLE.search(answer) and not sentences.ANSWERED.match(answer):
+    if messages.UNREACHABLE.search(answer) and not messages.ANSWERED.match(answer):
         return no_answer(answer)
     return _denied(answer, _without_prefix(answer)) or ClusterError(
         _without_prefix(answer) or "kubectl failed without a message"
@@ -49,7 +49,7 @@ def answered(stderr: str) -> str:
     """Return kubectl's messages on one line, each once: kubectl repeats the message for each of several objects."""
     lines = [line for line in stderr.split("\n") if not KLOG.match(line)]
     answer = " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(stderr.split())
-    return sentences.NO_VALIDATION.sub("", answer).removeprefix("error: ")
+    return messages.NO_VALIDATION.sub("", answer).removeprefix("error: ")
 
 
 def no_answer(why: str, hint: str = "kubectl cluster-info") -> UnreachableError:
@@ -65,9 +65,9 @@ def no_cluster_error() -> ClusterError:
 def could_not_evaluate(line: str) -> bool:
     """Return whether a line of kubectl says why the cluster could not evaluate a manifest."""
     error = error_from(line)
-    if isinstance(error, UnreachableError | UsageError) or sentences.NO_CLUSTER.search(line):
+    if isinstance(error, UnreachableError | UsageError) or messages.NO_CLUSTER.search(line):
         return True
-    patterns = (sentences.CANNOT_EVALUATE, *(trouble.pattern for trouble in sentences.TROUBLES))
+    patterns = (messages.CANNOT_EVALUATE, *(trouble.pattern for trouble in messages.TROUBLES))
     return any(pattern.search(line) for pattern in patterns)
 
 
@@ -81,9 +81,9 @@ def refusal(subject: str, answer: str, core: str | None = None) -> Finding | Non
     """
     answer = " ".join(answer.split())
     core = core or re.sub(r"^(Error creating: |Error from server( \(\w+\))?: )+", "", answer)
-    if quota := sentences.QUOTA.search(answer):
+    if quota := messages.QUOTA.search(answer):
         return _quota(subject, quota)
-    for kind in sentences.REFUSALS:
+    for kind in messages.REFUSALS:
         if match := kind.pattern.search(answer):
             groups = {name: value or "no reason given" for name, value in match.groupdict().items()}
             sentence = kind.message.format(**groups) if kind.message else core
@@ -96,8 +96,8 @@ def refusal(subject: str, answer: str, core: str | None = None) -> Finding | Non
 def refused_pod(stderr: str) -> Finding:
     """Return the refusal of a pod that doctor has tried; for a missing object its reason is PREREQUISITE."""
     answer = answered(stderr)
-    core = sentences.TRIAL_POD_PREFIX.sub("", _without_prefix(answer))
-    if sentences.PREREQUISITE_MISSING.search(answer):
+    core = messages.TRIAL_POD_PREFIX.sub("", _without_prefix(answer))
+    if messages.PREREQUISITE_MISSING.search(answer):
         return Finding(PREREQUISITE, "", core)
     return refusal("", answer, core) or Finding("Invalid", "", core)
 
@@ -105,7 +105,7 @@ def refused_pod(stderr: str) -> Finding:
 def explained_error(stderr: str) -> MlpackError:
     """Return the error for kubectl's messages on stderr, with the fix."""
     answer = " ".join(stderr.split())
-    conflicts = sentences.CONFLICT.findall(stderr)
+    conflicts = messages.CONFLICT.findall(stderr)
     if conflicts:
         fields = [(manager, paths.replace("- ", " ").split()) for manager, paths in conflicts]
         changes = "; ".join(f"{manager} has set {', '.join(paths)}" for manager, paths in fields)
@@ -119,9 +119,9 @@ def explained_error(stderr: str) -> MlpackError:
     if finding := refusal("", answer):
         message = f"the cluster rejects it: {finding.message}"
         return _denied(answer, message, finding.hint) or ClusterError(message, hint=finding.hint)
-    if kind := sentences.NO_KIND.search(answer):
+    if kind := messages.NO_KIND.search(answer):
         return NotServedError(f"{kind[1]} ({kind[2]})")
-    if namespace := sentences.NO_NAMESPACE.search(answer):
+    if namespace := messages.NO_NAMESPACE.search(answer):
         hint = f"kubectl create namespace {quote(namespace[1])}"
         return MissingNamespaceError(f"namespace {namespace[1]} not found", hint=hint)
     return error
@@ -129,7 +129,7 @@ def explained_error(stderr: str) -> MlpackError:
 
 def _denied(answer: str, message: str, hint: str | None = None) -> DeniedError | None:
     """Return the error with `message` if the user lacks a permission; else None."""
-    if (right := sentences.NO_RIGHT.search(answer)) is None:
+    if (right := messages.NO_RIGHT.search(answer)) is None:
         return None
     resource = ".".join(filter(None, (right["resource"], right["group"])))
     return DeniedError(message, verb=right["verb"], resource=resource, is_cluster_wide=bool(right["all"]), hint=hint)
@@ -157,4 +157,4 @@ def _never_fits(asked: str, limit: str) -> bool:
 
 
 def _without_prefix(answer: str) -> str:
-    return sentences.SERVER.sub("", answer)
+    return messages.SERVER.sub("", answer)

@@ -9,7 +9,7 @@ from packager.base.names import is_key
 from packager.base.problems import show, similar
 from packager.kubernetes.allowed import words
 from packager.kubernetes.allowed.table import ANNOTATION, LABEL
-from packager.verify import rights, schema
+from packager.verify import credentials, schema
 from packager.workloads.kinds import kinds as workload_kinds
 from packager.workloads.structures import structures
 
@@ -27,7 +27,7 @@ COMPANIONS = (("v1", "ConfigMap"), ("v1", "PersistentVolumeClaim"), ("v1", "Secr
 RESOURCE = "resource:"
 """The prefix of an entry that declares a resource not to be a GPU."""
 
-_RIGHTS = (rights.SECRET, rights.ACCOUNT)
+_RIGHTS = (credentials.SECRET, credentials.ACCOUNT)
 _KINDS = {kind.lower(): (api, kind) for api, kind in (*WORKLOADS, *COMPANIONS)}
 _PREFIXES = (LABEL, ANNOTATION, RESOURCE)
 _EXPECTED = (

@@ -4,8 +4,8 @@
     rendering     the overlays as written, read without kustomize, with nothing from outside the package; and each
                   rendered by each kubectl
     schema        each manifest, by the fields that each version of Kubernetes has
-    objects, rights: the objects that the package creates, and what its pods use from their namespace
-    listed        every field, label and annotation that no build, option or kind makes
+    objects, credentials: the objects that the package creates, and what its pods use from their namespace
+    allowed_fields: every field, label and annotation that no build, option or kind makes
     environment   the variables that the package sets
     names, references, containers, podspec, kinds, options: whether Kubernetes and the operators accept the values
     security      the Pod Security level: reported; a problem if it exceeds the requested one, or an edit weakens it
@@ -34,20 +34,20 @@ from packager.package import integrity, layout, outputs
 from packager.rendering import render
 from packager.verify import (
     additions,
+    allowed_fields,
     changes,
     containers,
+    credentials,
     environment,
     expected,
     kinds,
     levels,
-    listed,
     names,
     objects,
     options,
     podspec,
     references,
     replaced,
-    rights,
     schema,
     security,
     usage,
@@ -125,7 +125,7 @@ def verify(package: Package, checks: Checks) -> Report:
             continue
         problems += _manifest_problems(outcome.overlay, versions)
         judged = _schema_places(outcome.overlay, versions)
-        notes += rights.notes(outcome.overlay)
+        notes += credentials.notes(outcome.overlay)
         notes += usage.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
         unchecked += _without_schema(outcome.overlay)
@@ -237,7 +237,7 @@ def _permission_problems(overlay: RenderedOverlay, original: Original, checks: C
     yield from environment.check(overlay)
     yield from environment.added(overlay, original, checks.allowed)
     yield from objects.check(overlay, checks.allowed, checks.namespace)
-    yield from rights.check(overlay, checks.allowed, original)
+    yield from credentials.check(overlay, checks.allowed, original)
     yield from additions.check(overlay, original, checks.allowed)
     yield from workspace.check(overlay)
 
@@ -247,7 +247,7 @@ def _field_problems(
     exceeded: tuple[security.Exceeded, ...],
     original: Original,
     checks: Checks,
-    judged: frozenset[listed.Place] = frozenset(),
+    judged: frozenset[allowed_fields.Place] = frozenset(),
 ) -> Iterator[Problem]:
     """Yield the fields that exceed the Pod Security level, and unlisted fields that no other check reports.
 
@@ -260,10 +260,10 @@ def _field_problems(
         by_level = levels.lowered(exceeded, original)
         yield from levels.problems(by_level)
     places = frozenset((field.manifest, field.field) for field in by_level)
-    yield from listed.check(overlay, checks.allowed, judged | places)
+    yield from allowed_fields.check(overlay, checks.allowed, judged | places)
 
 
-def _schema_places(overlay: RenderedOverlay, versions: tuple[str, ...]) -> frozenset[listed.Place]:
+def _schema_places(overlay: RenderedOverlay, versions: tuple[str, ...]) -> frozenset[allowed_fields.Place]:
     """Return the places of all schema faults."""
     return frozenset(
         (str(manifest), dotted(fault.location))

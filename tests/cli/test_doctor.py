@@ -11,7 +11,7 @@ import pytest
 from packager.base.process import Finished
 from packager.base.runner import SYSTEM
 from packager.cli.host import Host
-from packager.cluster import heartbeat
+from packager.cluster import operator_health
 from packager.kubectl.client import Kubectl
 from packager.workloads.mpijob.operator import MPI_OPERATOR
 from tests import demo
@@ -152,7 +152,7 @@ def test_heartbeat_accepts_renewed_lease_despite_clock_difference() -> None:
         cluster.objects[0] = lease(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=3))
 
     cluster.wait = renew
-    assert heartbeat.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
+    assert operator_health.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
 
 
 def test_doctor_fails_when_namespace_enforces_stricter_pod_security(doctor: Doctor) -> None:

@@ -9,7 +9,7 @@ import pytest
 from packager.base.errors import UnreachableError
 from packager.base.process import Finished
 from packager.cli.host import Host
-from packager.cluster import heartbeat
+from packager.cluster import operator_health
 from packager.kubectl.client import Kubectl
 from packager.kubectl.refusals import explained_error
 from packager.workloads.mpijob.operator import MPI_OPERATOR
@@ -214,7 +214,7 @@ def test_heartbeat_raises_unreachable_error_when_cluster_does_not_answer(life: L
     life.objects.append(lease())
     life.refused["get deployments"] = AWAY
     with pytest.raises(UnreachableError, match="the cluster does not answer: Unable to connect"):
-        heartbeat.check_heartbeat(Kubectl(runner=life), MPI_OPERATOR)
+        operator_health.check_heartbeat(Kubectl(runner=life), MPI_OPERATOR)
 
 
 def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:

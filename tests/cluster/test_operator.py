@@ -12,7 +12,7 @@ import yaml
 
 from packager.base.errors import ClusterError
 from packager.cli.host import Host
-from packager.cluster import releases
+from packager.cluster import operator_release
 from packager.cluster.operator import wait_until_ready
 from packager.kubectl.client import Kubectl
 from packager.workloads.jobset.operator import JOBSET
@@ -119,7 +119,7 @@ def test_operator_install_refuses_if_another_operator_has_the_crd(
 
 def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
-    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
     cluster.objects[1] = deployment()
     assert list(waiting) == []
@@ -127,7 +127,7 @@ def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: Fake
 
 def test_install_waits_for_a_missing_deployment(cluster: FakeCluster, manifest: Path) -> None:
     deployment_object = cluster.objects.pop(1)
-    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     assert next(waiting) == "deployment/mpi-operator does not exist yet"
     cluster.objects.append(deployment_object)
     assert list(waiting) == []
@@ -135,7 +135,7 @@ def test_install_waits_for_a_missing_deployment(cluster: FakeCluster, manifest: 
 
 def test_install_waits_until_the_crd_is_established(cluster: FakeCluster, manifest: Path) -> None:
     established = cluster.objects[0].pop("status")
-    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
     cluster.objects[0]["status"] = established
     assert list(waiting) == []
@@ -143,7 +143,7 @@ def test_install_waits_until_the_crd_is_established(cluster: FakeCluster, manife
 
 def test_install_waits_for_a_cluster_that_is_briefly_unreachable(cluster: FakeCluster, manifest: Path) -> None:
     cluster.version = (34, None)
-    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     assert next(waiting).startswith("the cluster does not answer: ")
     cluster.version = (34, 34)
     assert list(waiting) == []
@@ -154,7 +154,7 @@ def test_unpullable_image_ends_the_wait_for_the_operator_within_a_minute(cluster
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
     cluster.objects.append(item("Pod", "mpi-operator-1", status={"phase": "Pending", "containerStatuses": statuses}))
-    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     with pytest.raises(ClusterError) as error:
         list(waiting)
     assert str(error.value) == (
@@ -169,7 +169,7 @@ def test_refused_creation_of_pods_ends_the_wait_for_the_operator(cluster: FakeCl
     refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
     cluster.objects[1]["status"]["conditions"] = [refused]
     with pytest.raises(ClusterError, match="cannot create its pods: pods is forbidden: exceeded quota"):
-        list(wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest)))
+        list(wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest)))
 
 
 def test_operator_install_ends_after_its_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:

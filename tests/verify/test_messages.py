@@ -17,7 +17,7 @@ from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import Checks, containers, kinds, listed, names, options, references, verify
+from packager.verify import Checks, allowed_fields, containers, kinds, names, options, references, verify
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def doubled(key: str) -> Callable[[dict[str, Any]], object]:
 def test_invalid_pod_field_is_reported(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
     overlay = changed(package, SINGLE, "pod.yaml", change)
     problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
-    problems += [str(problem) for problem in listed.check(overlay, ())]
+    problems += [str(problem) for problem in allowed_fields.check(overlay, ())]
     assert any(message in problem for problem in problems), problems
 
 

@@ -14,7 +14,7 @@ from packager.modelspec.load import load
 from packager.options import KEYS, OPTIONS
 from packager.package.opened import opened
 from packager.package.tree import write
-from packager.verify import Checks, listed, objects, rights, verify
+from packager.verify import Checks, allowed_fields, credentials, objects, verify
 from packager.workloads import AnyOverlay
 from tests import kinds, written
 from tests.broken import seal
@@ -40,7 +40,11 @@ CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 def messages(text: str, *allowed: str, namespace: str | None = None) -> list[str]:
     """Return the findings about the manifests `text`, the first of which is at line 1."""
     overlay, kinds = written.overlay(text), frozenset(allowed)
-    checks = (*objects.check(overlay, kinds, namespace), *rights.check(overlay, kinds), *listed.check(overlay, kinds))
+    checks = (
+        *objects.check(overlay, kinds, namespace),
+        *credentials.check(overlay, kinds),
+        *allowed_fields.check(overlay, kinds),
+    )
     return [str(problem) for problem in checks]
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
 from packager.cluster.doctor import (
     admission,
-    beside,
+    companions,
     image,
     memory,
     nodes,
@@ -50,7 +50,7 @@ CHECKS: dict[str, Check] = {
     "image": image.images,
     "claims": reference.claims,
     "references": reference.references,
-    "beside": beside.beside,
+    "beside": companions.beside,
     "names": reference.names,
     "apply": reference.dry_run,
     "memory": memory.shared_memory,

@@ -18,7 +18,7 @@ from packager.service.registry.description import Group, Items
 from packager.service.registry.omissions import omissions
 from packager.service.registry.packages import env, filling
 from packager.service.registry.packages.content import facts_of
-from packager.verify import rights, security
+from packager.verify import credentials, security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -287,7 +287,7 @@ def _refused_of_package(refusal: PolicyProblem, origin: PackageOrigin, site: Sit
         over = [option.name for option in known if order.index(option.level) > order.index(site.level)]
         fix = "use the option pvc for storage, or a project whose pod_security allows it"
         hint = f"the option{'s' if len(over) > 1 else ''} {', '.join(over)} of the package: {fix}" if over else fix
-    elif refusal.kind == rights.ACCOUNT:
+    elif refusal.kind == credentials.ACCOUNT:
         hint = f"leave out the option service-account; or {refusal.hint}"
     return Complaint("", f"package {origin.name}, {origin.overlay}: {refusal.message}", hint)
 

@@ -16,15 +16,15 @@ from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
 from packager.service.permitted import COMPANIONS, WORKLOADS
 from packager.verify import (
+    allowed_fields,
     containers,
+    credentials,
     environment,
     kinds,
-    listed,
     names,
     objects,
     podspec,
     references,
-    rights,
     schema,
     security,
 )
@@ -114,14 +114,14 @@ def of_fields(rendered: Sequence[Object], source: JobOrigin) -> Iterator[PolicyP
     overlay = _overlay(rendered, source)
     facts = _facts(overlay, source)
     for manifest in overlay.manifests:
-        for unlisted in listed.judged(overlay, manifest, facts, source.allowed, (*WORKLOADS, *COMPANIONS)):
+        for unlisted in allowed_fields.judged(overlay, manifest, facts, source.allowed, (*WORKLOADS, *COMPANIONS)):
             yield _of_unlisted(manifest, unlisted, source)
     for pods in overlay.pods:
         for word in _OF_SITE if source.package else _OF_SITE_ALWAYS:
             location = (*pods.location, *word.split(".")[1:])
             if _gives(at(pods.manifest.data, location)) and not words.permits(source.allowed, word):
                 message = f"{pods.manifest}: {dotted(location)}: only the site decides this"
-                yield PolicyProblem(message, _permitted_by(word), listed.FIELD)
+                yield PolicyProblem(message, _permitted_by(word), allowed_fields.FIELD)
 
 
 def _gives(value: object) -> bool:
@@ -146,11 +146,11 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
         *containers.check(overlay),
         *podspec.check(overlay),
         *kinds.check(overlay),
-        *rights.check(overlay, source.allowed | {rights.SECRET}),
+        *credentials.check(overlay, source.allowed | {credentials.SECRET}),
         *security.breaches(security.exceeded(overlay), level),
     ):
         yield _of_problem(problem)
-    if rights.SECRET not in source.allowed:
+    if credentials.SECRET not in source.allowed:
         yield from _of_secrets(overlay, source)
 
 
@@ -223,7 +223,9 @@ def _of_unlisted(manifest: Manifest, unlisted: Unlisted, source: JobOrigin) -> P
     elif unlisted.options == ("queue",):
         message = "the queue of the project decides when its jobs start"
     place = f"{manifest}: {dotted(unlisted.location) or 'kind'}"
-    return PolicyProblem(f"{place}: {message}", _permitted_by(unlisted.word) if unlisted.word else None, listed.FIELD)
+    return PolicyProblem(
+        f"{place}: {message}", _permitted_by(unlisted.word) if unlisted.word else None, allowed_fields.FIELD
+    )
 
 
 def _permitted_by(word: str) -> str:
@@ -251,7 +253,7 @@ def _of_secrets(overlay: RenderedOverlay, source: JobOrigin) -> Iterator[PolicyP
     """Yield a problem for each Secret that pods read and that does not belong to the job."""
     own = {*(f"{source.release}-{role}" for role in OWN_SECRETS), *overlay.names("Secret")}
     for pods in overlay.pods:
-        for location, name in rights.secrets(pods):
+        for location, name in credentials.secrets(pods):
             if name not in own:
                 message = f"{pods.manifest}: {dotted(location)}: reads the Secret {show(name)} of the namespace"
-                yield PolicyProblem(message, _permitted_by(rights.SECRET), rights.SECRET)
+                yield PolicyProblem(message, _permitted_by(credentials.SECRET), credentials.SECRET)

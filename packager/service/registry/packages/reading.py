@@ -44,7 +44,7 @@ from packager.service.registry.packages.env import value_type
 from packager.service.registry.packages.sources import located
 from packager.verify import Checks, schema
 from packager.verify import verify as verify_package
-from packager.verify.listed import facts
+from packager.verify.allowed_fields import facts
 from packager.workloads import structures
 
 if TYPE_CHECKING:

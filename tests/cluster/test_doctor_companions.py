@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster.doctor.beside import beside
 from packager.cluster.doctor.case import Case
+from packager.cluster.doctor.companions import beside
 from packager.cluster.doctor.demand import demands
 from packager.kubectl.client import Kubectl
 from packager.kubernetes.manifest import Manifest

@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.execute`."""
+"""Tests of the use case `packager.app.exec`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.execute import command_in_pod
+from packager.app.exec import command_in_pod
 from packager.base.errors import ClusterError, UsageError
 from tests.life import JOB
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.app.numbered import pod_of_index
+from packager.app.numbered_pod import pod_of_index
 from packager.base.errors import ClusterError, UsageError
 from packager.kubernetes.objects import is_running, main_container, name
 from packager.kubernetes.pods import state

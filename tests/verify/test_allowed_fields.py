@@ -24,7 +24,7 @@ from packager.package.opened import opened
 from packager.package.tree import write
 from packager.rendering import render as rendering
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import Checks, listed, objects, verify
+from packager.verify import Checks, allowed_fields, objects, verify
 from packager.workloads.structures import pods, structures
 from tests import everything, kinds
 from tests.broken import seal
@@ -230,7 +230,7 @@ def changed(
 
 def named(overlay: RenderedOverlay, *allowed: str) -> set[str]:
     """Return the words of `--allow` that would permit the findings."""
-    return {problem.allow for problem in listed.check(overlay, allowed)}
+    return {problem.allow for problem in allowed_fields.check(overlay, allowed)}
 
 
 def put(data: dict[str, Any], location: Location, path: str, value: Any) -> None:
@@ -360,7 +360,7 @@ def test_field_that_the_cluster_sets_is_reported_in_every_metadata(
                 def change(data: dict[str, Any], place: Location = location) -> None:
                     at(data, place[:-1]).setdefault("metadata", {})[field] = value
 
-                problems = list(listed.check(changed(overlay, manifest, change), ()))
+                problems = list(allowed_fields.check(changed(overlay, manifest, change), ()))
                 assert [problem.message.rpartition(": ")[2] for problem in problems] == ["the cluster does"]
 
 
@@ -473,14 +473,14 @@ def models() -> tuple[str, ...]:
 def check_every_mapping(overlay: RenderedOverlay) -> int:
     """Check that an unknown key is reported in every mapping of an overlay; return the number of mappings."""
     count = 0
-    assert list(listed.check(overlay, ())) == []
+    assert list(allowed_fields.check(overlay, ())) == []
     for manifest in overlay.manifests:
         for location in mappings(manifest.data):
             if {*location[-1:]} & {*FREE} or location[-2:] == ("labelSelector", "matchLabels"):
                 continue
             count += 1
             attacked = changed(overlay, manifest, lambda data: put_key(data, location))  # noqa: B023
-            problems = list(listed.check(attacked, ()))
+            problems = list(allowed_fields.check(attacked, ()))
             assert problems, (overlay.name, str(manifest), location)
             assert all("unknown" in problem.message for problem in problems)
     return count

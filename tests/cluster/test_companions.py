@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from packager.cluster.beside import state
+from packager.cluster.companions import state
 from tests.fake_cluster import item
 
 PORT = {"name": "http", "port": 8080}
