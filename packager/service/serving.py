@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import socket
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
@@ -46,7 +47,7 @@ class _Beside(uvicorn.Server):
         yield
 
 
-class _Main(uvicorn.Server):
+class Main(uvicorn.Server):
     """The main listener of the server.
 
     Args:
@@ -59,7 +60,13 @@ class _Main(uvicorn.Server):
         self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and exclude all objects up to now from garbage collection.
+
+        A full collection would stop all threads for 100 ms to look at modules and routes, which stay anyway.
+        """
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
         self._on_started()
 
 
@@ -272,7 +279,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
             if not is_open and page is None and not store.tokens():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 
-        runner = _Main(
+        runner = Main(
             uvicorn_config(app.make(server), server.limits),
             on_started,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import re
 import socket
 import sys
@@ -10,8 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
 
 from packager.service.api import patience
+from packager.service.serving import Main
 from tests.service.api.conftest import Service
 from tests.service.live import listening
 
@@ -94,3 +98,22 @@ def test_server_shortens_the_time_for_which_a_computing_thread_blocks_others(tmp
             assert sys.getswitchinterval() == pytest.approx(0.0001)
     finally:
         sys.setswitchinterval(before)
+
+
+def test_started_server_excludes_its_modules_from_garbage_collection() -> None:
+    async def run() -> tuple[int, int]:
+        server = Main(uvicorn.Config(lambda: None, lifespan="off", log_config=None), lambda: counts.append(frozen()))
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            counts.append(frozen())
+            await server.startup([listener])
+            await server.shutdown()
+        return counts[0], counts[1]
+
+    frozen, counts = gc.get_freeze_count, list[int]()
+    try:
+        before, after = asyncio.run(run())
+    finally:
+        gc.unfreeze()
+    assert after > before + 10_000
