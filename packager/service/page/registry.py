@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import difflib
 from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.base import yamlio
-from packager.base.values import UNSET, FieldsError, Value, as_plain, convert
+from packager.base.values import FieldsError, convert
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, expected_revision, server_of
 from packager.service.failures import Failure
+from packager.service.page import revisions
 from packager.service.page.html import redirect, respond
 from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag
-from packager.service.registry.packages.content import PackageBody, PackageOrigin
+from packager.service.registry.packages.content import PackageBody
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
     from typing import TypeVar
 
     from packager.service.use.answers import DefinitionTrial, RegisteredDefinition, RegisteredTemplate
 
     Registered = TypeVar("Registered", RegisteredDefinition, RegisteredTemplate)
-
-_MOST_LINES = 2_000
-"""The most lines of two texts that are compared."""
 
 _TEMPLATE_KEYS = ("template", "description", "deprecated")
 _PACKAGE_KEYS = PackageBody.__struct_fields__
@@ -48,89 +43,6 @@ _DEFINITION_KEYS = (
 )
 
 
-class DiffLine(Value, frozen=True):
-    """A line of a comparison.
-
-    Attributes:
-        mark: `+` for a new line, `-` for a removed line, a space for an unchanged line, `@` for omitted lines.
-        text: The line.
-    """
-
-    mark: str
-    text: str
-
-
-class Changed(Value, frozen=True):
-    """The changes in a field.
-
-    Attributes:
-        key: The name of the field.
-        lines: The changed lines, and some lines around them.
-    """
-
-    key: str
-    lines: tuple[DiffLine, ...]
-
-
-def compared(old: Mapping[str, object], new: Mapping[str, object], keys: Sequence[str]) -> tuple[Changed, ...]:
-    """Return the changed fields between two revisions."""
-    return tuple(
-        Changed(key, tuple(_lines(_text(old[key]), _text(new[key]))))
-        for key in keys
-        if _text(old[key]) != _text(new[key])
-    )
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, PackageBody | PackageOrigin):
-        return yamlio.dump([as_plain(value)])
-    if value is UNSET:
-        return ""
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _lines(old: str, new: str) -> Iterator[DiffLine]:
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > _MOST_LINES:
-        yield DiffLine("@", f"too long to compare: {len(before):,} and {len(after):,} lines")
-        return
-    for text in difflib.unified_diff(before, after, lineterm="", n=3):
-        if not text.startswith(("+++", "---")):
-            yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
-
-
-def _chosen(what: str, items: Sequence[Registered], revision: int | None) -> Registered:
-    """Return a revision from all revisions of `what`, the newest first; the newest for None. Raises Failure."""
-    number = items[0].revision if revision is None else revision
-    chosen = next((item for item in items if item.revision == number), None)
-    if chosen is None:
-        raise Failure("not-found", f"revision {number} of {what} not found")
-    return chosen
-
-
-async def _shown(
-    items: Sequence[Registered], shown: Registered, current: Registered | None, keys: Sequence[str]
-) -> dict[str, object]:
-    """Return the values for the view of a revision, with the changes since the previous revision.
-
-    Args:
-        items: All revisions, the newest first.
-        shown: The revision to show.
-        current: The current revision; None if the object was removed.
-        keys: The names of the compared fields.
-    """
-    older = next((item for item in items if item.revision < shown.revision), None)
-    changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
-    is_current = current is not None and current.revision == shown.revision
-    return {"item": shown, "items": items, "older": older, "changes": changes, "is_current": is_current}
-
-
-def _fields(item: Registered, keys: Sequence[str]) -> dict[str, object]:
-    return {key: getattr(item, key) for key in keys}
-
-
 # definitions
 
 
@@ -146,8 +58,8 @@ async def _definition(
 ) -> Response[str]:
     items = (await server_of(state).definitions.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).definitions.definition(await caller_of(request), name))
-    item = _chosen(f"definition {name!r}", items, revision)
-    shown = await _shown(items, item, current, (*_DEFINITION_KEYS, "origin"))
+    item = revisions.chosen(f"definition {name!r}", items, revision)
+    shown = await revisions.changes_of(items, item, current, (*_DEFINITION_KEYS, "origin"))
     return await respond(request, "definition", 200, role="viewer", appends=as_flag(item.append_uuid), **shown)
 
 
@@ -168,7 +80,7 @@ async def _new_definition(request: HttpRequest, state: State) -> Response[str]:
 @get("/definitions/{name:str}/edit", include_in_schema=False)
 async def _edit_definition(request: HttpRequest, state: State, name: FromPath[str]) -> Response[str]:
     item = await server_of(state).definitions.definition(await caller_of(request), name)
-    data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()} | _package_inputs(item.package)
+    data = revisions.texts(item, _DEFINITION_KEYS) | _package_inputs(item.package)
     data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
     return await _definition_form(request, state, data, name)
 
@@ -303,7 +215,9 @@ async def _template(
 ) -> Response[str]:
     items = (await server_of(state).templates.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).templates.template(await caller_of(request), name))
-    shown = await _shown(items, _chosen(f"template {name!r}", items, revision), current, _TEMPLATE_KEYS)
+    shown = await revisions.changes_of(
+        items, revisions.chosen(f"template {name!r}", items, revision), current, _TEMPLATE_KEYS
+    )
     definitions = (await server_of(state).definitions.read(await caller_of(request))).items
     users = [item.name for item in definitions if item.task_template_name == name]
     return await respond(request, "template", 200, role="viewer", users=users, **shown)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from packager.service.page.registry import compared
 from tests.service import bodies
 from tests.service.page.conftest import Site, text_of
 
@@ -115,10 +114,3 @@ def test_hostile_template_sources_are_escaped(site: Site) -> None:
         shown = site.view(path).text
         assert "<script>alert" not in shown, path
     assert "{{7*7}}" in site.view("/templates/h").text
-
-
-def test_texts_over_the_line_limit_are_not_compared() -> None:
-    old, new = {"template": "\n" * 3000}, {"template": "a\n" * 3000}
-    ((line,),) = [item.lines for item in compared(old, new, ("template",))]
-    assert line.text == "too long to compare: 3,000 and 3,000 lines"
-    assert compared(old, old, ("template",)) == ()
