@@ -276,7 +276,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
                 tell(warning)
                 server.log(warning)
             tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
-            if not is_open and page is None and not store.tokens():
+            if not is_open and page is None and not store.tokens.all():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 
         runner = Main(

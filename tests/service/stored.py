@@ -31,9 +31,9 @@ JOB = StoredJob(
 
 def add_job(store: Store, job: StoredJob, *, answer: KeyedRequest | None = None, limits: Quota | None = None) -> None:
     """Store a job, and the template and the definition of JOB if they do not exist; raise the error of the store."""
-    if store.template("t") is None:
-        store.add_template("t", "{}", "ada")
-        store.add_definition("d", "t", "{}", "ada")
+    if store.revisions.template("t") is None:
+        store.revisions.add_template("t", "{}", "ada")
+        store.revisions.add_definition("d", "t", "{}", "ada")
     (outcome,) = store.add_jobs([NewJob(job, "ada", lambda _job: answer, limits or Quota())])
     if isinstance(outcome, Exception):
         raise outcome

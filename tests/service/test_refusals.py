@@ -203,9 +203,11 @@ class Tenants(Site):
         store = self.server.store
         job = store.job(self.names["release"])
         assert job is not None
-        tokens = sorted((token.name, token.role) for token in store.tokens())
+        tokens = sorted((token.name, token.role) for token in store.tokens.all())
         kept = (job.goal, len(self.get("/v1/jobs").json()["items"]), tokens)
-        return str([kept, store.templates(), store.definitions(), sorted(map(str, self.cluster.objects))])
+        return str(
+            [kept, store.revisions.templates(), store.revisions.definitions(), sorted(map(str, self.cluster.objects))]
+        )
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,7 @@ class Sessions:
         return None if content is None else convert(content, Attempt)
 
     def _caller_of_token(self, identifier: str) -> Caller | None:
-        return tokens.caller_of(self._store, self._store.token_by_id(identifier))
+        return tokens.caller_of(self._store, self._store.tokens.by_id(identifier))
 
     async def _vouched(self, identifier: str, signed: Signed | None) -> Signed | None:
         """Return the person of a session, renewed when due; None if the session has ended. Raises Failure."""

@@ -110,18 +110,18 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
         created=now(),
         expires=expires,
     )
-    store.add_token(token)
+    store.tokens.add(token)
     return token, text
 
 
 def caller(store: Store, text: str) -> Caller | None:
     """Return the caller for the text of a token; None if the token is unknown or has expired."""
-    return caller_of(store, store.token(_digest(text)) if text.startswith(PREFIX) else None)
+    return caller_of(store, store.tokens.by_digest(_digest(text)) if text.startswith(PREFIX) else None)
 
 
 def identifier(store: Store, text: str) -> str | None:
     """Return the id of a token by its text; None if the token is unknown or has expired."""
-    row = store.token(_digest(text)) if text.startswith(PREFIX) else None
+    row = store.tokens.by_digest(_digest(text)) if text.startswith(PREFIX) else None
     return row.id if row is not None and caller_of(store, row) else None
 
 
@@ -131,7 +131,7 @@ def caller_of(store: Store, row: StoredToken | None) -> Caller | None:
     if row is None or (row.expires is not None and row.expires <= time):
         return None
     if row.last_used is None or _seconds_between(row.last_used, time) > _USE_SECONDS:
-        store.use_token(row.id)
+        store.tokens.use(row.id)
     return Caller(row.name, key_of(row.name), {row.project or EVERY: row.role})
 
 

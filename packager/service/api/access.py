@@ -145,7 +145,7 @@ async def once(
     Raises:
         Failure: The key is too long, was used with another body, or its first request is still at work.
     """
-    store = server_of(request.app.state).store
+    requests = server_of(request.app.state).store.requests
     if key is None:
         status, body, location = await make(None)
         return _created(status, body, location)
@@ -157,7 +157,7 @@ async def once(
         key=key,
         digest=hashlib.sha256(await request.body()).hexdigest(),
     )
-    earlier = await asyncio.to_thread(store.begin, keyed)
+    earlier = await asyncio.to_thread(requests.begin, keyed)
     if earlier is not None:
         if earlier.digest != keyed.digest:
             raise Failure("idempotency-mismatch", "the key was used with another body")
@@ -169,9 +169,11 @@ async def once(
     try:
         status, body, location = await make(keyed)
     except BaseException:
-        await asyncio.to_thread(store.forget, keyed)
+        await asyncio.to_thread(requests.forget, keyed)
         raise
-    await asyncio.to_thread(store.finish, replace(keyed, status=status, body=jsonio.compact(body), location=location))
+    await asyncio.to_thread(
+        requests.finish, replace(keyed, status=status, body=jsonio.compact(body), location=location)
+    )
     return _created(status, body, location)
 
 

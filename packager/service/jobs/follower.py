@@ -290,7 +290,7 @@ class Follower:
 
     def _hints(self, job: StoredJob, findings: Sequence[Finding]) -> list[str | None]:
         """Return the remedy of each finding in words for the user of the job; None without a remedy."""
-        revision = self._store.definition(job.definition, job.definition_revision)
+        revision = self._store.revisions.definition(job.definition, job.definition_revision)
         assert revision is not None, "the revision of a job is never removed"
         definition, filled = read_definition(revision), job.values
         remedies = [finding.remedy for finding in findings]

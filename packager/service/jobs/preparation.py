@@ -196,13 +196,13 @@ class _Read:
         """Return a revision of a definition, the current one for None; None if it does not exist."""
         key = (name, revision)
         if key not in self._definitions:
-            self._definitions[key] = self._catalog.store.definition(name, revision)
+            self._definitions[key] = self._catalog.revisions.definition(name, revision)
         return self._definitions[key]
 
     def names(self, project: str) -> list[str]:
         """Return the names of the definitions that jobs of a project can use."""
         if self._all is None:
-            self._all = self._catalog.store.definitions()
+            self._all = self._catalog.revisions.definitions()
         return [item.name for item in self._all if permissions.definition_project(item) in (None, project)]
 
     def source(self, definition: StoredDefinition, revision: int | None) -> ObjectSource:

@@ -18,8 +18,8 @@ from packager.service.registry import bundled, definitions
 from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.registry.packages.content import PackageObjects, PackageOrigin
 from packager.service.registry.packages.reading import RefusedPackageError
+from packager.service.store.revisions import PACKAGE, ExistsError, InUseError, MismatchError, is_same
 from packager.service.store.rows import StoredDefinition, StoredTemplate
-from packager.service.store.store import PACKAGE, ExistsError, InUseError, MismatchError, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,6 +104,7 @@ class Catalog:
         self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project], packages: PackageReader
     ) -> None:
         self.store = store
+        self.revisions = store.revisions
         self.renderer = renderer
         self._packages = packages
         self._site = site
@@ -121,16 +122,16 @@ class Catalog:
     def add_bundled(self) -> None:
         """Register the bundled templates whose names have no revision yet, not even a removed one."""
         for body in bundled.templates():
-            if self.store.template_revisions(body.name):
+            if self.revisions.template_revisions(body.name):
                 continue
             with suppress(ExistsError):  # another replica has been faster
-                self.store.add_template(body.name, jsonio.compact(as_plain(body)), "mlpack")
+                self.revisions.add_template(body.name, jsonio.compact(as_plain(body)), "mlpack")
 
     def add_template(self, body: TemplateBody, author: str) -> StoredTemplate:
         """Register a template. Raises Failure."""
         self._check_template(body)
         try:
-            return self.store.add_template(body.name, jsonio.compact(as_plain(body)), author)
+            return self.revisions.add_template(body.name, jsonio.compact(as_plain(body)), author)
         except ExistsError as error:
             raise Failure("exists", f"the template {error}") from None
 
@@ -148,7 +149,7 @@ class Catalog:
         _check_name(name, body.name)
         self._check_template(body)
         try:
-            row = self.store.change_template(name, jsonio.compact(as_plain(body)), author, expected)
+            row = self.revisions.change_template(name, jsonio.compact(as_plain(body)), author, expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
@@ -159,7 +160,7 @@ class Catalog:
     def remove_template(self, name: str) -> None:
         """Remove a template. Raises Failure."""
         try:
-            if not self.store.remove_template(name):
+            if not self.revisions.remove_template(name):
                 raise Failure("not-found", f"template {name!r} not found")
         except InUseError as error:
             raise Failure("conflict", str(error)) from None
@@ -174,7 +175,7 @@ class Catalog:
         """Check a template, and the examples of the definitions over it, without registering it. Raises Failure."""
         self._check_template(body)
         outcome = _outcome(
-            self.store.template(body.name),
+            self.revisions.template(body.name),
             StoredTemplate(name=body.name, body=jsonio.compact(as_plain(body)), author=""),
         )
         return TriedTemplate(outcome, self._users(body))
@@ -186,7 +187,7 @@ class Catalog:
                 f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
                 for complaint in self._trial(row, body.template)
             ]
-            for row in self.store.definitions()
+            for row in self.revisions.definitions()
             if row.template == body.name
         }
 
@@ -196,17 +197,17 @@ class Catalog:
 
     def template(self, name: str, revision: int | None = None) -> StoredTemplate:
         """Return a revision of a template, or the current one. Raises Failure."""
-        row = self.store.template(name, revision)
+        row = self.revisions.template(name, revision)
         if row is None:
-            known = self.store.template_revisions(name) if revision is not None else ()
+            known = self.revisions.template_revisions(name) if revision is not None else ()
             raise Failure("not-found", _missing("template", name, revision if known else None))
         return row
 
     def definition(self, name: str, revision: int | None = None) -> StoredDefinition:
         """Return a revision of a definition, or the current one. Raises Failure."""
-        row = self.store.definition(name, revision)
+        row = self.revisions.definition(name, revision)
         if row is None:
-            known = self.store.definition_revisions(name) if revision is not None else ()
+            known = self.revisions.definition_revisions(name) if revision is not None else ()
             raise Failure("not-found", _missing("definition", name, revision if known else None))
         return row
 
@@ -215,7 +216,7 @@ class Catalog:
         body = _with_author(convert({**as_plain(body), "name": definitions.final_name(body)}, _Named), author)
         checked = self._check_definition(body)
         try:
-            row = self.store.add_definition(body.name, checked.source, checked.body, author, checked.content)
+            row = self.revisions.add_definition(body.name, checked.source, checked.body, author, checked.content)
         except ExistsError as error:
             raise Failure("exists", f"the definition {error}") from None
         return row, checked.trial
@@ -224,7 +225,7 @@ class Catalog:
         """Check a definition without registering it. Raises Failure."""
         checked = self._check_definition(_with_author(body, author))
         new = StoredDefinition(name=body.name, template=checked.source, body=checked.body, author=author)
-        return TriedDefinition(_outcome(self.store.definition(body.name), new), checked.trial)
+        return TriedDefinition(_outcome(self.revisions.definition(body.name), new), checked.trial)
 
     def change_definition(
         self, name: str, body: DefinitionBody, author: str, expected: int | None
@@ -235,7 +236,7 @@ class Catalog:
         checked = self._check_definition(body)
         new = StoredDefinition(name=name, template=checked.source, body=checked.body, author=author)
         try:
-            row = self.store.change_definition(new, checked.content, expected)
+            row = self.revisions.change_definition(new, checked.content, expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
@@ -244,14 +245,14 @@ class Catalog:
 
     def remove_definition(self, name: str) -> None:
         """Remove a definition. Raises Failure."""
-        if not self.store.remove_definition(name):
+        if not self.revisions.remove_definition(name):
             raise Failure("not-found", f"definition {name!r} not found")
 
     def _check_definition(self, body: DefinitionBody) -> _Checked:
         if body.package:
             return self._check_package(body, body.package)
         definition, complaints = definitions.read(body)
-        template = self.store.template(body.task_template_name) if body.task_template_name is not None else None
+        template = self.revisions.template(body.task_template_name) if body.task_template_name is not None else None
         if template is None and body.task_template_name is not None:
             message = f"template {body.task_template_name!r} not found"
             complaints.append(Complaint("/task_template_name", message))
@@ -287,7 +288,7 @@ class Catalog:
         Raises:
             Failure: The template or its revision does not exist.
         """
-        package = self.store.package(row.template)
+        package = self.revisions.package(row.template)
         if package is not None:
             return ObjectSource(package.name, package.revision, _objects(package.body))
         template = self.template(row.template, revision)

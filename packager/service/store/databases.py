@@ -17,19 +17,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
 from packager.base.filesystems import network_file_system
 from packager.base.locks import lock
 from packager.service.store.addresses import is_postgres
+from packager.service.store.rows import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Executable
+
+    from packager.service.store.rows import Row
 
 OLDEST_POSTGRES = 14
 
@@ -95,6 +98,18 @@ class Database(ABC):
         """Yield a connection for reading. Raises AwayError."""
         with self._connected() as connection:
             yield connection
+
+    def rows(self, kind: type[Row], statement: Executable, **values: object) -> list[Row]:
+        """Return the rows of a statement as values of a type; see `rows.read`. Raises AwayError."""
+        with self.reading() as connection:
+            try:
+                return read(connection, kind, statement, **values)
+            except DataError:  # texts in PostgreSQL cannot contain NUL, so no row matches
+                return []
+
+    def row(self, kind: type[Row], statement: Executable, **values: object) -> Row | None:
+        """Return the first row of a statement; None if there is none. Raises AwayError."""
+        return next(iter(self.rows(kind, statement, **values)), None)
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:

@@ -1,14 +1,12 @@
-"""The SQL statements of the server. Each method is one transaction, and returns typed values."""
+"""The database of a server, with the SQL statements for jobs and events. Each method is one transaction."""
 
 from __future__ import annotations
 
-import secrets
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
 from sqlalchemy import func, insert, select, text, tuple_, update
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError
 from packager.base.values import Value, replace
@@ -17,43 +15,30 @@ from packager.service.store.databases import AwayError
 from packager.service.store.kept import KeptLogs
 from packager.service.store.measured import Measured
 from packager.service.store.quota import Quota, Share, startable
+from packager.service.store.requests import KeyedRequests
+from packager.service.store.revisions import Revisions
 from packager.service.store.rows import (
     KeyedRequest,
     NewEvent,
-    StoredDefinition,
     StoredEvent,
     StoredJob,
     StoredStatus,
-    StoredTemplate,
-    StoredToken,
     Usage,
     columns,
     read,
 )
 from packager.service.store.sessions import StoredSessions
-from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
-from packager.service.times import as_text, now
+from packager.service.store.tables import events, jobs, meta
+from packager.service.store.tokens import StoredTokens
+from packager.service.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from typing import TypeVar
 
-    from sqlalchemy import ColumnElement, Connection, Executable, Select, Table
+    from sqlalchemy import Connection, Select
 
     from packager.service.store.room import Taken
-    from packager.service.store.rows import Row
-
-    Revision = TypeVar("Revision", bound=StoredTemplate)
-
-KEPT_REQUESTS = timedelta(hours=24)
-"""The time for which the response to a request with an idempotency key is kept."""
-
-_LONGEST_REQUEST = timedelta(minutes=5)
-"""The time after which a request with an idempotency key can be taken over, although its replica runs."""
-
-_MOST = (1 << 63) - 1
-"""The largest integer in the database."""
 
 FINAL = ("succeeded", "failed", "deleted")
 """The statuses of ended jobs."""
@@ -67,27 +52,12 @@ STATUSES = (*ACTIVE, *FINAL)
 GOALS = ("cancel", "delete", "delete-storage")
 """The goals of a job, except `run`."""
 
-PACKAGE = "package:"
-"""The start of the names of rendered packages in the table `templates`; names of templates cannot contain a colon."""
-
 _PROBE = "probe"
 _PROBE_BYTES = 16 << 10
 """The key and the size of the row that tests whether writes succeed: a full disk still accepts a few bytes."""
 
 _UNFINISHED = jobs.c.status.in_(ACTIVE) | jobs.c.goal.in_(GOALS)
 _NO_QUOTA = Quota()
-
-
-class ExistsError(MlpackError):
-    """The name is already used."""
-
-
-class MismatchError(MlpackError):
-    """The object does not have the revision that the caller expects."""
-
-
-class InUseError(MlpackError):
-    """The object is used by other objects."""
 
 
 class SameNameError(MlpackError):
@@ -115,11 +85,6 @@ class Filters(Value, frozen=True):
     projects: tuple[str, ...] | None = None
 
 
-def is_same(stored: Revision, new: Revision) -> bool:
-    """Whether a current revision of a template or a definition equals a new one, regardless of the author."""
-    return replace(stored, author=new.author, revision=new.revision, created=new.created) == new
-
-
 class NewJob(Value, frozen=True):
     """A job to store.
 
@@ -144,7 +109,14 @@ class Store:
     """The database of one server.
 
     Attributes:
-        replica: A random number that identifies this replica in its requests.
+        database: The connections, and statements on the whole database.
+        tokens: The tokens.
+        revisions: The templates and the definitions.
+        requests: The requests with an idempotency key.
+        outbox: The callbacks.
+        logs: The kept logs.
+        measured: The curves of jobs.
+        sessions: The sessions of the page.
     """
 
     def __init__(self, where: str | Path, *, is_served: bool = False) -> None:
@@ -160,7 +132,9 @@ class Store:
         """
         self.database = databases.opened(where)
         self._writing, self._reading = self.database.writing, self.database.reading
-        self.replica = 1 + secrets.randbelow((1 << 31) - 1)
+        self.tokens = StoredTokens(self.database)
+        self.revisions = Revisions(self.database)
+        self.requests = KeyedRequests(self.database)
         self.outbox = outbox.Outbox(self.database)
         self.logs = KeptLogs(self.database)
         self.measured = Measured(self.database)
@@ -185,16 +159,6 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.database.close()
-
-    def _rows(self, kind: type[Row], statement: Executable, **values: object) -> list[Row]:
-        with self._reading() as connection:
-            try:
-                return read(connection, kind, statement, **values)
-            except DataError:  # texts in PostgreSQL cannot contain NUL, so no row matches
-                return []
-
-    def _row(self, kind: type[Row], statement: Executable, **values: object) -> Row | None:
-        return next(iter(self._rows(kind, statement, **values)), None)
 
     def _names(self, statement: Select[str]) -> list[str]:
         with self._reading() as connection:
@@ -228,151 +192,6 @@ class Store:
                 value = default()
                 connection.execute(insert(meta).values(key=key, value=value))
             return str(value)
-
-    # tokens
-
-    def add_token(self, token: StoredToken) -> None:
-        """Store a token."""
-        with self._writing() as connection:
-            connection.execute(insert(tokens).values(columns(token)))
-
-    def tokens(self, projects: Sequence[str] | None = None) -> list[StoredToken]:
-        """Return the tokens of some projects, or all tokens for None, the oldest first."""
-        statement = select(tokens).order_by(tokens.c.created)
-        if projects is not None:
-            statement = statement.where(tokens.c.project.in_(projects))
-        return self._rows(StoredToken, statement)
-
-    def token(self, digest: str) -> StoredToken | None:
-        """Return the token with a digest; None if it does not exist."""
-        return self._row(StoredToken, select(tokens).where(tokens.c.digest == digest))
-
-    def token_by_id(self, identifier: str) -> StoredToken | None:
-        """Return the token with an id; None if it does not exist."""
-        return self._row(StoredToken, select(tokens).where(tokens.c.id == identifier))
-
-    def use_token(self, identifier: str) -> None:
-        """Record the use of a token."""
-        with self._writing() as connection:
-            connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
-
-    def remove_token(self, identifier: str, projects: Sequence[str] | None = None) -> bool:
-        """Remove a token, only of some projects unless they are None; return whether it existed."""
-        statement = delete_from(tokens).where(tokens.c.id == identifier)
-        with self._writing() as connection:
-            if projects is not None:
-                statement = statement.where(tokens.c.project.in_(projects))
-            return bool(connection.execute(statement).rowcount)
-
-    # templates and definitions, which are stored in the same way
-
-    def add_template(self, name: str, body: str, author: str) -> StoredTemplate:
-        """Store the first revision of a template. Raises ExistsError."""
-        return self._add(templates, StoredTemplate(name=name, body=body, author=author))
-
-    def add_definition(
-        self, name: str, template: str, body: str, author: str, package: str | None = None
-    ) -> StoredDefinition:
-        """Store the first revision of a definition, and its rendered package. Raises ExistsError."""
-        new = StoredDefinition(name=name, template=template, body=body, author=author)
-        return self._add(definitions, new, package)
-
-    def _add(self, table: Table, new: Revision, package: str | None = None) -> Revision:
-        with self._writing() as connection:
-            _add_package(connection, new, package)
-            last = _last(connection, table, new)
-            if last is not None and last.is_current:
-                raise ExistsError(f"{new.name!r} already exists")
-            return _add_revision(connection, table, new, last)
-
-    def change_template(self, name: str, body: str, author: str, expected: int | None) -> StoredTemplate | None:
-        """Store the next revision of a template, unless it equals the last one, and return the current revision.
-
-        Returns:
-            The current revision; None if the template does not exist.
-
-        Raises:
-            MismatchError: The last revision is not the expected one.
-        """
-        return self._change(templates, StoredTemplate(name=name, body=body, author=author), expected)
-
-    def change_definition(
-        self, new: StoredDefinition, package: str | None, expected: int | None
-    ) -> StoredDefinition | None:
-        """Store the next revision of a definition and its rendered package; see `change_template`."""
-        return self._change(definitions, new, expected, package)
-
-    def package(self, name: str) -> StoredTemplate | None:
-        """Return a rendered package; None if `name` is the name of a template."""
-        if not name.startswith(PACKAGE):
-            return None
-        return self._row(StoredTemplate, select(templates).where(templates.c.name == name).limit(1))
-
-    def _change(self, table: Table, new: Revision, expected: int | None, package: str | None = None) -> Revision | None:
-        with self._writing() as connection:
-            last = _last(connection, table, new)
-            if last is None or not last.is_current:
-                return None
-            if expected is not None and expected != last.revision:
-                raise MismatchError(f"expected revision {expected}, found {last.revision}")
-            if is_same(last, new):
-                return last
-            _add_package(connection, new, package)
-            connection.execute(update(table).where(table.c.name == new.name).values(is_current=False))
-            return _add_revision(connection, table, new, last)
-
-    def templates(self) -> list[StoredTemplate]:
-        """Return the current revision of each template, by name."""
-        return self._rows(StoredTemplate, select(templates).where(templates.c.is_current).order_by(templates.c.name))
-
-    def definitions(self) -> list[StoredDefinition]:
-        """Return the current revision of each definition, by name."""
-        statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
-        return self._rows(StoredDefinition, statement)
-
-    def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
-        """Return a revision of a template, or the current one; None if it does not exist."""
-        return None if name.startswith(PACKAGE) else self._revision(StoredTemplate, templates, name, revision)
-
-    def definition(self, name: str, revision: int | None = None) -> StoredDefinition | None:
-        """Return a revision of a definition, or the current one; None if it does not exist."""
-        return self._revision(StoredDefinition, definitions, name, revision)
-
-    def _revision(self, kind: type[Revision], table: Table, name: str, revision: int | None) -> Revision | None:
-        if revision is None:
-            return self._row(kind, prepared.current(table), name=name)
-        if revision > _MOST:
-            return None
-        return self._row(kind, prepared.revision(table), name=name, number=revision)
-
-    def template_revisions(self, name: str) -> list[StoredTemplate]:
-        """Return all revisions of a template, the newest first."""
-        return [] if name.startswith(PACKAGE) else self._rows(StoredTemplate, _revisions(templates, name))
-
-    def definition_revisions(self, name: str) -> list[StoredDefinition]:
-        """Return all revisions of a definition, the newest first."""
-        return self._rows(StoredDefinition, _revisions(definitions, name))
-
-    def remove_template(self, name: str) -> bool:
-        """Remove a template, and return whether it existed; its jobs stay unchanged. Raises InUseError."""
-        with self._writing() as connection:
-            users = select(definitions.c.name).where(definitions.c.template == name, definitions.c.is_current)
-            names = [str(row[0]) for row in connection.execute(users.limit(5))]
-            if names:
-                raise InUseError(f"the template {name!r} is used by the definitions {', '.join(names)}")
-            return self._retire(connection, templates, name)
-
-    def remove_definition(self, name: str) -> bool:
-        """Remove a definition, and return whether it existed; its jobs stay unchanged."""
-        with self._writing() as connection:
-            return self._retire(connection, definitions, name)
-
-    @staticmethod
-    def _retire(connection: Connection, table: Table, name: str) -> bool:
-        statement = update(table).where(table.c.name == name, table.c.is_current).values(is_current=False)
-        return bool(connection.execute(statement).rowcount)
-
-    # jobs
 
     def taken(self, project: str) -> Taken:
         """Return the use of the database by the jobs of a project."""
@@ -408,7 +227,7 @@ class Store:
         first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=new.actor)
         outbox.announce(connection, job, self._add_event(connection, first), None)
         request = new.answer(job)
-        if request and not self._finish(connection, request):
+        if request and not self.requests.complete(connection, request):
             raise TakenOverError("another request with this key was begun")
         return job
 
@@ -460,11 +279,11 @@ class Store:
         """Return the current numbers of jobs and GPUs of a project, by status and owner, with a creator of each."""
         by_owner = (jobs.c.owner, func.max(jobs.c.creator).label("creator"))
         statement = _usage().add_columns(*by_owner).where(jobs.c.project == project).group_by(jobs.c.owner)
-        return self._rows(Usage, statement.order_by(jobs.c.status, jobs.c.owner))
+        return self.database.rows(Usage, statement.order_by(jobs.c.status, jobs.c.owner))
 
     def usage_of_all(self) -> list[Usage]:
         """Return the current numbers of jobs and GPUs, by project and status."""
-        return self._rows(Usage, _usage())
+        return self.database.rows(Usage, _usage())
 
     def _add_event(self, connection: Connection, event: NewEvent) -> NewEvent:
         """Store an event, and return it with its time and, unless it has one, the next sequence of its job."""
@@ -478,7 +297,7 @@ class Store:
 
     def job(self, release: str) -> StoredJob | None:
         """Return a job; None if it does not exist."""
-        return self._row(StoredJob, prepared.JOB, release=release)
+        return self.database.row(StoredJob, prepared.JOB, release=release)
 
     def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[StoredJob]:
         """Return jobs, the newest first.
@@ -505,12 +324,12 @@ class Store:
             statement = statement.where(jobs.c.release.contains(filters.q, autoescape=True))
         if after is not None:
             statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
-        return self._rows(StoredJob, statement)
+        return self.database.rows(StoredJob, statement)
 
     def unfinished(self) -> list[StoredStatus]:
         """Return the jobs of the control loop: those that have not ended or have a goal such as delete."""
         parts = [jobs.c[name] for name in StoredStatus.__struct_fields__]
-        return self._rows(StoredStatus, select(*parts).where(_UNFINISHED).order_by(jobs.c.created))
+        return self.database.rows(StoredStatus, select(*parts).where(_UNFINISHED).order_by(jobs.c.created))
 
     def namespaces_in_use(self) -> list[str]:
         """Return the namespaces of the jobs of the control loop."""
@@ -577,7 +396,7 @@ class Store:
             statement = statement.where(events.c.release == release)
         elif projects is not None:
             statement = statement.join(jobs, jobs.c.release == events.c.release).where(jobs.c.project.in_(projects))
-        return self._rows(StoredEvent, statement)
+        return self.database.rows(StoredEvent, statement)
 
     def last_event(self) -> int:
         """Return the id of the newest event; 0 if there is none."""
@@ -590,74 +409,6 @@ class Store:
             rows = connection.exec_driver_sql("SELECT status, count(*) FROM jobs GROUP BY status")
             return {str(status): int(count) for status, count in rows}
 
-    # requests with an idempotency key
-
-    def begin(self, request: KeyedRequest) -> KeyedRequest | None:
-        """Record the start of a request; return the earlier request of the same caller, path and key, if there is one.
-
-        An earlier request without a response is replaced if its replica has ended or it is older than five minutes.
-        """
-        old = as_text(datetime.now(UTC) - KEPT_REQUESTS)
-        with self._writing() as connection:
-            connection.execute(delete_from(requests).where(requests.c.created < old))
-            for earlier in read(connection, KeyedRequest, select(requests).where(*_same(request))):
-                if earlier.status is not None or self._is_at_work(connection, earlier):
-                    return earlier
-            connection.execute(delete_from(requests).where(*_same(request)))
-            begun = replace(request, created=now(), replica=self.replica)
-            connection.execute(insert(requests).values(columns(begun)))
-        return None
-
-    def _is_at_work(self, connection: Connection, request: KeyedRequest) -> bool:
-        if request.created < as_text(datetime.now(UTC) - _LONGEST_REQUEST):
-            return False
-        return request.replica == self.replica or self.database.has_replica(connection, request.replica)
-
-    def finish(self, request: KeyedRequest) -> None:
-        """Store the response to a request, unless one is stored or another request has taken over."""
-        with self._writing() as connection:
-            self._finish(connection, request)
-
-    def _finish(self, connection: Connection, request: KeyedRequest) -> bool:
-        """Store the response to a request, if this replica processes it; return whether it does."""
-        response = {"status": request.status, "body": request.body, "location": request.location}
-        return bool(connection.execute(update(requests).where(*self._own(request)).values(response)).rowcount)
-
-    def _own(self, request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
-        return (*_same(request), requests.c.status.is_(None), requests.c.replica == self.replica)
-
-    def forget(self, request: KeyedRequest) -> None:
-        """Remove a failed request, so that it can be repeated."""
-        with self._writing() as connection:
-            connection.execute(delete_from(requests).where(*self._own(request)))
-
-
-def _add_package(connection: Connection, new: StoredTemplate, content: str | None) -> None:
-    """Store the rendered package of a definition, unless it is already stored; it is never changed."""
-    if content is None or not isinstance(new, StoredDefinition):
-        return
-    stored = select(templates.c.name).where(templates.c.name == new.template).limit(1)
-    if connection.execute(stored).first() is None:
-        package = StoredTemplate(name=new.template, body=content, author=new.author, is_current=False, created=now())
-        connection.execute(insert(templates).values(columns(package)))
-
-
-def _last(connection: Connection, table: Table, new: Revision) -> Revision | None:
-    """Return the last revision of the name of a new one; None if there is none."""
-    return next(iter(read(connection, type(new), _revisions(table, new.name).limit(1))), None)
-
-
-def _add_revision(connection: Connection, table: Table, new: Revision, last: Revision | None) -> Revision:
-    """Store a revision after the last one, and return it."""
-    revision = replace(new, revision=last.revision + 1 if last else 1, created=now())
-    connection.execute(insert(table).values(columns(revision)))
-    return revision
-
-
-def _revisions(table: Table, name: str) -> Select[*tuple[object, ...]]:
-    """Return the statement that selects all revisions of a name, the newest first."""
-    return select(table).where(table.c.name == name).order_by(table.c.revision.desc())
-
 
 def _job(connection: Connection, release: str) -> StoredJob | None:
     return next(iter(read(connection, StoredJob, prepared.JOB, release=release)), None)
@@ -668,8 +419,3 @@ def _usage() -> Select[*tuple[object, ...]]:
     counts = (func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
     by_status = (jobs.c.project, jobs.c.status)
     return select(*by_status, *counts).where(jobs.c.status.in_(ACTIVE)).group_by(*by_status)
-
-
-def _same(request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
-    own = (request.caller, request.path, request.key)
-    return tuple(column == value for column, value in zip(requests.primary_key, own, strict=True))

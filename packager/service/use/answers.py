@@ -10,7 +10,7 @@ from packager.base.values import UNSET, Fields, UnsetType, as_dict, convert
 from packager.kubernetes.objects import Object
 from packager.service.registry.catalog import Outcome
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
-from packager.service.store.store import PACKAGE
+from packager.service.store.revisions import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -54,7 +54,7 @@ class TaskTemplates:
     async def read(self, caller: Caller) -> TemplateList:
         """Return the current revision of each template."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.store.templates)
+        rows = await asyncio.to_thread(self._catalog.revisions.templates)
         return TemplateList(items=[answers.template(row) for row in rows])
 
     async def template(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredTemplate:
@@ -65,7 +65,7 @@ class TaskTemplates:
     async def revisions(self, caller: Caller, name: str) -> TemplateList:
         """Return all revisions of a template, the newest first."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.store.template_revisions, name)
+        rows = await asyncio.to_thread(self._catalog.revisions.template_revisions, name)
         if not rows:
             raise Failure("not-found", f"template {name!r} not found")
         return TemplateList(items=[answers.template(row) for row in rows])
@@ -128,7 +128,7 @@ class TaskDefinitions:
     async def read(self, caller: Caller) -> DefinitionList:
         """Return the current revision of each definition that the caller may see."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.store.definitions)
+        rows = await asyncio.to_thread(self._catalog.revisions.definitions)
         visible = [row for row in rows if permissions.sees_definition(caller, row)]
         return DefinitionList(items=[answers.definition(row) for row in visible])
 
@@ -143,7 +143,7 @@ class TaskDefinitions:
     async def revisions(self, caller: Caller, name: str) -> DefinitionList:
         """Return all revisions of a definition, the newest first."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.store.definition_revisions, name)
+        rows = await asyncio.to_thread(self._catalog.revisions.definition_revisions, name)
         if not rows or not permissions.sees_definition(caller, rows[0]):
             raise Failure("not-found", f"definition {name!r} not found")
         visible = [row for row in rows if permissions.sees_definition(caller, row)]
@@ -161,7 +161,7 @@ class TaskDefinitions:
         """Return the outcome of registering a definition, also as the next revision, without registering it."""
         permissions.check_role(caller, "developer")
         asked = body.project
-        before = await asyncio.to_thread(self._catalog.store.definition, body.name)
+        before = await asyncio.to_thread(self._catalog.revisions.definition, body.name)
         if asked is None and before is not None and permissions.sees_definition(caller, before):
             asked = permissions.definition_project(before)
         body = self._placed(caller, body, asked)

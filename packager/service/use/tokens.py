@@ -35,7 +35,7 @@ class Tokens:
     async def read(self, caller: Caller) -> TokenList:
         """Return the tokens, without their texts."""
         permissions.check_role(caller, "admin")
-        rows = await asyncio.to_thread(self._store.tokens, permissions.projects_of(caller, "admin"))
+        rows = await asyncio.to_thread(self._store.tokens.all, permissions.projects_of(caller, "admin"))
         return TokenList(items=[answers.token(row) for row in rows])
 
     async def add(self, caller: Caller, body: TokenBody) -> NewToken:
@@ -51,5 +51,5 @@ class Tokens:
         """Remove a token; requests with it are refused from then on. Raises Failure if not found."""
         permissions.check_role(caller, "admin")
         visible = permissions.projects_of(caller, "admin")
-        if not await asyncio.to_thread(self._store.remove_token, identifier, visible):
+        if not await asyncio.to_thread(self._store.tokens.remove, identifier, visible):
             raise Failure("not-found", f"token {identifier!r} not found")

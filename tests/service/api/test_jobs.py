@@ -416,7 +416,7 @@ def test_restart_applies_missed_jobs_once_and_frees_unfinished_idempotency_keys(
         assert job
         missed = "countdown-0badc0"
         add_job(store, replace(job, release=missed, manifests=job.manifests.replace(applied, missed), applied=False))
-        store.begin(KeyedRequest(caller="* token:admin", path="POST /v1/jobs?", key="k", digest="d"))
+        store.requests.begin(KeyedRequest(caller="* token:admin", path="POST /v1/jobs?", key="k", digest="d"))
     again = Service(database)
     again.cluster.objects = service.cluster.objects
     with again.client:

@@ -63,7 +63,7 @@ def test_bug_is_logged_with_the_request_id(service: Service, monkeypatch: pytest
         raise ZeroDivisionError
 
     service.log.clear()
-    monkeypatch.setattr(service.server.store, "templates", fail)
+    monkeypatch.setattr(service.server.store.revisions, "templates", fail)
     problem = service.get("/v1/templates", "viewer").json()
     bug, refused = lines(service)
     service.log.clear()  # the fixture fails on any further traceback

@@ -40,8 +40,8 @@ def test_database_errors_are_in_the_log_and_not_in_answers(service: Service, mon
     def fail(*_: object) -> None:
         raise AwayError('the database does not answer: connection to "10.0.0.5" failed for user "mlpack"')
 
-    for statement in ("token", "check_writable"):
-        monkeypatch.setattr(service.server.store, statement, fail)
+    monkeypatch.setattr(service.server.store.tokens, "by_digest", fail)
+    monkeypatch.setattr(service.server.store, "check_writable", fail)
     answer = service.get("/v1/jobs", None, headers={"x-api-key": "mlp_x"})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert answer.json()["detail"] == "see the log of the server"
@@ -134,7 +134,7 @@ def test_internal_error_is_answered_without_details(service: Service, monkeypatc
     def fail() -> None:
         raise ZeroDivisionError("a secret of the inside")
 
-    monkeypatch.setattr(service.server.store, "templates", fail)
+    monkeypatch.setattr(service.server.store.revisions, "templates", fail)
     answer = service.get("/v1/templates")
     assert answer.status_code == 500
     assert "secret" not in answer.text

@@ -44,7 +44,7 @@ def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres
 def test_copy_refuses_a_database_with_rows(tmp_path: Path) -> None:
     first, second = Store(tmp_path / "a.db"), Store(tmp_path / "b.db")
     added(first)
-    second.add_template("t", "1", "ada")
+    second.revisions.add_template("t", "1", "ada")
     with pytest.raises(ToolError, match="is not empty: it has rows in templates"):
         copying.copy(first, second)
     assert second.counts() == {}

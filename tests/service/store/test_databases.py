@@ -98,7 +98,7 @@ def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> N
     store = Store(postgres.create())
     with pytest.raises(AwayError), store.database.writing() as connection:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-    assert store.templates() == []
+    assert store.revisions.templates() == []
     store.close()
 
 

@@ -39,9 +39,9 @@ from packager.service.store.rows import KeyedRequest
 from packager.service.store.store import Store
 store = Store(sys.argv[1])
 def heard(_):
-    assert store.begin(KeyedRequest(**json.loads(sys.argv[2]))) is None
+    assert store.requests.begin(KeyedRequest(**json.loads(sys.argv[2]))) is None
     print("works", flush=True)
-asyncio.run(replicas.listen(store.database.conninfo, store.replica, heard))
+asyncio.run(replicas.listen(store.database.conninfo, store.requests.replica, heard))
 """
 
 

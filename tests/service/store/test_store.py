@@ -11,13 +11,12 @@ from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError
 from packager.base.values import replace
-from packager.service.store import store as module
+from packager.service.store import requests as module
 from packager.service.store.quota import Quota
+from packager.service.store.revisions import ExistsError, MismatchError
 from packager.service.store.rows import KeyedRequest, StoredJob, StoredToken
 from packager.service.store.store import (
-    ExistsError,
     Filters,
-    MismatchError,
     NewJob,
     QueueFullError,
     SameNameError,
@@ -84,10 +83,10 @@ def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
 
 def test_backup_is_a_complete_private_database(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
-    store.add_template("t", "{}", "ada")
+    store.revisions.add_template("t", "{}", "ada")
     store.backup(tmp_path / "copy.db")
     copy = Store(tmp_path / "copy.db")
-    assert [row.name for row in copy.templates()] == ["t"]
+    assert [row.name for row in copy.revisions.templates()] == ["t"]
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
     with pytest.raises(ToolError, match="cannot be written: file exists"):
         store.backup(tmp_path / "copy.db")
@@ -114,16 +113,16 @@ RESPONSE = replace(REQUEST, status=201, body="{}", location="/x")
 
 @BOTH
 def test_template_revisions_are_counted_and_checked(store: Store) -> None:
-    store.add_template("t", "1", "ada")
+    store.revisions.add_template("t", "1", "ada")
     with pytest.raises(ExistsError):
-        store.add_template("t", "2", "ada")
+        store.revisions.add_template("t", "2", "ada")
     with pytest.raises(MismatchError, match="expected revision 7, found 1"):
-        store.change_template("t", "2", "ada", 7)
-    assert store.change_template("none", "2", "ada", None) is None
-    row = store.change_template("t", "2", "ada", 1)
+        store.revisions.change_template("t", "2", "ada", 7)
+    assert store.revisions.change_template("none", "2", "ada", None) is None
+    row = store.revisions.change_template("t", "2", "ada", 1)
     assert row
     assert row.revision == 2
-    first = store.template("t", 1)
+    first = store.revisions.template("t", 1)
     assert first
     assert first.body == "1"
     assert store.setting("id", lambda: "a") == store.setting("id", lambda: "b") == "a"
@@ -186,7 +185,7 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     third = page[2].created
     assert listed(since=third) == [5, 4, 3]
     assert listed(until=third) == [2, 1, 0]
-    assert store.template("\x00") is None
+    assert store.revisions.template("\x00") is None
     assert [(row.owner, row.creator) for row in store.usage("p0")] == [("token:c0", "c0"), ("token:c1", "c1")]
     assert len(store.events(None, projects=("p0",))) == 2
 
@@ -219,10 +218,10 @@ def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) 
 
 @BOTH
 def test_repeated_request_gets_the_first_answer(store: Store) -> None:
-    assert store.begin(REQUEST) is None
-    assert store.begin(REQUEST) is not None
-    store.finish(RESPONSE)
-    again = store.begin(REQUEST)
+    assert store.requests.begin(REQUEST) is None
+    assert store.requests.begin(REQUEST) is not None
+    store.requests.finish(RESPONSE)
+    again = store.requests.begin(REQUEST)
     assert again
     assert (again.status, again.location) == (201, "/x")
 
@@ -230,41 +229,41 @@ def test_repeated_request_gets_the_first_answer(store: Store) -> None:
 @BOTH
 def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
     ended = Store(database)
-    assert ended.begin(REQUEST) is None
-    assert store.begin(REQUEST) is None
+    assert ended.requests.begin(REQUEST) is None
+    assert store.requests.begin(REQUEST) is None
     added(store)  # adds the template and the definition that a job refers to
     with pytest.raises(TakenOverError):  # the other replica has not ended: it was only unreachable
         added(ended, answer=RESPONSE)
     assert len(store.jobs(Filters(), 10)) == 1
-    ended.forget(REQUEST)
-    ended.finish(RESPONSE)
-    earlier = store.begin(REQUEST)
+    ended.requests.forget(REQUEST)
+    ended.requests.finish(RESPONSE)
+    earlier = store.requests.begin(REQUEST)
     assert earlier
-    assert (earlier.status, earlier.replica) == (None, store.replica)
+    assert (earlier.status, earlier.replica) == (None, store.requests.replica)
     added(store, answer=RESPONSE)
-    assert store.begin(REQUEST) == replace(earlier, status=201, body="{}", location="/x")
+    assert store.requests.begin(REQUEST) == replace(earlier, status=201, body="{}", location="/x")
     ended.close()
 
 
 @BOTH
 def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store.begin(REQUEST) is None
-    assert store.begin(REQUEST) is not None
+    assert store.requests.begin(REQUEST) is None
+    assert store.requests.begin(REQUEST) is not None
     monkeypatch.setattr(module, "_LONGEST_REQUEST", timedelta(0))
-    assert store.begin(REQUEST) is None
+    assert store.requests.begin(REQUEST) is None
 
 
 @BOTH
 def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
     for number, project in enumerate((None, "p", "q")):
         text = str(number)
-        store.add_token(StoredToken(id=text, digest=text, name="ada", role="user", project=project, created=text))
-    assert [row.id for row in store.tokens()] == ["0", "1", "2"]
-    assert [row.id for row in store.tokens(("p",))] == ["1"]
-    assert not store.remove_token("2", ("p",))
-    assert store.remove_token("2")
-    store.use_token("1")
-    token = store.token("1")
+        store.tokens.add(StoredToken(id=text, digest=text, name="ada", role="user", project=project, created=text))
+    assert [row.id for row in store.tokens.all()] == ["0", "1", "2"]
+    assert [row.id for row in store.tokens.all(("p",))] == ["1"]
+    assert not store.tokens.remove("2", ("p",))
+    assert store.tokens.remove("2")
+    store.tokens.use("1")
+    token = store.tokens.by_digest("1")
     assert token
     assert token.last_used is not None
 

@@ -79,7 +79,7 @@ def test_stream_ends_when_its_token_is_removed(live: tuple[Service, str]) -> Non
 
 
 def _remover(service: Service, identifier: str) -> Callable[[], object]:
-    return lambda: service.server.store.remove_token(identifier)
+    return lambda: service.server.store.tokens.remove(identifier)
 
 
 def test_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:

@@ -1,0 +1,82 @@
+"""The SQL statements for requests with an idempotency key."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete as delete_from
+from sqlalchemy import insert, select, update
+
+from packager.base.values import replace
+from packager.service.store.rows import KeyedRequest, columns, read
+from packager.service.store.tables import requests
+from packager.service.times import as_text, now
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+    from packager.service.store.databases import Database
+
+KEPT_REQUESTS = timedelta(hours=24)
+"""The time for which the response to a request with an idempotency key is kept."""
+
+_LONGEST_REQUEST = timedelta(minutes=5)
+"""The time after which a request with an idempotency key can be taken over, although its replica runs."""
+
+
+class KeyedRequests:
+    """The requests with an idempotency key, and their responses.
+
+    Attributes:
+        replica: A random number that identifies this replica in its requests.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.replica = 1 + secrets.randbelow((1 << 31) - 1)
+
+    def begin(self, request: KeyedRequest) -> KeyedRequest | None:
+        """Record the start of a request; return the earlier request of the same caller, path and key, if there is one.
+
+        An earlier request without a response is replaced if its replica has ended or it is older than five minutes.
+        """
+        old = as_text(datetime.now(UTC) - KEPT_REQUESTS)
+        with self._database.writing() as connection:
+            connection.execute(delete_from(requests).where(requests.c.created < old))
+            for earlier in read(connection, KeyedRequest, select(requests).where(*_same(request))):
+                if earlier.status is not None or self._is_at_work(connection, earlier):
+                    return earlier
+            connection.execute(delete_from(requests).where(*_same(request)))
+            begun = replace(request, created=now(), replica=self.replica)
+            connection.execute(insert(requests).values(columns(begun)))
+        return None
+
+    def _is_at_work(self, connection: Connection, request: KeyedRequest) -> bool:
+        if request.created < as_text(datetime.now(UTC) - _LONGEST_REQUEST):
+            return False
+        return request.replica == self.replica or self._database.has_replica(connection, request.replica)
+
+    def finish(self, request: KeyedRequest) -> None:
+        """Store the response to a request, unless one is stored or another request has taken over."""
+        with self._database.writing() as connection:
+            self.complete(connection, request)
+
+    def complete(self, connection: Connection, request: KeyedRequest) -> bool:
+        """Store the response to a request, if this replica processes it; return whether it does."""
+        response = {"status": request.status, "body": request.body, "location": request.location}
+        return bool(connection.execute(update(requests).where(*self._own(request)).values(response)).rowcount)
+
+    def _own(self, request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
+        return (*_same(request), requests.c.status.is_(None), requests.c.replica == self.replica)
+
+    def forget(self, request: KeyedRequest) -> None:
+        """Remove a failed request, so that it can be repeated."""
+        with self._database.writing() as connection:
+            connection.execute(delete_from(requests).where(*self._own(request)))
+
+
+def _same(request: KeyedRequest) -> tuple[ColumnElement[bool], ...]:
+    own = (request.caller, request.path, request.key)
+    return tuple(column == value for column, value in zip(requests.primary_key, own, strict=True))

@@ -1,0 +1,57 @@
+"""The SQL statements for tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete as delete_from
+from sqlalchemy import insert, select, update
+
+from packager.service.store.rows import StoredToken, columns
+from packager.service.store.tables import tokens
+from packager.service.times import now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.service.store.databases import Database
+
+
+class StoredTokens:
+    """The tokens of a server."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, token: StoredToken) -> None:
+        """Store a token."""
+        with self._database.writing() as connection:
+            connection.execute(insert(tokens).values(columns(token)))
+
+    def all(self, projects: Sequence[str] | None = None) -> list[StoredToken]:
+        """Return the tokens of some projects, or all tokens for None, the oldest first."""
+        statement = select(tokens).order_by(tokens.c.created)
+        if projects is not None:
+            statement = statement.where(tokens.c.project.in_(projects))
+        return self._database.rows(StoredToken, statement)
+
+    def by_digest(self, digest: str) -> StoredToken | None:
+        """Return the token with a digest; None if it does not exist."""
+        return self._database.row(StoredToken, select(tokens).where(tokens.c.digest == digest))
+
+    def by_id(self, identifier: str) -> StoredToken | None:
+        """Return the token with an id; None if it does not exist."""
+        return self._database.row(StoredToken, select(tokens).where(tokens.c.id == identifier))
+
+    def use(self, identifier: str) -> None:
+        """Record the use of a token."""
+        with self._database.writing() as connection:
+            connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
+
+    def remove(self, identifier: str, projects: Sequence[str] | None = None) -> bool:
+        """Remove a token, only of some projects unless they are None; return whether it existed."""
+        statement = delete_from(tokens).where(tokens.c.id == identifier)
+        with self._database.writing() as connection:
+            if projects is not None:
+                statement = statement.where(tokens.c.project.in_(projects))
+            return bool(connection.execute(statement).rowcount)
