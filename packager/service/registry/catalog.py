@@ -213,7 +213,7 @@ class Catalog:
 
     def add_definition(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
         """Register a definition under its final name, and return it with the objects of its example. Raises Failure."""
-        body = _with_author(convert({**as_plain(body), "name": definitions.final_name(body)}, _Named), author)
+        body = _with_author(replace(body, name=definitions.final_name(body)), author)
         checked = self._check_definition(body)
         try:
             row = self.revisions.add_definition(body.name, checked.source, checked.body, author, checked.content)
@@ -315,20 +315,15 @@ def package_name(origin: PackageOrigin, content: str) -> str:
     return f"{PACKAGE}{origin.name}:{origin.overlay}:{origin.digest}:{digest}"
 
 
-class _Named(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A definition under its final name, which may be longer than the name in a request."""
+class _Stored(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A definition in the database: its final name may be longer than one in a request, and its package was read."""
 
     name: str
-
-
-class _Stored(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A definition in the database, with the origin that was read from its package."""
-
     origin: PackageOrigin | None = None
 
 
 def _with_author(body: DefinitionBody, author: str) -> DefinitionBody:
-    return body if body.creator else convert({**as_plain(body), "creator": author}, _Named)
+    return replace(body, creator=body.creator or author)
 
 
 def _check_name(name: str, in_body: str) -> None:
