@@ -20,13 +20,6 @@ from packager.kubernetes.podsecurity import Level
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-STORAGE_LABEL = "mlpack/storage"
-"""The label that an option of storage puts on the workload if it gives several folders a place: its name."""
-
-
-CLAIMS_ANNOTATION = "mlpack/claims"
-"""The annotation of a workload whose spec names claims of the site: their names, with blanks between them."""
-
 
 class Form(Value, frozen=True):
     """The form of a value: a pattern for all of it, and words that finish the sentence "expected …"."""

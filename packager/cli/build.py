@@ -33,11 +33,6 @@ class Format(StrEnum):
     dir = "dir"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(build)
-
-
 def build(
     model: Annotated[
         str | None,

@@ -18,11 +18,6 @@ class Shell(StrEnum):
     fish = "fish"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(completion)
-
-
 def completion(
     shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
 ) -> None:

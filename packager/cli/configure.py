@@ -15,11 +15,6 @@ from packager.cli.cluster_arguments import PackagePath, acceptance
 from packager.cli.console import emit, emit_data, say
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(configure)
-
-
 def configure(
     package: PackagePath,
     overlay: Annotated[

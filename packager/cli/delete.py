@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from packager.app.delete import Deleted, PreparedDelete
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(delete)
-
-
 @with_cluster
 def delete(
     ctx: typer.Context,

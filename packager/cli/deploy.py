@@ -39,11 +39,6 @@ if TYPE_CHECKING:
     from packager.app.target import Target
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(deploy)
-
-
 @with_cluster
 def deploy(
     ctx: typer.Context,

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from packager.cluster.doctor.case import CheckResult
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(doctor)
-
-
 @with_cluster
 def doctor(
     ctx: typer.Context,

@@ -10,11 +10,6 @@ from packager.cli.cluster_arguments import ClusterOptions, PackagePath, with_clu
 from packager.cli.console import Machine, emit_json, emit_table, say
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(history)
-
-
 @with_cluster
 def history(
     ctx: typer.Context,

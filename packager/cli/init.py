@@ -22,11 +22,6 @@ def _any_of(names: Sequence[str]) -> str:
     return " or ".join((", ".join(names[:-1]), names[-1]))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(init)
-
-
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name.", show_default=False)],
     destination: Annotated[

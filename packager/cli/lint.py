@@ -10,11 +10,6 @@ from packager.cli.arguments import Specs, folders
 from packager.cli.console import Machine, emit, emit_json, say
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(lint)
-
-
 def lint(
     models: Annotated[
         list[str],

@@ -18,11 +18,6 @@ from packager.cli.cluster_arguments import (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(logs)
-
-
 @with_cluster
 def logs(
     ctx: typer.Context,

@@ -10,11 +10,6 @@ from packager.cli.arguments import Mode, Model, Precision, RegistryHost, Root, S
 from packager.cli.console import emit_data, say
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(render)
-
-
 def render(
     ctx: typer.Context,
     model: Model,

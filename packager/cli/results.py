@@ -33,11 +33,6 @@ Folder = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(results)
-
-
 @with_cluster
 def results(
     ctx: typer.Context,

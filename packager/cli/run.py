@@ -44,11 +44,6 @@ if TYPE_CHECKING:
     from packager.app.target import Target
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(run)
-
-
 @with_cluster
 def run(
     ctx: typer.Context,

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from packager.cli.console import emit_json
-
-if TYPE_CHECKING:
-    import typer
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(schema)
 
 
 def schema() -> None:

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from packager.app.target import Target
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(status)
-
-
 @with_cluster
 def status(
     ctx: typer.Context,

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """The module below packager.cli that registers a verb, and the verb's line in `mlpack --help`."""
+    """The module below packager.cli that contains a verb, and the verb's line in `mlpack --help`.
+
+    The module has a function of the verb's name, or a function `register` for a verb with another name, or for a group.
+    """
 
     module: str
     summary: str
@@ -76,7 +79,11 @@ class Verbs(TyperGroup):
 def load(name: str) -> TyperCommand:
     """Import the verb `name` and return its command."""
     app = typer.Typer(rich_markup_mode=None)
-    import_module(f"packager.cli.{VERBS[name].module}").register(app)
+    module = import_module(f"packager.cli.{VERBS[name].module}")
+    if hasattr(module, "register"):
+        module.register(app)
+    else:
+        app.command()(getattr(module, name))
     command = cast("TyperCommand", get_group(app).commands[name])
     for _, subcommand in leaves(name, command):
         subcommand.params.append(_quiet())

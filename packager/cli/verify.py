@@ -31,11 +31,6 @@ _MOST_EDITED = 500
 """How many edited files are listed."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(verify)
-
-
 @with_options("at", ClusterOptions, without=("kubectl", "verbose"))
 def verify(
     ctx: typer.Context,

@@ -10,11 +10,6 @@ from packager import __version__
 from packager.cli.console import Machine, emit, emit_json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    app.command()(version)
-
-
 def version(
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
 ) -> None:
