@@ -45,7 +45,7 @@ def delete(
     timeout_error = TimedOutError(
         f"{package} may not be fully deleted after {timeout}", hint="run it again to continue waiting"
     )
-    to_cluster = at.client(ctx)
+    to_cluster = at.client(ctx).within(longest or None)
     with limited(longest, timeout_error), open_target(ctx, package, overlay, to_cluster) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
         if not yes:

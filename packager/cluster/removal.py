@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, DeniedError, TimedOutError, UnreachableError
+from packager.cluster.finalizers import held
 from packager.cluster.leftovers import leftovers
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import foreign_data, key, look_up, owner, resource
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from packager.base.runner import Runner
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
     from packager.kubectl.client import Kubectl
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 4
 _INTERVAL = 0.5
+
+_LOOK_SECONDS = 2.0
+"""Seconds before kubectl's deadline at which the wait ends, so that the cause can still be looked up."""
 
 _REFUSED_SECONDS = 15.0
 """Seconds after which a refusal counts, since a restarted API server may forbid everything for a moment."""
@@ -99,7 +102,7 @@ def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) 
         list(pool.map(partial(_delete, kubectl), items, paths, files))
     if timeout is None:
         return
-    _await_gone(kubectl.runner, lambda left: _not_gone(kubectl, left), items, begin, timeout)
+    _await_gone(kubectl, lambda left: _not_gone(kubectl, left), items, begin, timeout)
 
 
 def await_stragglers(kubectl: Kubectl, kind: Workload, workload: Object, *, timeout: float) -> None:
@@ -118,13 +121,12 @@ def await_stragglers(kubectl: Kubectl, kind: Workload, workload: Object, *, time
     selector = kind.selector(workload)
     if selector is None:
         return
-    runner = kubectl.runner
     made = partial(_pods_of, kubectl, selector_flag(selector), workload)
-    _await_gone(runner, lambda _left: made(), [workload], runner.clock(), timeout)
+    _await_gone(kubectl, lambda _left: made(), [workload], kubectl.runner.clock(), timeout)
 
 
 def _await_gone(
-    runner: Runner,
+    kubectl: Kubectl,
     remaining: Callable[[list[Object]], list[Object]],
     items: Sequence[Object],
     begin: float,
@@ -133,10 +135,13 @@ def _await_gone(
     """Wait until `remaining`, called with the objects that it returned before, returns no more objects.
 
     Raises:
-        TimedOutError: Objects remain, or may remain, `timeout` seconds after `begin`.
+        TimedOutError: Objects remain, or may remain, `timeout` seconds after `begin`, or before kubectl's deadline.
         ClusterError: The cluster has refused to answer for _REFUSED_SECONDS.
     """
+    runner = kubectl.runner
     left, answered_at = list(items), runner.clock()
+    longest = kubectl.remaining(timeout) or 0
+    longest -= min(_LOOK_SECONDS, longest / 10) if longest < timeout else 0
     while True:
         what = "not deleted"
         try:
@@ -151,10 +156,11 @@ def _await_gone(
                 raise ClusterError(message, hint=error.hint) from error
         if not left:
             return
-        if runner.clock() - begin >= timeout:
-            raise TimedOutError(
-                f"{_names(left)}: {what} after {timeout:.3g} s", hint="run it again to continue waiting"
-            )
+        if runner.clock() - begin >= longest:
+            holders = held(kubectl, left)
+            why = f": {holders.message}" if holders else ""
+            message = f"{_names(left)}: {what} after {timeout:.3g} s{why}"
+            raise TimedOutError(message, hint=holders.hint if holders else "run it again to continue waiting")
         runner.sleep(_INTERVAL)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from packager.kubectl.refusals import explained_error
 from tests.fake_cluster import item
-from tests.life import JOB
+from tests.life import JOB, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +97,31 @@ def test_delete_times_out_when_cluster_stops_answering(mlpack: Mlpack, life: Lif
         8,
         f"error: {MPIJOB}: may not be fully deleted after 60 s\nhint: run it again to continue waiting\n",
     )
+
+
+def test_delete_names_the_pod_whose_finalizer_keeps_the_job(mlpack: Mlpack, life: Life) -> None:
+    """The controller no longer finds the pod, and so never removes its finalizer."""
+    workload = life.deploy()
+    workload["metadata"] |= {"finalizers": ["foregroundDeletion"], "deletionTimestamp": "2026-11-21T00:01:00Z"}
+    pod = worker(0)
+    pod["metadata"] |= {"finalizers": ["batch.kubernetes.io/job-tracking"], "deletionTimestamp": "2026-11-21T00:01:00Z"}
+    pod["metadata"]["namespace"] = "team"
+    life.objects.append(pod)
+    done = mlpack(*DELETE, "--timeout", "60s")
+    held = f"pod/{JOB}-worker-0 is held by batch.kubernetes.io/job-tracking"
+    patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
+    hint = "run it again to continue waiting; if nothing will remove the finalizer any more"
+    command = f"kubectl patch pod/{JOB}-worker-0 -n team {patch}"
+    message = f"error: {MPIJOB}: not deleted after 60 s: {held}\nhint: {hint}: {command}\n"
+    assert (done.code, done.stderr) == (8, message)
+
+
+def test_delete_names_the_finalizers_of_the_job_itself(mlpack: Mlpack, life: Life) -> None:
+    workload = life.deploy()
+    workload["metadata"] |= {"finalizers": ["a/b", "c/d"], "deletionTimestamp": "2026-11-21T00:01:00Z"}
+    done = mlpack(*DELETE, "--timeout", "60s")
+    assert done.code == 8
+    assert f"error: {MPIJOB}: not deleted after 60 s: {MPIJOB} is held by a/b, c/d\n" in done.stderr
 
 
 def test_delete_continues_after_temporary_refusal(mlpack: Mlpack, life: Life) -> None:
