@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from packager.base.errors import ToolError, reason
-from packager.base.shortening import shortened
+from packager.base.shortening import bounded, shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -138,18 +138,25 @@ def _on_terminal(line: bytes) -> bytes:
     return printable(text).encode()
 
 
-def emit_json(value: Any) -> None:
-    """Write `value` to stdout as JSON. Raises the errors of `emit_data`."""
+def emit_json(value: Any, *, is_bounded: bool = True) -> None:
+    """Write `value` to stdout as JSON; each text is as short as a message, unless `is_bounded` is false.
+
+    Raises the errors of `emit_data`.
+    """
     import json
 
+    value = bounded(value) if is_bounded else value
     _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def emit_json_line(value: Any) -> None:
-    """Write `value` to stdout as one line of JSON; a run may write several. Raises the errors of `emit_data`."""
+    """Write `value` to stdout as one line of JSON with texts as short as messages; a run may write several.
+
+    Raises the errors of `emit_data`.
+    """
     import json
 
-    _write(printable_json(json.dumps(value, ensure_ascii=False)) + "\n")
+    _write(printable_json(json.dumps(bounded(value), ensure_ascii=False)) + "\n")
 
 
 def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:

@@ -75,7 +75,7 @@ def build(
         if not dry_run:
             _run(runner, plan.command, plan.shown)
     if output is Machine.json:
-        emit_json(plan.as_json())
+        emit_json(plan.as_json(), is_bounded=False)
         return
     for line in (plan.manual_command,) if dry_run else plan.images:
         emit(line)
@@ -106,7 +106,7 @@ def push(
         if output is None:
             emit(shlex.join(command) if dry_run else image)
     if output is Machine.json:
-        emit_json(plan.as_json())
+        emit_json(plan.as_json(), is_bounded=False)
 
 
 def _note(builder: Builder) -> None:

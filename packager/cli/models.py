@@ -42,7 +42,7 @@ def list_models(
         print_error(failure.error)
     if output is OutputFormat.json:
         valid_first = [answer.summary_as_json() for answer in valid]
-        emit_json([*valid_first, *(failure.summary_as_json() for failure in invalid)])
+        emit_json([*valid_first, *(failure.summary_as_json() for failure in invalid)], is_bounded=False)
     elif output is OutputFormat.name:
         for answer in valid:
             emit_data(answer.spec.name)
@@ -69,7 +69,7 @@ def show(
     answer = find(model, folders(specs))
     spec = answer.spec
     if output is Machine.json:
-        emit_json(answer.as_json())
+        emit_json(answer.as_json(), is_bounded=False)
         return
     emit(f"{spec.name}: {spec.title}")
     if spec.description:

@@ -9,4 +9,4 @@ def schema() -> None:
     """Print the JSON Schema of specs."""
     from packager.app.models import spec_schema
 
-    emit_json(spec_schema())
+    emit_json(spec_schema(), is_bounded=False)

@@ -99,7 +99,7 @@ def create(
                 for manifest in preview.manifests:
                     emit(_object_name(manifest))
             elif output is Printed.json:
-                emit_json(preview.as_json())
+                emit_json(preview.as_json(), is_bounded=False)
             else:
                 emit_yaml(preview.manifests)
             return

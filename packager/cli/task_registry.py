@@ -129,7 +129,7 @@ def schema(
     from packager.app.task_registry import schema as ask_schema
 
     with at.connected() as to:
-        emit_json(ask_schema(to, definition))
+        emit_json(ask_schema(to, definition), is_bounded=False)
 
 
 def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, output: Printed | None) -> None:

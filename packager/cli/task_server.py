@@ -93,7 +93,7 @@ with_server = with_options("at", ServerOptions)
 def emit_answer(answer: Any, names: Sequence[str], form: Printed) -> None:
     """Print the server's response in the form that the user asked for; `names` are printed for the form `name`."""
     if form is Printed.json:
-        emit_json(answer)
+        emit_json(answer, is_bounded=False)
     elif form is Printed.yaml:
         emit_yaml([answer])
     else:

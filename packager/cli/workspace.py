@@ -198,7 +198,7 @@ def _session(
 
 def _show_copied(copied: Pushed | Pulled, output: OutputFormat | None, verb: str, route: str) -> None:
     if output is OutputFormat.json:
-        emit_json(copied.as_json())
+        emit_json(copied.as_json(), is_bounded=False)
     elif output is OutputFormat.name and copied.files:
         emit_data("\n".join(copied.files))
     unchanged = f"; {_count(len(copied.unchanged))} unchanged" if copied.unchanged else ""
@@ -208,7 +208,7 @@ def _show_copied(copied: Pushed | Pulled, output: OutputFormat | None, verb: str
 def _show_listed(listed: Listed, output: OutputFormat | None) -> None:
     listing = listed.listing
     if output is OutputFormat.json:
-        emit_json(listed.as_json())
+        emit_json(listed.as_json(), is_bounded=False)
     elif output is OutputFormat.name and listing.entries:
         emit_data("\n".join(entry.path for entry in listing.entries))
     elif output is None and listing.entries:

@@ -79,12 +79,16 @@ def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
 
 
 def _is_renewed(kubectl: Kubectl, lease: Object, default: int) -> bool:
-    """Whether a lease is renewed: it is fresh, or, since clocks may differ, it changes within its duration."""
+    """Whether a lease is renewed: it is fresh, or changes within its duration.
+
+    A lease that was not renewed for a quarter of its duration is watched, since its controller may have stopped, or the
+    clocks may differ: of 15 seconds, JobSet and Kueue renew it every 2, and mpi-operator every 3.
+    """
     seconds = lease["spec"].get("leaseDurationSeconds") or default
     if not lease["spec"].get("holderIdentity"):
         return False
     renewed = _renew_time(lease)
-    if renewed and abs((kubectl.runner.now() - moment(renewed)).total_seconds()) <= seconds:
+    if renewed and abs((kubectl.runner.now() - moment(renewed)).total_seconds()) <= seconds / 4:
         return True
     where = f"--namespace={lease['metadata']['namespace']}"
     for _ in range(seconds):

@@ -155,6 +155,23 @@ def test_heartbeat_accepts_renewed_lease_despite_clock_difference() -> None:
     assert operator_health.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
 
 
+def test_doctor_json_shortens_long_message_of_webhook(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.refused["create"] = f'Error from server: admission webhook "policy" denied the request: {"x" * 100_000}'
+    message = doctor().of("admission")[0][0]
+    assert len(message) <= 2_000
+    assert "x...x" in message
+
+
+def test_heartbeat_rejects_lease_of_controller_that_stopped_seconds_ago() -> None:
+    """The lease is valid for 15 seconds, and a running controller renews it every 3."""
+    cluster = FakeCluster([lease(datetime.now(UTC) - timedelta(seconds=6))])
+    beat = operator_health.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR)
+    assert (beat.alive, beat.evidence.partition(" at ")[0]) == (
+        "no",
+        "its lease mpi-operator/mpi-operator was last renewed",
+    )
+
+
 def test_doctor_fails_when_namespace_enforces_stricter_pod_security(doctor: Doctor) -> None:
     message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
     assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
