@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-import uvicorn
 
 from benchmarks.measure import Result, cpu_seconds
 from benchmarks.service import DIGITS, instant_cluster
@@ -32,7 +31,7 @@ from packager.service.config import CallbacksConfig, ProjectConfig, ServerConfig
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server
-from packager.service.serving import uvicorn_config
+from packager.service.serving import Main, uvicorn_config
 from packager.service.store.store import Store
 
 if TYPE_CHECKING:
@@ -192,7 +191,7 @@ def _serve(folder: str, listener: socket.socket) -> None:
     server = Server(
         settings, Store(f"{folder}/server.db"), instant_cluster(), Sealer(b"k" * 32), emit=lambda _line: None
     )
-    runner = uvicorn.Server(uvicorn_config(app.make(server), server.limits))
+    runner = Main(uvicorn_config(app.make(server), server.limits), lambda: None)
     asyncio.run(runner.serve(sockets=[listener]))
 
 
