@@ -136,7 +136,7 @@ def migrate(
     if (source is None) != (target is None) or (source and (config or database)):
         raise UsageError("--from and --to are given together, and without --config and --database")
     if source is None or target is None:
-        store = _store(config, database)
+        store: Store = _service().open_store(_settings(config, database), is_served=True)
         emit(f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}")
         return
     for table, count in _service().copy(source, target).items():
@@ -253,8 +253,8 @@ def _settings(config: Path | None, database: str | None, listen: str | None = No
 
 
 def _store(config: Path | None, database: str | None) -> Store:
-    settings = _settings(config, database)
-    store: Store = _service().open_store(settings)
+    """Return the database, whose server may be running: its schema stays. Raises ToolError or UsageError."""
+    store: Store = _service().open_store(_settings(config, database), migrates=False)
     return store
 
 

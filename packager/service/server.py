@@ -271,6 +271,6 @@ def _package_reader(settings: ServerConfig) -> PackageReader:
     return PackageReader(PackageSources(Path(folder).expanduser() if folder else None, common, own))
 
 
-def open_store(settings: ServerConfig, *, is_served: bool = False) -> Store:
-    """Return the database of a configuration; for `is_served`, see `Store`. Raises ToolError or UsageError."""
-    return Store(settings.database or config.default_database(), is_served=is_served)
+def open_store(settings: ServerConfig, *, is_served: bool = False, migrates: bool = True) -> Store:
+    """Return the database of a configuration; for the other arguments, see `Store`. Raises ToolError or UsageError."""
+    return Store(settings.database or config.default_database(), is_served=is_served, migrates=migrates)

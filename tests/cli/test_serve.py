@@ -9,9 +9,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+
+from packager.service.store import migration
+from packager.service.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,3 +261,24 @@ print([name for name in names if name in sys.modules])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert mlpack("--help").code == 0
+
+
+@pytest.mark.parametrize("command", [("token", "ada", "--role", "admin"), ("backup", "copy.db"), ("check",)])
+def test_serve_commands_keep_the_schema_of_an_older_mlpack(
+    mlpack: Callable[..., Outcome], tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, version = tmp_path / "s.db", migration.versions()[-1]
+    Store(file).close()
+    before = file.read_bytes()
+    monkeypatch.setattr(migration, "versions", lambda: [version, "9999"])
+    refused = mlpack("serve", *command, "--database", file)
+    assert refused.code == 6
+    assert f"the database has the schema {version} of an older mlpack, whose server may be running" in refused.stderr
+    assert "mlpack serve migrate" in refused.stderr
+    assert file.read_bytes() == before
+
+
+def test_serve_migrate_refuses_the_database_of_a_running_server(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    with closing(Store(tmp_path / "s.db", is_served=True)):
+        refused = mlpack("serve", "migrate", "--database", tmp_path / "s.db")
+    assert (refused.code, "another server uses the database" in refused.stderr) == (6, True)

@@ -34,11 +34,15 @@ def current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def upgrade(connection: Connection) -> bool:
+def upgrade(connection: Connection, *, is_allowed: bool = True) -> bool:
     """Migrate the database to the newest schema, and return whether it had another one.
 
+    Args:
+        connection: The connection of a write transaction.
+        is_allowed: Whether a schema of an older mlpack may be migrated; the schema of an empty database always may.
+
     Raises:
-        ToolError: A newer mlpack has written the database.
+        ToolError: A newer mlpack has written the database; or an older one, and it may not be migrated.
     """
     config = _config()
     version = current(connection)
@@ -46,6 +50,11 @@ def upgrade(connection: Connection) -> bool:
     if version is not None and version not in own_versions:
         message = f"the database has the schema {version}, which a newer mlpack has written"
         raise ToolError(message, hint="use that mlpack, or a backup of the database")
+    if version not in (None, own_versions[-1]) and not is_allowed:
+        message = f"the database has the schema {version} of an older mlpack, whose server may be running"
+        raise ToolError(
+            message, hint="use that mlpack, or stop the server, and start the new one or `mlpack serve migrate`"
+        )
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
     return version != own_versions[-1]

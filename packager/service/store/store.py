@@ -119,15 +119,17 @@ class Store:
         sessions: The sessions of the page.
     """
 
-    def __init__(self, where: str | Path, *, is_served: bool = False) -> None:
+    def __init__(self, where: str | Path, *, is_served: bool = False, migrates: bool = True) -> None:
         """Open the database, create it if it does not exist, and migrate it to the newest schema.
 
         Args:
             where: A path, `sqlite:PATH` or `postgresql://…`.
             is_served: Whether to lock a database that is not PostgreSQL, so that no other server can use it.
+            migrates: Whether to migrate a database of an older mlpack.
 
         Raises:
-            ToolError: The database cannot be opened, is faulty or of a newer mlpack, or another server uses it.
+            ToolError: The database cannot be opened, is faulty or of a newer mlpack, or another server uses it; or an
+                older mlpack has written it, and `migrates` is false.
             UsageError: The address is invalid.
         """
         self.database = databases.opened(where)
@@ -143,7 +145,7 @@ class Store:
             if is_served:
                 self.database.claim()
             with self._writing() as connection:
-                self.was_migrated = migration.upgrade(connection)
+                self.was_migrated = migration.upgrade(connection, is_allowed=migrates)
         except DBAPIError as error:
             self.close()
             raise databases.cannot_be_used(self.database, error) from None
