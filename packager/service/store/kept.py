@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, insert, select, update
 
-from packager.service.store.rows import StoredLog, columns, read
+from packager.service.store.rows import StoredLog, columns
 from packager.service.store.tables import jobs, logs
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ class KeptLogs:
     """The kept logs of a server's jobs; they are deleted with their job."""
 
     def __init__(self, database: Database) -> None:
-        self._writing, self._reading = database.writing, database.reading
+        self._database = database
 
     def keep(self, log: StoredLog) -> None:
         """Store a log, in place of an earlier one of the same container; do nothing if the job was deleted."""
-        with self._writing() as connection:
+        with self._database.writing() as connection:
             if connection.execute(select(jobs.c.release).where(jobs.c.release == log.release)).first() is None:
                 return
             if not connection.execute(update(logs).where(_same(log)).values(columns(log))).rowcount:
@@ -33,17 +33,16 @@ class KeptLogs:
         """Return the logs of a job without their texts, by pod and container."""
         parts = [column for column in logs.c if column.name != "content"]
         statement = select(*parts).where(logs.c.release == release).order_by(logs.c.pod, logs.c.place)
-        with self._reading() as connection:
-            return read(connection, StoredLog, statement)
+        return self._database.rows(StoredLog, statement)
 
     def content(self, log: StoredLog) -> bytes:
         """Return the compressed text of a log; empty if it does not exist."""
-        with self._reading() as connection:
+        with self._database.reading() as connection:
             return bytes(connection.execute(select(logs.c.content).where(_same(log))).scalar() or b"")
 
     def remove_before(self, time: str) -> int:
         """Remove the logs from before a time, and return their number."""
-        with self._writing() as connection:
+        with self._database.writing() as connection:
             return int(connection.execute(delete(logs).where(logs.c.time < time)).rowcount)
 
 

@@ -130,7 +130,7 @@ class Outbox:
     """The callbacks of a server's jobs."""
 
     def __init__(self, database: Database) -> None:
-        self._writing, self._reading = database.writing, database.reading
+        self._database = database
 
     def due(self, time: str, busy: Busy, limit: int) -> list[Delivery]:
         """Return the due callbacks: for each endpoint of a job, only the first waiting one.
@@ -153,19 +153,18 @@ class Outbox:
         ranked = select(*row, of_host).subquery().c
         turn = func.row_number().over(partition_by=ranked.project, order_by=(ranked.of_host, ranked.next_try))
         parts = [ranked[column.name] for column in deliveries.c]
-        with self._reading() as connection:
-            return read(connection, Delivery, select(*parts).order_by(turn, ranked.next_try).limit(limit))
+        return self._database.rows(Delivery, select(*parts).order_by(turn, ranked.next_try).limit(limit))
 
     def next_time(self) -> str | None:
         """Return the time of the next callback; None if none waits."""
         first = self._heads().with_only_columns(deliveries.c.next_try).order_by(deliveries.c.next_try).limit(1)
-        with self._reading() as connection:
+        with self._database.reading() as connection:
             return connection.execute(first).scalar()
 
     def waiting(self) -> int:
         """Return the number of waiting callbacks."""
         statement = select(func.count()).select_from(deliveries).where(deliveries.c.state == "waiting")
-        with self._reading() as connection:
+        with self._database.reading() as connection:
             return int(connection.execute(statement).scalar_one())
 
     @staticmethod
@@ -191,7 +190,7 @@ class Outbox:
         """
         same = and_(deliveries.c.release == changed.release, deliveries.c.endpoint == changed.endpoint)
         has_job = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
-        with self._writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(columns(changed)))
             others = update(deliveries).where(same, deliveries.c.state == "waiting")
             if changed.state == "gone":
@@ -204,13 +203,12 @@ class Outbox:
     def of_job(self, release: str) -> list[Delivery]:
         """Return the callbacks of a job, by sequence and endpoint."""
         statement = select(deliveries).where(deliveries.c.release == release)
-        with self._reading() as connection:
-            return read(connection, Delivery, statement.order_by(deliveries.c.sequence, deliveries.c.endpoint))
+        return self._database.rows(Delivery, statement.order_by(deliveries.c.sequence, deliveries.c.endpoint))
 
     def redeliver(self, release: str, identifier: str, time: str) -> Delivery | None:
         """Make a callback wait again, with all attempts of a new one; return it, or None if it does not exist."""
         same = and_(deliveries.c.release == release, deliveries.c.id == identifier)
-        with self._writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(update(deliveries).where(same).values(state="waiting", attempts=0, next_try=time))
             return next(iter(read(connection, Delivery, select(deliveries).where(same))), None)
 
