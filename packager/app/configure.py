@@ -14,13 +14,14 @@ from packager.base.errors import UsageError
 from packager.builder.plan import Options, check_options
 from packager.configure import changes as stage
 from packager.configure import settings
+from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.consent import consent
 from packager.package import archive
 from packager.package.opened import opened
 from packager.rendering import render
 
-__all__ = ["Answers", "PreparedEdits", "check_answers", "prepared", "unset", "write"]
+__all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "prepared", "unset", "write"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -72,6 +72,12 @@ def _commented_out(text: bytes) -> Iterator[tuple[int, bytes]]:
             yield number, comment[1:].lstrip(b" \t")
 
 
+def keys(text: bytes) -> Iterator[str]:
+    """Yield the keys that an env file sets or has commented out, as far as a shell can read them."""
+    commented = (key.decode(errors="replace") for _, key in _commented_out(text))
+    yield from (key for key in (*(line.key for line in lines(text)), *commented) if re.fullmatch(NAME, key))
+
+
 def added(before: bytes, after: bytes) -> Iterator[Line]:
     """Yield each line of the env file `after` whose key `before` neither sets nor has commented out."""
     keys = {line.key for line in lines(before)}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import MlpackError, UsageError
-from packager.cli.arguments import FsGroup, GroupId, UserId  # noqa: TC001 - typer reads the annotations
+from packager.cli.arguments import FsGroup, GroupId, Site, UserId  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import PackagePath, acceptance
 from packager.cli.console import emit, emit_data, say
+
+if TYPE_CHECKING:
+    from packager.app.configure import Assignment
 
 
 def configure(
@@ -36,9 +39,17 @@ def configure(
     settings: Annotated[
         list[str],
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Set a value in mlops.env or site.env. Repeatable.", show_default=False
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a value that mlops.env or site.env has. Repeatable.",
+            show_default=False,
         ),
     ] = [],  # noqa: B006 - typer copies it
+    additions: Annotated[
+        list[str],
+        typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.", show_default=False),
+    ] = [],  # noqa: B006
+    site: Site = [],  # noqa: B006
     storage: Annotated[
         list[str],
         typer.Option(
@@ -83,7 +94,11 @@ def configure(
         uid=uid,
         gid=gid,
         fs_group=fs_group,
-        settings=tuple(_setting(setting) for setting in settings),
+        assignments=(
+            *(_assignment("--set", text) for text in settings),
+            *(_assignment("--add", text) for text in additions),
+            *(_assignment("--site", text) for text in site),
+        ),
         switch_on=tuple(switch_on),
         switch_off=tuple(switch_off),
         storage=tuple(storage),
@@ -117,8 +132,10 @@ def configure(
         say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to), *accepted])}")
 
 
-def _setting(text: str) -> tuple[str, str]:
+def _assignment(option: str, text: str) -> Assignment:
+    from packager.app.configure import Assignment
+
     key, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--set {text}: expected KEY=VALUE")
-    return key, value
+        raise UsageError(f"{option} {text}: expected KEY=VALUE")
+    return Assignment(option, key, value)

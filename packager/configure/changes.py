@@ -7,7 +7,6 @@ overlay's kustomization.yaml lists the site options. All other lines of these fi
 from __future__ import annotations
 
 import itertools
-import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from packager.base.errors import UsageError, VerificationError
 from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
+from packager.configure.assignments import assign
 from packager.configure.settings import (
     Files,
     ids,
@@ -25,31 +25,23 @@ from packager.configure.settings import (
     options,
     patches,
     places,
-    site_files,
-    workloads,
 )
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
 from packager.kubernetes.mountpath import ROOT
 from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
-from packager.package import declared, inventory, kustomization, layout, tree
 from packager.package import ids as patch_ids
+from packager.package import inventory, kustomization, layout, tree
 from packager.package.layout import INVENTORY, env
 from packager.package.tree import Entry, Tree
-from packager.workloads import structures
-from packager.workloads.program import CHOICE, choices, wrong_choice
-from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from packager.configure.assignments import Assignment
     from packager.package.opened import Package
 
 _STORAGES = tuple(option.name for option in OPTIONS if option.places)
 _SHORT = frozenset(("scratch", "host-path", "nfs", "pvc"))
 """The options of storage that take the place of all others."""
-
-_VALUE_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ class Answers:
         uid: The user id to run as.
         gid: The group id to run as.
         fs_group: The group that its volumes belong to.
-        settings: Other values, by key.
+        assignments: Other values.
         switch_on: Site options.
         switch_off: Site options.
         storage: The options of storage that take the place of those that are on.
@@ -73,7 +65,7 @@ class Answers:
     uid: int | None = None
     gid: int | None = None
     fs_group: int | None = None
-    settings: tuple[tuple[str, str], ...] = ()
+    assignments: tuple[Assignment, ...] = ()
     switch_on: tuple[str, ...] = ()
     switch_off: tuple[str, ...] = ()
     storage: tuple[str, ...] = ()
@@ -119,13 +111,8 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
     files = Files(package)
     for overlay in overlays:
         _switch_options(files, overlay, answers)
-    for key, value in answers.settings:
-        _check_setting(package, key, value)
-        _check_reserved(files, overlays, key)
-        if key == CHOICE:
-            _check_choice(files, overlays, value)
-        _set(files, overlays, key, value)
-    if package.workspace and any(key == CLAIM_CLASS.keys[0].name for key, _ in answers.settings):
+    assign(files, overlays, answers.assignments)
+    if package.workspace and any(entry.key == CLAIM_CLASS.keys[0].name for entry in answers.assignments):
         path = layout.kustomization(layout.WORKSPACE)
         files.write(path, kustomization.switch(files.read(path), CLAIM_CLASS.name, package.shown(path), on=True))
     for overlay in overlays:
@@ -248,53 +235,3 @@ def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:
     if is_asked and ids(files, overlay).get("runAsUser") == 0 and not offered.get("root"):
         hint = "--with root allows it" if "root" in offered else None
         raise UsageError(f"{overlay} would run as root, which the package does not allow", hint=hint)
-
-
-def _set(files: Files, overlays: Sequence[str], key: str, value: str) -> None:
-    """Set `key` in the file with its line: that of the options' values, else each overlay's mlops.env."""
-    site = [path for path in site_files(files.package) if _has_key(files.read(path), key)]
-    for path in site:
-        files.assign(path, key, value)
-    for overlay in overlays:
-        path = env(overlay)
-        if not site or _has_key(files.read(path), key):
-            files.assign(path, key, value)
-
-
-def _has_key(text: bytes, key: str) -> bool:
-    return envfile.commented_out(text, key) is not None or any(line.key == key for line in envfile.lines(text))
-
-
-def _check_setting(package: Package, key: str, value: str) -> None:
-    if reason := refusal_reason(key):
-        raise UsageError(f"--set {key}: it cannot be set in a package", hint=reason)
-    if not re.fullmatch(envfile.NAME, key):
-        raise UsageError(f"--set {key}: expected KEY=VALUE, with a key of letters, digits and '_'")
-    if not re.fullmatch(envfile.VALUE, value) or len(value.encode()) > _VALUE_BYTES:
-        raise UsageError(f"--set {key}: expected a value of one line, of at most {_VALUE_BYTES >> 10} KiB")
-    if key in declared.secrets(package):
-        hint = "`mlpack secret create` puts it into a Secret of the namespace"
-        raise UsageError(f"--set {key}: it is a secret, and anyone can read what is in the package", hint=hint)
-    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(value)):
-        raise UsageError(f"--set {key}: {complaint}")
-    if envfile.is_quoted(value) and (key, value) not in declared.values(package):
-        message = f"--set {key}: the quotes would be part of the value"
-        raise UsageError(message, hint=f"remove them: {shlex.join(['--set', f'{key}={value[1:-1]}'])}")
-
-
-def _check_choice(files: Files, overlays: Sequence[str], value: str) -> None:
-    """Refuse to choose a script that is not one of the scripts of an overlay."""
-    for overlay in overlays:
-        for workload in workloads(files, overlay):
-            for pods in structures.pods(workload):
-                scripts = choices(pods)
-                if scripts and value not in scripts:
-                    message, hint = wrong_choice(value, scripts)
-                    raise UsageError(f"--set {CHOICE}, for {overlay}: {message}", hint=hint)
-
-
-def _check_reserved(files: Files, overlays: Sequence[str], key: str) -> None:
-    for overlay in overlays:
-        for workload in workloads(files, overlay):
-            if reason := reserved(workload, key):
-                raise UsageError(f"--set {key}: it cannot be set for {overlay} ({workload.kind})", hint=reason)

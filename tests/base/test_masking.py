@@ -78,9 +78,9 @@ def test_secret_names_are_shown_only_in_site_env() -> None:
 
 def test_configure_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    for value in ("first-value", "second-value"):
+    for option, value in (("--add", "first-value"), ("--set", "second-value")):
         for more in (("--dry-run",), ()):
-            done = mlpack("configure", package, "--set", f"HF_TOKEN={value}", *more)
+            done = mlpack("configure", package, option, f"HF_TOKEN={value}", *more)
             assert done.code == 0
             assert "HF_TOKEN=***" in done.stderr
             assert "-value" not in done.stdout + done.stderr
@@ -106,7 +106,7 @@ def test_differences_show_no_secret() -> None:
 
 def test_verify_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    assert mlpack("configure", package, "--set", "HF_TOKEN=its-value").code == 0
+    assert mlpack("configure", package, "--add", "HF_TOKEN=its-value").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:HF_TOKEN", "-v", "-o", "json")
     assert done.code == 0
     assert "HF_TOKEN=***" in done.stdout + done.stderr

@@ -47,12 +47,12 @@ def test_verify_accepts_values_that_configure_accepts(
     value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
 ) -> None:
     package = build(tmp_path / "hello-mpi")
-    done = mlpack("configure", package, "--set", f"ARGS={value}")
+    done = mlpack("configure", package, "--add", f"ARGS={value}")
     if value in ('"a b"', "'x'"):
-        hint = f"""remove them: --set {'"ARGS=a b"' if "a" in value else "ARGS=x"}""".replace('"', "'")
+        hint = f"""remove them: --add {'"ARGS=a b"' if "a" in value else "ARGS=x"}""".replace('"', "'")
         assert (done.code, done.stderr) == (
             2,
-            f"error: --set ARGS: the quotes would be part of the value\nhint: {hint}\n",
+            f"error: --add ARGS: the quotes would be part of the value\nhint: {hint}\n",
         )
     else:
         assert done.code == 0
@@ -93,8 +93,8 @@ def test_lint_configure_and_verify_refuse_control_characters(
     done = mlpack("lint", spec)
     assert (done.code, done.stdout.startswith(f"{spec}:11:21: expected one line of text")) == (3, True)
     package = build(tmp_path / "hello-mpi")
-    done = mlpack("configure", package, "--set", f"ARGS=a{character}b")
-    assert (done.code, done.stderr) == (2, "error: --set ARGS: expected a value of one line, of at most 32 KiB\n")
+    done = mlpack("configure", package, "--add", f"ARGS=a{character}b")
+    assert (done.code, done.stderr) == (2, "error: --add ARGS: expected a value of one line, of at most 32 KiB\n")
     if character in "\n\r":
         return
     path = package / "quickstart/k8s/mlops/single-node/mlops.env"

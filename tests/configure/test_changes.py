@@ -96,7 +96,7 @@ def test_configured_values_are_rendered(mlpack: Mlpack, package: Path, kubectl: 
 
 
 def test_configure_changes_nothing_the_second_time(mlpack: Mlpack, package: Path) -> None:
-    answers = ("--root", "/data/me", "--uid", "12345", "--registry", "r.example", "--set", "NEW=1", "--with", "gpu")
+    answers = ("--root", "/data/me", "--uid", "12345", "--registry", "r.example", "--add", "NEW=1", "--with", "gpu")
     assert mlpack("configure", package, *answers).code == 0
     before = contents(package)
     again = mlpack("configure", package, *answers)
@@ -131,7 +131,7 @@ def test_overlay_option_limits_changes_to_one_overlay(mlpack: Mlpack, package: P
 
 @pytest.mark.parametrize("value", ["plain", "two words ", "'quoted' \"twice\"", "a=b # no comment", "$HOME ☂", ""])
 def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Path, value: str) -> None:
-    assert mlpack("configure", package, "--set", f"MESSAGE={value}").code == 0
+    assert mlpack("configure", package, "--add", f"MESSAGE={value}").code == 0
     config = next(item for item in rendered(kubectl, package, "single-node") if "MESSAGE" in item.get("data", {}))
     assert config["data"]["MESSAGE"] == value
 
@@ -143,6 +143,20 @@ def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Pa
         (("--set", "A"), "expected KEY=VALUE"),
         (("--set", "A=1\nB=2"), "expected a value of one line"),
         (("--set", f"A={'x' * 40000}"), "of at most 32 KiB"),
+        (("--set", "NFS_SERVR=x"), "--set NFS_SERVR: the package has no such value hint: did you mean 'NFS_SERVER'?"),
+        (("--set", "output_dir=/x"), "the package has no such value hint: did you mean 'OUTPUT_DIR'?"),
+        (("--set", "workers=geheim"), "the package has no such value hint: --add workers=VALUE adds a variable"),
+        (
+            ("--set", "GPU_COUT=4", "--set", "workers=8"),
+            "no such value hint: did you mean 'GPU_COUNT'?; --add workers=VALUE adds a variable",
+        ),
+        (("--add", "GPU_COUNT=4"), "site.env has it already hint: --set GPU_COUNT=VALUE changes it"),
+        (("--add", "OUTPUT_DIR=/x"), "mlops.env has it already hint: --set OUTPUT_DIR=VALUE changes it"),
+        (("--add", "A"), "--add A: expected KEY=VALUE"),
+        (("--add", "LD_PRELOAD=x"), "--add LD_PRELOAD: it cannot be set in a package"),
+        (("--site", "GPU_COUT=4"), "--site GPU_COUT: the package has no such value hint: did you mean 'GPU_COUNT'?"),
+        (("--site", "OUTPUT_DIR=/x"), "--site OUTPUT_DIR: the package has no such value"),
+        (("--site", "GPU_COUNT=many"), "--site GPU_COUNT: expected a whole number from 1, found 'many'"),
         (("--root", "relative"), "expected an absolute path"),
         (("--root", "/a:b"), "expected an absolute path without ':'"),
         (("--registry", "http://x"), "expected a host"),
@@ -168,6 +182,15 @@ def test_invalid_answer_changes_nothing(
     assert done.code == 2
     assert message in " ".join(done.stderr.split())
     assert contents(package) == before
+
+
+def test_site_sets_value_of_option_and_set_value_of_one_overlay(mlpack: Mlpack, package: Path) -> None:
+    assert mlpack("configure", package, "--overlay", "single-node", "--add", "ONE=1", "--site", "GPU_COUNT=4").code == 0
+    site = (package / "quickstart/common/mpi/k8s/mlops/site/site.env").read_text()
+    assert "\nGPU_COUNT=4\n" in site
+    before = contents(package)
+    assert mlpack("configure", package, "--set", "ONE=2").code == 0
+    assert list(changed(before, package)) == [f"{OVERLAYS}/single-node/mlops.env"]
 
 
 def test_storage_option_replaces_the_other_storage(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
@@ -359,7 +382,7 @@ def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, 
 
 
 def test_configure_prints_options_that_accept_the_edits(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
-    done = mlpack("configure", package, "--with", "root", "--set", "NEW=1")
+    done = mlpack("configure", package, "--with", "root", "--add", "NEW=1")
     accepted = "--pod-security baseline --allow variable:NEW"
     assert f"\nnext: mlpack doctor {package} {accepted}\n" in done.stderr
     assert mlpack("verify", package, "--kubectl", kubectl).code == 5

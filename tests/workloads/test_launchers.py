@@ -66,7 +66,7 @@ def test_variable_of_mpirun_is_refused_in_an_mpijob(
 
 def test_variable_of_mpirun_is_accepted_in_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    assert mlpack("configure", package, "--overlay", "single-node", "--set", "PMI_RANK=1").code == 0
+    assert mlpack("configure", package, "--overlay", "single-node", "--add", "PMI_RANK=1").code == 0
 
 
 def test_variable_of_torchrun_is_refused_in_a_job(mlpack: Mlpack, tmp_path: Path) -> None:

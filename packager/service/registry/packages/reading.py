@@ -21,6 +21,7 @@ from packager.base.limits import Limits
 from packager.base.problems import similar
 from packager.base.runner import SYSTEM
 from packager.base.values import replace
+from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers, configure
 from packager.configure.settings import Files, options
 from packager.kubectl.kustomize import MAX_BYTES
@@ -212,7 +213,8 @@ def _with_options(package: Package, overlay: str, body: PackageBody) -> Files:
             raise RefusedPackageError([Complaint("/package/site", message, hint)])
     files = Files(package)
     if body.options or body.site:
-        answers = Answers(settings=tuple(body.site.items()), switch_on=tuple(body.options))
+        values = tuple(Assignment("--site", key, value) for key, value in body.site.items())
+        answers = Answers(assignments=values, switch_on=tuple(body.options))
         for path, content in configure(package, (overlay,), answers).items():
             files.write(path, content)
     return files

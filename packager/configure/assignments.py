@@ -1,0 +1,154 @@
+"""Sets values by key: in mlops.env, and in the env file of the site options.
+
+A key has its line there already, perhaps commented out: an unknown one is probably misspelt, and is refused unless it
+is to be added.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.base import envfile
+from packager.base.errors import UsageError
+from packager.base.problems import similar
+from packager.configure.settings import site_files, value, workloads
+from packager.kubernetes import mountpath
+from packager.kubernetes.environment import refusal_reason
+from packager.options import KEYS
+from packager.package import declared
+from packager.package.layout import env
+from packager.workloads import structures
+from packager.workloads.program import CHOICE, choices, wrong_choice
+from packager.workloads.structures import reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.configure.settings import Files
+    from packager.package.opened import Package
+
+_VALUE_BYTES = 32 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A value to set.
+
+    Attributes:
+        option: The option of the command line: `--set` for a key that the package has, `--site` for one in site.env,
+            `--add` for a new one.
+        key: The key.
+        value: The value.
+    """
+
+    option: str
+    key: str
+    value: str
+
+    @property
+    def label(self) -> str:
+        """The beginning of a message about it."""
+        return f"{self.option} {self.key}"
+
+
+def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignment]) -> None:
+    """Set values in the files that have a line for them, or add lines to each overlay's mlops.env.
+
+    Raises:
+        UsageError: A value is invalid, or its key is unknown, or is to be added and exists already.
+    """
+    absent = []
+    for entry in assignments:
+        _check_assignment(files.package, entry)
+        _check_reserved(files, overlays, entry)
+        if entry.key == CHOICE:
+            _check_choice(files, overlays, entry)
+        if entry.option == "--add":
+            _add(files, overlays, entry)
+        elif paths := [path for path in _env_files(files, overlays, entry) if _has_key(files.read(path), entry.key)]:
+            for path in paths:
+                files.assign(path, entry.key, entry.value)
+        else:
+            absent.append(entry)
+    if absent:
+        raise _unknown(files, overlays, absent)
+
+
+def _env_files(files: Files, overlays: Sequence[str], entry: Assignment) -> list[str]:
+    """Return the paths of the files in which a value may be set."""
+    own = [] if entry.option == "--site" else [env(overlay) for overlay in overlays]
+    return [*site_files(files.package), *own]
+
+
+def _add(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
+    """Add a variable to each overlay's mlops.env; one that has this value already is left alone.
+
+    Raises:
+        UsageError: The package has the key already, with another value or as the value of an option.
+    """
+    having = [path for path in site_files(files.package) if _has_key(files.read(path), entry.key)]
+    having += [env(name) for name in overlays if value(files, name, entry.key) not in (None, entry.value)]
+    if having:
+        message = f"{entry.label}: {files.package.shown(having[0])} has it already"
+        raise UsageError(message, hint=f"--set {entry.key}=VALUE changes it")
+    for overlay in overlays:
+        files.assign(env(overlay), entry.key, entry.value)
+
+
+def _unknown(files: Files, overlays: Sequence[str], absent: Sequence[Assignment]) -> UsageError:
+    """Return the error for keys that the package does not have; its hint is about all of them."""
+    messages, hints = [], []
+    for entry in absent:
+        texts = [files.read(path) for path in _env_files(files, overlays, entry)]
+        names = {key for text in texts for key in envfile.keys(text)}
+        messages.append(f"{entry.label}: the package has no such value")
+        if nearest := similar(entry.key, names) or similar(entry.key.upper(), names):
+            hints.append(nearest)
+        elif entry.option == "--set":
+            hints.append(f"--add {entry.key}=VALUE adds a variable")
+    return UsageError("; ".join(messages), hint="; ".join(hints) or None)
+
+
+def _has_key(text: bytes, key: str) -> bool:
+    return envfile.commented_out(text, key) is not None or any(line.key == key for line in envfile.lines(text))
+
+
+def _check_assignment(package: Package, entry: Assignment) -> None:
+    key, new, label = entry.key, entry.value, entry.label
+    if reason := refusal_reason(key):
+        raise UsageError(f"{label}: it cannot be set in a package", hint=reason)
+    if not re.fullmatch(envfile.NAME, key):
+        raise UsageError(f"{label}: expected KEY=VALUE, with a key of letters, digits and '_'")
+    if not re.fullmatch(envfile.VALUE, new) or len(new.encode()) > _VALUE_BYTES:
+        raise UsageError(f"{label}: expected a value of one line, of at most {_VALUE_BYTES >> 10} KiB")
+    if entry.option == "--site" and key in KEYS and (complaint := KEYS[key].complaint(new)):
+        raise UsageError(f"{label}: {complaint}")
+    if key in declared.secrets(package):
+        hint = "`mlpack secret create` puts it into a Secret of the namespace"
+        raise UsageError(f"{label}: it is a secret, and anyone can read what is in the package", hint=hint)
+    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(new)):
+        raise UsageError(f"{label}: {complaint}")
+    if envfile.is_quoted(new) and (key, new) not in declared.values(package):
+        message = f"{label}: the quotes would be part of the value"
+        raise UsageError(message, hint=f"remove them: {shlex.join([entry.option, f'{key}={new[1:-1]}'])}")
+
+
+def _check_choice(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
+    """Refuse to choose a script that is not one of the scripts of an overlay."""
+    for overlay in overlays:
+        for workload in workloads(files, overlay):
+            for pods in structures.pods(workload):
+                scripts = choices(pods)
+                if scripts and entry.value not in scripts:
+                    message, hint = wrong_choice(entry.value, scripts)
+                    raise UsageError(f"{entry.label}, for {overlay}: {message}", hint=hint)
+
+
+def _check_reserved(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
+    for overlay in overlays:
+        for workload in workloads(files, overlay):
+            if reason := reserved(workload, entry.key):
+                raise UsageError(f"{entry.label}: it cannot be set for {overlay} ({workload.kind})", hint=reason)
