@@ -87,7 +87,7 @@ def _invalid_values(files: settings.Files, overlay: str) -> Iterator[Problem]:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value <= LARGEST_ID
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID
 
 
 def _proposed_id(current: object, user_id: int) -> int:
