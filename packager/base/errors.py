@@ -27,7 +27,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base.shortening import shortened
-from packager.base.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,15 +210,7 @@ def show_paths(error: MlpackError, shown: Mapping[str, str]) -> None:
 
     error.args = tuple(renamed(str(part)) for part in error.args)
     error.hint = error.hint and renamed(error.hint)
-    error.problems = tuple(
-        replace(
-            problem,
-            file=renamed(problem.file),
-            message=renamed(problem.message),
-            hint=problem.hint and renamed(problem.hint),
-        )
-        for problem in error.problems
-    )
+    error.problems = tuple(problem.with_texts(renamed) for problem in error.problems)
 
 
 def unreadable(shown: object, error: OSError) -> ToolError:

@@ -9,7 +9,7 @@ from packager.base.shortening import bounded, shortened
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MAX_PROBLEMS = 100
 """The most problems of one file that are listed."""
@@ -47,6 +47,11 @@ class Problem(Value, frozen=True, order=True):
     def about(self, kind: str, allow: str = "") -> Problem:
         """Return a copy of the finding with `kind` and `allow`."""
         return replace(self, kind=kind, allow=allow)
+
+    def with_texts(self, changed: Callable[[str], str]) -> Problem:
+        """Return the problem with its file, message and hint as `changed` returns them."""
+        hint = self.hint and changed(self.hint)
+        return replace(self, file=changed(self.file), message=changed(self.message), hint=hint)
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`, without `kind` and `allow` if they are empty."""
