@@ -93,8 +93,16 @@ LAYERS = (
 )
 
 
+@cache
 def parsed(module: str, package: Path = PACKAGE) -> ast.Module:
+    """Return the syntax tree of a module; callers must not change it."""
     return ast.parse((package / module).read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of the syntax tree of a module."""
+    return tuple(ast.walk(parsed(module)))
 
 
 # The test modules about more than one module, each with its subject.
@@ -146,7 +154,7 @@ STAGES = (
 def imports(module: str) -> set[str]:
     """Return the full names of the modules that `module` imports anywhere, also only for types."""
     names: set[str] = set()
-    for node in ast.walk(parsed(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -189,8 +197,9 @@ def circles(graph: dict[str, set[str]]) -> list[tuple[str, ...]]:
     return []
 
 
+@cache
 def calls(module: str) -> set[str]:
-    return {ast.unparse(node.func) for node in ast.walk(parsed(module)) if isinstance(node, ast.Call)}
+    return {ast.unparse(node.func) for node in nodes(module) if isinstance(node, ast.Call)}
 
 
 def bound_names(tree: ast.AST) -> set[str]:
@@ -217,7 +226,7 @@ def test_pyyaml_is_imported_only_by_yamlio() -> None:
     users = {
         module
         for module in MODULES
-        for node in ast.walk(parsed(module))
+        for node in nodes(module)
         if isinstance(node, ast.Import | ast.ImportFrom) and re.match(r"(import|from) yaml\b", ast.unparse(node))
     }
     assert users == {"base/yamlio.py"}
@@ -271,7 +280,7 @@ def test_server_messages_are_recognized_in_one_module() -> None:
     users = {
         module
         for module in MODULES
-        for node in ast.walk(parsed(module))
+        for node in nodes(module)
         if (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."))
         or (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn))
         if re.search(pattern, ast.unparse(node), re.IGNORECASE)
@@ -371,18 +380,17 @@ def test_commands_import_no_stages() -> None:
 
 def _stages(module: str) -> set[str]:
     """Return the modules of stages that `module` imports, except only for types."""
-    tree = parsed(module)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body.clear()
-    origins = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    blocks = [node for node in nodes(module) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    for_types = {id(node) for block in blocks for part in block.body for node in ast.walk(part)}
+    imported = (node for node in nodes(module) if isinstance(node, ast.ImportFrom) and id(node) not in for_types)
+    origins = {node.module or "" for node in imported}
     return {name for name in origins if name.startswith(tuple(f"packager.{stage}" for stage in STAGES))}
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("app/")])
 def test_use_case_uses_no_terminal_and_no_environment(module: str) -> None:
     """Use cases take values, because the service that calls them has no terminal and not the user's environment."""
-    names = {ast.unparse(node) for node in ast.walk(parsed(module)) if isinstance(node, ast.Attribute)}
+    names = {ast.unparse(node) for node in nodes(module) if isinstance(node, ast.Attribute)}
     assert {"os.environ", "os.getenv", "os.getuid", "os.getgid"} & names == set()
     assert {"sys", "getpass", "platform", "signal", "typer", "rich"} & imports(module) == set()
 
@@ -394,12 +402,14 @@ def layer(module: str) -> int:
     return levels[0]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_downwards(module: str) -> None:
-    used = {
-        name.removeprefix("packager.").partition(".")[0] for name in imports(module) if name.startswith("packager.")
+def test_imports_point_downwards() -> None:
+    above = {
+        (module, name)
+        for module in MODULES
+        for name in imports(module)
+        if name.startswith("packager.") and not name.startswith("packager.__")
+        if layer(name.removeprefix("packager.").partition(".")[0]) > layer(module)
     }
-    above = {name for name in used if not name.startswith("__") and layer(name) > layer(module)}
     assert above == set()
 
 
@@ -439,15 +449,15 @@ def test_types_have_unique_names() -> None:
     """The classes of a kind's folder are exceptions, because they are looked up by the kind's name."""
     homes: dict[str, set[str]] = {}
     for module in MODULES:
-        for node in ast.walk(parsed(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef) and Path(module).parent.as_posix() != f"workloads/{node.name.lower()}":
                 homes.setdefault(node.name, set()).add(module)
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_module_has_no_vague_names(module: str) -> None:
-    assert not bound_names(parsed(module)) & VAGUE_NAMES
+def test_modules_have_no_vague_names() -> None:
+    vague = {module: names for module in MODULES if (names := bound_names(parsed(module)) & VAGUE_NAMES)}
+    assert vague == {}
 
 
 @pytest.mark.parametrize(
@@ -546,10 +556,12 @@ def test_mpi_terms_appear_only_in_mpijob() -> None:
 
 def words_of_mpi(module: str) -> set[str]:
     """Return the terms of MPI in the code of `module`: in its strings, and in the names that it defines or uses."""
-    nodes = list(ast.walk(parsed(module)))
-    names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
+    names = {ast.unparse(node) for node in nodes(module) if isinstance(node, ast.Name | ast.Attribute)}
     names |= {
-        str(getattr(node, attribute)) for node in nodes for attribute in ("name", "arg") if hasattr(node, attribute)
+        str(getattr(node, attribute))
+        for node in nodes(module)
+        for attribute in ("name", "arg")
+        if hasattr(node, attribute)
     }
     written = " ".join((*texts(module), *names))
     return {word.lower() for word in re.findall(r"(?<![a-z])(mpi|launcher|worker)", written, re.IGNORECASE)}
