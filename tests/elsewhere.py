@@ -187,11 +187,11 @@ CASES = (
     _key("secretGenerator:\n  - name: a\n    ^fileS: [URL/x.yaml]", "files"),
     _field(
         "^<<: {crds: [URL/x.yaml]}",
-        "<< is not allowed in a kustomization: not every YAML parser merges keys (write the fields out)",
+        "<< is not allowed here: not every YAML parser merges keys (write the entries out)",
     ),
     _field(
         "patches:\n  - ^<<: {path: URL/x.yaml}",
-        "<< is not allowed in a kustomization: not every YAML parser merges keys (write the fields out)",
+        "<< is not allowed here: not every YAML parser merges keys (write the entries out)",
     ),
     _field(
         "namePrefix: ^&a URL/x.yaml\ncrds:\n  - *a",

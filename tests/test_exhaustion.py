@@ -130,7 +130,7 @@ _PATCH = {"patch": "- op: add\n  path: /metadata/labels\n  value: {a: b}\n", "ta
 # Content of an archive whose sender has sealed it.
 SEALED: dict[str, tuple[Change, str]] = {
     "lists of aliases": (
-        append(f"{SINGLE}/pod.yaml", f'x: &a "{"A" * 15_000}"\ny: [{"*a, " * 5_000}]\n'),
+        append(f"{SINGLE}/pod.yaml", f'x: &a "{"A" * 15_000}"\nz: [{"*a, " * 5_000}]\n'),
         "aliases expand without limit",
     ),
     "many labels": (

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import yaml
 
 from packager.base.problems import MAX_PROBLEMS, Problem, show
+from packager.base.shortening import shortened
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 # The parser for all YAML: libyaml's if PyYAML was built with it (its wheels are), else the slower one in Python.
 _Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+DUPLICATE_KEY = "duplicate key"
+"""The kind of the problems with keys that a mapping has twice."""
 
 MISREAD = {
     **dict.fromkeys(("y", "yes", "n", "no", "on", "off", "true", "false"), "a boolean"),
@@ -48,6 +52,15 @@ _DIRECTIVE = re.compile("^%TAG", re.MULTILINE)
 # YAML 1.1 breaks lines at these and YAML 1.2 does not; a byte order mark is allowed only at the start.
 _BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+
+# Numbers and times of YAML 1.1 and of Go's parsers, which remove every `_` from a number first
+# (go-yaml, resolve.go: `resolve`); yaml.org/type/int, float and timestamp.
+_NUMBER_OR_TIME = re.compile(
+    r"[-+]?(0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
+    r"|[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?)|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?"
+)
+_MERGE = "<<"
+_TEXT_TAG = "tag:yaml.org,2002:str"
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
@@ -185,7 +198,9 @@ def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
 def load_all(
     text: bytes, name: str, *, max_bytes: int = MAX_BYTES, read: Callable[[str, bool], Any] | None = None
 ) -> tuple[list[Document], list[Problem]]:
-    """Read every document of a YAML stream; see `load`. A stream with a syntax error has no documents.
+    """Read every document of a stream of manifests; see `load`. A stream with a syntax error has no documents.
+
+    A key that kubectl or kustomize could read as another one, or merge, is a problem.
 
     Args:
         text: The bytes, UTF-8.
@@ -198,7 +213,7 @@ def load_all(
         text, name, max_bytes, lambda source, loader: list(yaml.compose_all(source, Loader=loader))
     )
     documents = []
-    reader = _Reader(name, read or _as_written)
+    reader = _Reader(name, read or _as_written, key_problem=_key_problem)
     for root in roots:
         document, document_problems = reader.document(root)
         documents.append(document)
@@ -296,7 +311,7 @@ class _Dumper(yaml.SafeDumper):
 def _represented(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     is_ambiguous = text.lower().lstrip("+-.") in MISREAD or text[:1] in "+-.0123456789"
     style = "|" if "\n" in text else '"' if is_ambiguous else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    return dumper.represent_scalar(_TEXT_TAG, text, style=style)
 
 
 _Dumper.add_representer(str, _represented)
@@ -382,8 +397,14 @@ class _Reader:
     readers of the values walk a shared list, and check a shared text, at each place.
     """
 
-    def __init__(self, name: str, read: Callable[[str, bool], Any] = _as_written) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str, bool], Any] = _as_written,
+        key_problem: Callable[[yaml.ScalarNode], tuple[str, str] | None] = lambda _: None,
+    ) -> None:
         self.name = name
+        self._key_problem = key_problem
         self._problems: list[Problem] = []
         self._exhausted = False
         self._read = read
@@ -418,12 +439,17 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self._value(item, depth + 1) for item in node.value]
         assert isinstance(node, yaml.MappingNode)
+        return self._mapping(node, depth)
+
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._add_problem(key, "expected text as the key, found a list or a mapping")
             elif key.value in mapping:
-                self._add_problem(key, f"duplicate key {show(key.value)}", "keep one of them")
+                self._add_problem(key, f"duplicate key {show(key.value)}", "keep one of them", kind=DUPLICATE_KEY)
+            elif problem := self._key_problem(key):
+                self._add_problem(key, *problem)
             else:
                 mapping[key.value] = self._value(item, depth + 1)
         return mapping
@@ -434,13 +460,31 @@ class _Reader:
             return ""
         return self._read(node.value, not node.style)
 
-    def _add_problem(self, node: yaml.Node, message: str, hint: str | None = None) -> None:
+    def _add_problem(self, node: yaml.Node, message: str, hint: str | None = None, kind: str = "") -> None:
         mark = node.start_mark
         if len(self._problems) == MAX_PROBLEMS:
-            message, hint = "there are more problems here and below", None
+            message, hint, kind = "there are more problems here and below", None, ""
             self._exhausted = True
         if len(self._problems) <= MAX_PROBLEMS:
-            self._problems.append(Problem(self.name, mark.line + 1, mark.column + 1, message, hint))
+            self._problems.append(Problem(self.name, mark.line + 1, mark.column + 1, message, hint, kind))
+
+
+def _key_problem(key: yaml.ScalarNode) -> tuple[str, str] | None:
+    """Return the message and the fix for a key that kubectl or kustomize reads as another one; None for other keys.
+
+    kustomize merges `<<` even in quotes, and prints the keys `yes` and `y` where kubectl reads `true`.
+    """
+    text = key.value
+    if text == _MERGE:
+        return "<< is not allowed here: not every YAML parser merges keys", "write the entries out"
+    if key.tag != _TEXT_TAG:
+        return f"YAML tags are not allowed here, found {shortened(key.tag, 60)}", "remove it, and quote the key"
+    if key.style or text in ("true", "false") or _INTEGER.fullmatch(text):
+        return None
+    is_text = text not in _WORDS and text.lower().lstrip("+-.") not in MISREAD
+    if is_text and not _NUMBER_OR_TIME.fullmatch(text[:1] + text[1:].replace("_", "")):
+        return None
+    return f"the key {show(text)} is not text for every YAML parser", "quote it"
 
 
 def _characters(node: yaml.Node) -> int:

@@ -104,7 +104,6 @@ _FORBIDDEN = {
         ("generators", "validators", "openapi"),
         "{} is not allowed in a package: it can make kustomize fetch or run something outside the package",
     ),
-    "<<": "{} is not allowed in a kustomization: not every YAML parser merges keys",
 }
 
 
@@ -133,7 +132,7 @@ def _mapping(document: Document, mapping: dict[str, Any], fields: KnownFields, a
 def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
     """Return the message about an unknown key, and a hint to the fix."""
     if key in _FORBIDDEN:
-        return _FORBIDDEN[key].format(key), "write the fields out" if key == "<<" else None
+        return _FORBIDDEN[key].format(key), None
     for known in (*fields.fields, *_FORBIDDEN):
         if known.casefold() == key.casefold():  # casefold maps every letter that Go treats as another to that letter
             hint = f"write {known!r}" if known in fields.fields else None

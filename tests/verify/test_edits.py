@@ -314,3 +314,27 @@ def test_edit_is_refused_if_the_original_does_not_render(mlpack: Run, package: P
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
     assert "hostPID: shares the node's, which the package did not ask for when it was sealed" in done.stdout
+
+
+_OPERATION = """
+  - target: {kind: Pod}
+    patch: |-
+      - {op: add, path: /spec/<<, value: {hostNetwork: true}}
+"""
+_MERGED = "<< is not allowed here: not every YAML parser merges keys"
+MERGES = {
+    "a patch": (PATCH, "spec:\n", "spec:\n  <<: {hostNetwork: true}\n", _MERGED),
+    "a quoted key": (PATCH, "spec:\n", 'spec:\n  "<<": {hostNetwork: true}\n', _MERGED),
+    "a list of merged values": (PATCH, "spec:\n", "spec:\n  ? <<\n  : [{hostNetwork: true}]\n", _MERGED),
+    "a key in another encoding": (PATCH, "spec:\n", "spec:\n  !!binary aG9zdE5ldHdvcms=: true\n", "YAML tags are not"),
+    "an operation, which kustomize merges": (LIST, "patches:\n", f"patches:{_OPERATION}", "spec.hostNetwork: shares"),
+}
+
+
+@pytest.mark.parametrize("form", MERGES)
+def test_verify_refuses_merged_keys(form: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+    file, old, new, message = MERGES[form]
+    replace(package / file, old, new)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert message in done.stdout + done.stderr

@@ -89,7 +89,7 @@ def loaded(path: Path, name: str, ledger: Ledger) -> Document:
     """Return a spec of the pool; add a finding for a duplicate key, which one of the zoo's specs has."""
     document, problems = yamlio.load(read_bytes(path, name), name)
     problems.extend(oversized([document]))
-    duplicates = [problem for problem in problems if problem.message.startswith("duplicate key")]
+    duplicates = [problem for problem in problems if problem.kind == yamlio.DUPLICATE_KEY]
     if len(duplicates) < len(problems):
         raise invalid(name, KIND, problems)
     if not isinstance(document.data, dict):
