@@ -121,6 +121,30 @@ def test_extract_refuses_names_of_same_file(names: list[str], reason: str, tmp_p
     assert reason in _refused(path, tmp_path / "work")
 
 
+ARCHIVES = {
+    "a name that leads out": (gzip.compress(_tar(_file("p/../../evil"))), "leads out of the package"),
+    "an absolute name": (gzip.compress(_tar(_file("/tmp/evil"))), "the path is absolute"),
+    "a link": (gzip.compress(_tar(_of_type(tarfile.SYMTYPE, "../../evil"))), "is a link"),
+    "a hard link": (gzip.compress(_tar(_of_type(tarfile.LNKTYPE, "/etc/passwd"))), "is a hard link"),
+    "a pipe": (gzip.compress(_tar(_of_type(tarfile.FIFOTYPE))), "is a pipe"),
+    "a device": (gzip.compress(_tar(_of_type(tarfile.CHRTYPE))), "is a device"),
+    "a sparse file": (gzip.compress(_tar(_of_type(tarfile.GNUTYPE_SPARSE))), "is a sparse file"),
+    "a mode of another user": (gzip.compress(_tar(_file("p/suid", b"", 0o4755))), "has the mode 4755"),
+    "a control character": (gzip.compress(_tar(_file("p/\x1b]0;evil\x07"))), "control characters"),
+    "a name twice": (gzip.compress(_tar(_file("p/a", b"1"), _file("p/a", b"2"))), "p/a occurs twice"),
+    "names that differ by case": (gzip.compress(_tar(_file("p/A"), _file("p/a"))), "where case is ignored"),
+    "a name that is not UTF-8": (gzip.compress(archive_of(Item(b"p/\xff"))), "the name is not UTF-8"),
+    "a file that git reads": (gzip.compress(_tar(_file("p/.git/config"))), ".git"),
+    "a bomb": (gzip.compress(_tar(_file("p/zeros", bytes(24 << 20))), 9), "unpacks to more than 200 times its size"),
+    "a huge extended header": (gzip.compress(archive_of(Item(b"p/x", b"x", b"9" * (1 << 20)))), "extended header of"),
+    "a second gzip stream": (gzip.compress(_tar(_file("p/a"))) + gzip.compress(_tar(_file("p/b"))), "after the end"),
+    "half of an archive": (gzip.compress(_tar(_file("p/a", bytes(range(256)) * 40)))[:-40], "ends too early"),
+    "no archive": (b"#!/bin/sh\n", "not a gzip archive"),
+    "no package": (gzip.compress(_tar(_file("p/a"))), "contains no manifest.json"),
+}
+"""Archives that no command opens, each with a part of the message."""
+
+
 def test_extract_refuses_name_that_is_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(archive_of(Item(b"p/\xff"))))

@@ -40,6 +40,12 @@ VERBS = {
     "exec": ["exec", "hello-mpi", "--", "true"],
     "delete": ["delete", "hello-mpi"],
     "history": ["history", "hello-mpi"],
+    "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
+    "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],
+    "secret create": ["secret", "create", "hello-mpi", "--dry-run", "client"],
+    "workspace push": ["workspace", "push", "hello-mpi", "."],
+    "workspace ls": ["workspace", "ls", "hello-mpi"],
+    "workspace pull": ["workspace", "pull", "hello-mpi", "out"],
     "image build": ["image", "build", "hello-mpi"],
     "image push": ["image", "push", "hello-mpi"],
 }
@@ -130,7 +136,8 @@ def test_verb_refuses_package_with_irregular_file(
     assert life.calls == []
 
 
-READ_VALUES = VERBS.keys() - {"verify", "history", "configure", "configure --check", "configure -y"}
+CONFIGURE = ["configure --set", "configure --check", "configure -y", "configure"]
+READ_VALUES = VERBS.keys() - {"verify", "history", "secret create", *CONFIGURE}
 
 
 @pytest.mark.parametrize("verb", sorted(READ_VALUES))
@@ -145,7 +152,7 @@ def test_verb_refuses_env_file_of_one_gigabyte(
     assert not any("kustomize" in call for call in life.calls)
 
 
-@pytest.mark.parametrize("verb", ["configure", "configure --check", "configure -y"])
+@pytest.mark.parametrize("verb", CONFIGURE)
 def test_configure_refuses_env_file_of_one_gigabyte(
     verb: str, mlpack: Callable[..., Outcome], life: Life, tmp_path: Path
 ) -> None:

@@ -1,0 +1,51 @@
+"""Tests that every command that reads a package refuses hostile archives in the same way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.cli.verbs import VERBS, leaves, load
+from tests.cli.test_opening import VERBS as COMMANDS
+from tests.test_hostile import ARCHIVES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+NAMES = ("PACKAGE", "TARGET")
+"""The names of an argument that is a package."""
+
+
+def test_table_has_every_command_that_reads_a_package() -> None:
+    commands = [leaf for verb in VERBS for leaf in leaves(verb, load(verb))]
+    readers = {name for name, command in commands if any(param.metavar in NAMES for param in command.params)}
+    assert len(readers) > 15
+    in_table = {" ".join(words[: words.index("hello-mpi")]) for words in COMMANDS.values()}
+    assert readers == in_table
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_refuses_hostile_archives(
+    command: str, life: Life, mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    words = ["p.tar.gz" if word == "hello-mpi" else word for word in COMMANDS[command]]
+    before = sorted(tmp_path.iterdir())
+    different = {}
+    for name, (content, reason) in ARCHIVES.items():
+        (tmp_path / "p.tar.gz").write_bytes(content)
+        done = mlpack(*words)
+        is_refused = (done.code, done.stdout, done.stderr.count("\n")) == (5, "", 1) or "hint" in done.stderr
+        if not is_refused or not done.stderr.startswith("error: p.tar.gz") or reason not in done.stderr:
+            different[name] = done
+    assert different == {}
+    assert life.calls == []
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "p.tar.gz"])
+    assert not any(path.is_file() for path in temporary.rglob("*"))
