@@ -98,9 +98,22 @@ def anchor(text: object) -> str:
     )
 
 
+class _Exact(str):
+    """A text that a browser sends back, so that it keeps every character: the value or the name of a field."""
+
+    __slots__ = ()
+
+
+def _shown(value: object) -> object:
+    """Return a value of a template as it is shown: of each text, only what people can see."""
+    is_text = isinstance(value, str) and not isinstance(value, _Exact) and not hasattr(value, "__html__")
+    return visible(value) if is_text else value
+
+
 _environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).resolve().parent / "templates"),
     autoescape=True,
+    finalize=_shown,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -112,7 +125,7 @@ _environment.filters |= {
     "clock": clock,
     "moment": moment,
     "plural": plural,
-    "visible": visible,
+    "exact": _Exact,
     "yaml": lambda value: yamlio.dump([value]),
 }
 _environment.globals |= {"between": between, "version": __version__, "static": static.address}
