@@ -34,7 +34,9 @@ _HEADERS = {
 }
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
+# Control characters, format characters (bidirectional overrides among them), surrogates, separators of lines; as in
+# static/page.js.
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -42,7 +44,11 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 def visible(text: object) -> str:
     """Return a foreign text without terminal escapes, with U+FFFD for each control or invisible character."""
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in _ESCAPES.sub("", str(text)).split("\n"))
-    return _HIDDEN.sub("\ufffd", "\n".join(lines))
+    return "\n".join(line if line.isprintable() else "".join(map(_replaced, line)) for line in lines)
+
+
+def _replaced(character: str) -> str:
+    return "\ufffd" if character != "\t" and unicodedata.category(character) in _HIDDEN else character
 
 
 def span(seconds: float) -> str:

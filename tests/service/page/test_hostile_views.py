@@ -35,8 +35,8 @@ MARKUP = (
     "&lt;img data-evil src=x&gt; &#60;img data-evil&#62; \\x3cimg data-evil\\x3e",
     "${evil()} {{evil()}} {{7*7}} <%= evil() %>",
 )
-CONTROLS = "\x1b]0;evil\x07\x1b[2J\x1b[31m\u202egnp.exe\u202c\u200b\u2066\x85\u2028\ufeff"
-INVISIBLE = "\x1b\x07\x00\x85\u202e\u202c\u200b\u2066\u2028\ufeff"
+CONTROLS = "\x1b]0;evil\x07\x1b[2J\x1b[31m\u202egnp.exe\u202c\u200b\u2066\x85\u2028\ufeff\u00ad\u180e"
+INVISIBLE = "\x1b\x07\x00\x85\u202e\u202c\u200b\u2066\u2028\ufeff\u00ad\u180e"
 HOSTILE = " ".join(MARKUP)
 MARK = "<img data-evil src=//evil.example/i onerror=evil()>"
 EVERYTHING = f"{HOSTILE} {CONTROLS}"

@@ -319,6 +319,7 @@ LINES = [
     "\x1b[31mred\x1b[0m\r\n",
     "\x1b]8;;https://example.com\x07link\x1b]8;;\x1b\\ \x1b[",
     "a\x00b\u202ec\ufeff\x85d\n",
+    "e\u00adf\u180eg\U000e0041h\U0001f600\ti\ud800j\u0301\n",
     "\r\x1b[K\r\n",
 ]
 PUMPS = ["x", "\r", "a\r", "\r\x00", "\x1b", "\x1b[", "\x1b[0;", "\x1b]", "\x1b]x\x1b", "\x1b[ ", "\n", "\r\n\r"]
