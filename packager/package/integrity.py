@@ -84,14 +84,21 @@ def received_digest(package: Package) -> str:
     """Return the digest of all files of the package as they are, edits included.
 
     It is that of a list with a line for each file, of its sha256, two blanks and its path: what
-    `find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum` prints in the folder that an archive was unpacked to.
+    `find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum` prints in the folder that an archive
+    was unpacked to.
 
     Raises:
         ToolError: A file cannot be read.
     """
     names = sorted((*package.inventory["files"], INVENTORY))
-    lines = "".join(f"{package.reader.digest(name)}  ./{name}\n" for name in names)
+    lines = "".join(_listed(name, package.reader.digest(name)) for name in names)
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def _listed(name: str, digest: str) -> str:
+    """Return the line of GNU's sha256sum: if a name has backslashes, they are doubled and the line begins with one."""
+    mark = "\\" if "\\" in name else ""
+    return f"{mark}{digest}  ./{name.replace(mark, mark * 2) if mark else name}\n"
 
 
 def _content_problems(package: Package, entry: tree.Entry, edits: list[str]) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ import pytest
 
 from packager.package.layout import INVENTORY
 from packager.verify import changes
+from tests import demo
 from tests.files import replace
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _switch_on(package: Path, *options: str, overlay: str = SINGLE) -> None:
 
 def _listed_digest(folder: Path) -> str:
     """Return the digest that the documentation computes with programs of every system."""
-    script = "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"
+    script = "find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
     done = subprocess.run(["sh", "-c", script], cwd=folder, check=True, capture_output=True, text=True)
     return f"sha256:{done.stdout.split()[0]}"
 
@@ -76,6 +77,17 @@ def test_digest_as_received_is_the_same_for_folder_and_archive(
     reports = [mlpack("verify", path, "--kubectl", kubectl, "-o", "json").json for path in (package, "p.tar.gz")]
     assert reports[0]["received"] == reports[1]["received"]
     assert reports[0]["valid"] is reports[1]["valid"] is True
+
+
+def test_documented_command_prints_digest_of_unusual_file_names(mlpack: Run, tmp_path: Path, kubectl: Path) -> None:
+    names = ("a b.txt", "it's.txt", "a\\b.txt", 'a"b.txt', "é.txt")
+    text = demo.changed("assets: [data]")
+    spec = demo.write(tmp_path / "demo", text, {f"data/{name}": "x" for name in names})
+    assert mlpack("build", spec, "--format", "dir").code == 0
+    package = tmp_path / "demo-fp32-training"
+    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=mirror.example")
+    report = mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json
+    assert report["received"] == _listed_digest(package)
 
 
 def test_expected_digest_matches_sealed_or_received_package(mlpack: Run, package: Path, kubectl: Path) -> None:
