@@ -134,6 +134,7 @@ TESTS_OF_MANY = {
     "service/test_killed.py": "the whole service, killed while jobs are created",
     "workloads/job/test_verbs.py": "all verbs, of a Job",
     "cli/test_hostile_archives.py": "every command that reads a package",
+    "cli/test_signals.py": "every command that calls kubectl",
     "service/page/test_hostile_views.py": "every view of the page in a real browser",
 }
 STAGES = (

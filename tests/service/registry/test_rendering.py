@@ -88,6 +88,8 @@ def test_plain_scalars_keep_types_and_quoted_scalars_are_text(renderer: Renderer
         ("a: 1\nb: !!binary {{ process }}", 2, "YAML tags are not allowed here, found tag:yaml.org,2002:binary"),
         ("- {{ process }}", 1, "expected a Kubernetes object"),
         ("a: 1\na: 2", 2, "duplicate key 'a'"),
+        ("a: 1\n<<: {b: 2}", 2, "<< is not allowed here: not every YAML parser merges keys"),
+        ("a:\n  yes: {{ process }}", 2, "the key 'yes' is not text for every YAML parser"),
         ("a: {{ 1 / 0 }}", 1, "division by zero"),
         ("a: {{ process.items }}", 1, "an expression has a value that is not data: builtin_function_or_method"),
         ("\n---\n".join("a: 1" for _ in range(21)), 0, "expected at most 20 objects, found 21"),
