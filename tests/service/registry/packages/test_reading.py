@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -8,13 +9,14 @@ import pytest
 
 from packager.base import yamlio
 from packager.package import layout
-from packager.service.registry.packages import filling
+from packager.service.registry.packages import filling, reading
 from packager.service.registry.packages.content import PackageBody, PackageContent
 from packager.service.registry.packages.reading import PackageReader, RefusedPackageError
 from packager.service.registry.packages.sources import PackageSources
 from tests.service.registry.packages.conftest import DEMO, build
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -170,3 +172,54 @@ def test_secret_with_its_option_off_is_refused_with_the_fix(folder: Path) -> Non
         )
     ]
     assert read(folder, PackageBody(source="file:demo", options=["secrets"])).origin.options == ["secrets"]
+
+
+def _many_files(package: Path) -> None:
+    (package / "assets").mkdir(exist_ok=True)
+    for number in range(reading.LIMITS.files):
+        (package / f"assets/{number}").touch()
+
+
+def _large_file(package: Path) -> None:
+    (package / "assets").mkdir(exist_ok=True)
+    with (package / "assets/weights").open("wb") as file:
+        file.truncate(reading.LIMITS.size)
+
+
+def _bomb(package: Path) -> None:
+    archive = package.with_name("packed")
+    archive.write_bytes(gzip.compress(bytes(32 << 20)))
+    shutil.rmtree(package)
+    archive.rename(package)
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        (_many_files, "there are more than 5,000 files and folders"),
+        (_large_file, "the files are larger than 134,217,728 bytes in total"),
+        (_bomb, "unpacks to more than 100 times its size"),
+    ],
+)
+def test_package_over_a_limit_is_refused(change: Callable[[Path], None], detail: str, folder: Path) -> None:
+    change(folder / "demo")
+    ((_, message, _),) = refused(folder, source="file:demo")
+    assert message.startswith("file:demo")
+    assert detail in message
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "detail"),
+    [
+        ("MAX_RESULT", 1 << 10, "single-node renders to more than 1 KiB, which each job would keep"),
+        ("MAX_OBJECTS", 0, "single-node: expected at most 0 objects"),
+        ("MAX_KEYS", 7, f"file:demo:{layout.env('single-node')}: expected at most 7 keys, found 8"),
+    ],
+)
+def test_package_with_too_much_for_each_job_is_refused(
+    limit: str, value: int, detail: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert getattr(reading, limit) > value
+    monkeypatch.setattr(reading, limit, value)
+    ((_, message, _),) = refused(folder, source="file:demo")
+    assert message == detail
