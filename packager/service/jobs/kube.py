@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 from contextlib import asynccontextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,18 @@ _TIMEOUT = httpx2.Timeout(30.0)
 
 _PAGE = 100
 """The number of objects in a page of a list: each pod takes 50 KiB of memory while it is read."""
+
+_WATCH_SECONDS = 300
+"""The seconds after which the API server ends a watch, which then continues at its last version."""
+
+_WATCH_TIMEOUT = httpx2.Timeout(30.0, read=_WATCH_SECONDS + 30.0)
+"""The time limit of a watch, after which its connection counts as lost."""
+
+_LARGEST_EVENT = 16 << 20
+"""The maximum bytes of a watch event: etcd stores objects of at most 1.5 MiB."""
+
+_GONE = 410
+"""The HTTP status for a version, or for the next page of a list, that etcd has compacted."""
 
 _CORE = {
     "ConfigMap": "configmaps",
@@ -108,7 +121,7 @@ class RefusedError(ClusterError):
         self.is_about_start = NOT_STARTED.search(answer) is not None
 
 
-class ExpiredError(ClusterError):
+class ExpiredError(RefusedError):
     """The version of a watch is too old: the client must list the objects again."""
 
 
@@ -188,40 +201,51 @@ class Cluster:
             RefusedError: The API server refuses the request.
             UnreachableError: The cluster does not answer.
         """
+        selector = dict(labels or {}) or None
         async with _translated():
             if namespace is None:
-                listed = self._client.list(_GLOBAL[kind], labels=dict(labels or {}) or None)
-            else:
-                listed = self._client.list(
-                    _RESOURCES[kind], namespace=namespace, labels=dict(labels or {}) or None, chunk_size=_PAGE
-                )
-            items = [without_managed_fields(_plain(item)) async for item in listed]
-            return items, str(listed.resourceVersion)
+                return await _read(self._client.list(_GLOBAL[kind], labels=selector))
+            options = {"namespace": namespace, "labels": selector}
+            try:
+                return await _read(self._client.list(_RESOURCES[kind], chunk_size=_PAGE, **options))
+            except ApiError as error:
+                if error.status.code != _GONE:
+                    raise
+            # A further page was compacted. One page with all objects cannot expire; client-go's pager does the same.
+            return await _read(self._client.list(_RESOURCES[kind], **options))
 
     async def watch(
         self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
     ) -> AsyncIterator[tuple[str, Object]]:
-        """Yield each change after `version`, as ADDED, MODIFIED or DELETED and the object.
+        """Yield each change after `version`: ADDED, MODIFIED or DELETED and the object, or BOOKMARK and a version.
+
+        The watch ends without an error: the next one continues at the `resourceVersion` of the last object.
+        lightkube's own `watch` never reports an end, waits without a time limit for a lost connection, and splits
+        events at each line separator of Unicode, which programs can write into the status of their pods.
 
         Raises:
             ExpiredError: The version is too old.
             RefusedError: The API server refuses the request.
-            UnreachableError: The cluster does not answer.
+            UnreachableError: The cluster does not answer, or its answer is not a watch.
         """
-        try:
-            async with _translated():
-                async for change, item in self._client.watch(
-                    _RESOURCES[kind],
-                    namespace=namespace,
-                    labels=dict(labels or {}) or None,
-                    resource_version=version,
-                    server_timeout=300,
-                ):
-                    yield change, _plain(item)
-        except RefusedError as error:
-            if error.code == 410:
-                raise ExpiredError(str(error)) from None
-            raise
+        parameters = {
+            "allowWatchBookmarks": "true",
+            "labelSelector": ",".join(f"{key}={value}" for key, value in (labels or {}).items()) or None,
+            "resourceVersion": version,
+            "timeoutSeconds": _WATCH_SECONDS,
+        }
+        asked = self._requests.prepare_request(
+            "list", _RESOURCES[kind], namespace=namespace, watch=True, params=parameters
+        )
+        asked.timeout = _WATCH_TIMEOUT
+        async with _translated(), self._streamed(asked) as chunks:
+            rest = b""
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    yield _change(line)
+                if len(rest) > _LARGEST_EVENT:
+                    raise UnreachableError(f"a watch event has more than {_LARGEST_EVENT:,} bytes")
 
     async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[str]:
         """Yield the lines of a container's log, with their line ends; lines of more than 64 KiB come in pieces.
@@ -246,29 +270,38 @@ class Cluster:
             "sinceTime": since.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if since else None,
             "timestamps": options.has_times or None,
         }
-        client = self._client._client  # noqa: SLF001 - the public client has no method for other requests
-        async with _translated():
-            asked = client.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
-            if options.is_following:
-                asked.timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
-            response = await client.send(client.build_adapter_request(asked), stream=True)
-            try:
-                if response.is_error:
-                    await response.aread()
-                client.raise_for_status(response)
-                decoder = codecs.getincrementaldecoder("utf-8")("replace")
-                rest = ""
-                async for chunk in response.aiter_bytes():
-                    *lines, rest = (rest + decoder.decode(chunk)).split("\n")
-                    for line in lines:
-                        yield line + "\n"
-                    if len(rest) > _LONGEST_LINE:
-                        yield rest
-                        rest = ""
-                if rest:
-                    yield rest + "\n"
-            finally:
-                await response.aclose()
+        asked = self._requests.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
+        if options.is_following:
+            asked.timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
+        async with _translated(), self._streamed(asked) as chunks:
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            rest = ""
+            async for chunk in chunks:
+                *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+                for line in lines:
+                    yield line + "\n"
+                if len(rest) > _LONGEST_LINE:
+                    yield rest
+                    rest = ""
+            if rest:
+                yield rest + "\n"
+
+    @property
+    def _requests(self) -> Any:
+        """The client with methods for all requests, which the public client lacks."""
+        return self._client._client  # noqa: SLF001
+
+    @asynccontextmanager
+    async def _streamed(self, asked: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Send a request, and yield the chunks of its answer. Raises ApiError or httpx2.HTTPError."""
+        response = await self._requests.send(self._requests.build_adapter_request(asked), stream=True)
+        try:
+            if response.is_error:
+                await response.aread()
+            self._requests.raise_for_status(response)
+            yield response.aiter_bytes()
+        finally:
+            await response.aclose()
 
 
 def namespace_of(context: str | None) -> str:
@@ -328,12 +361,38 @@ def _plain(item: Any) -> Object:
     return dict(item.to_dict())
 
 
+async def _read(listed: Any) -> tuple[list[Object], str]:
+    """Return the objects of a list of lightkube, without `managedFields`, and the version of the list."""
+    items = [without_managed_fields(_plain(item)) async for item in listed]
+    return items, str(listed.resourceVersion)
+
+
+def _change(line: bytes) -> tuple[str, Object]:
+    """Return the type and the object of a watch event. Raises ExpiredError, RefusedError or UnreachableError."""
+    try:
+        event = mapping(json.loads(line))
+    except (ValueError, RecursionError):
+        raise UnreachableError("the cluster does not answer: a watch event is not valid JSON") from None
+    change, item = text(event.get("type")), mapping(event.get("object"))
+    if change == "ERROR":
+        raise _refused(text(item.get("message")), item.get("code"), text(item.get("reason")))
+    if not text(mapping(item.get("metadata")).get("resourceVersion")):
+        raise UnreachableError("the cluster does not answer: a watch event has no object with a version")
+    return change, item
+
+
+def _refused(message: str, code: object, reason: str) -> RefusedError:
+    """Return the error for a status of the API server."""
+    number = code if isinstance(code, int) else 0
+    return (ExpiredError if number == _GONE else RefusedError)(message, number, reason)
+
+
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
     try:
         yield
     except ApiError as error:
         status = error.status
-        raise RefusedError(str(status.message or error), int(status.code or 0), str(status.reason or "")) from None
+        raise _refused(str(status.message or error), status.code, str(status.reason or "")) from None
     except (httpx2.HTTPError, OSError) as error:
         raise UnreachableError(f"the cluster does not answer: {str(error) or type(error).__name__}") from None

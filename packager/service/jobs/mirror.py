@@ -43,6 +43,9 @@ _RELEASE = re.compile(r"-[0-9a-f]{6}(?=-|$)")
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """The seconds before each further attempt to watch."""
 
+_STEADY = 30.0
+"""The seconds of a watch after which the next pause is the first one again."""
+
 _ABSENT = 60.0
 """The seconds between two attempts to watch a kind that the cluster does not serve."""
 
@@ -177,35 +180,41 @@ class Mirror:
         return self._of_job[release].values() if release in self._of_job else ()
 
     async def _watch(self, kind: str) -> None:
-        selector = {SERVER: self._server} if kind != "Event" else None
+        """Watch a kind until cancelled; after an error, or when the version is too old, from a new list."""
+        clock = asyncio.get_running_loop().time
+        version: str | None = None
         attempt = 0
         while True:
+            begin = clock()
             try:
-                items, version = await self._cluster.list(kind, self._namespace, selector)
-                self._replace(kind, items)
-                attempt = 0
-                while True:  # a watch ends after some minutes, and continues at its last version
-                    with self._figures.watch(kind):
-                        async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
-                            version = item["metadata"]["resourceVersion"]
-                            self._change(kind, change, item)
+                version = await self._follow(kind, version)
             except ExpiredError:
-                continue
-            except RefusedError as error:
-                if error.code == 404:
+                version = None
+            except ClusterError as error:
+                version = None
+                if isinstance(error, RefusedError) and error.code == 404:
                     self._replace(kind, [])  # no operator for this kind
                     await asyncio.sleep(_ABSENT)
                     continue
-                await self._pause(kind, error, attempt)
-            except ClusterError as error:
-                await self._pause(kind, error, attempt)
+                self._figures.watch_failed(kind)
+                self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
+            if clock() - begin >= _STEADY:
+                attempt = 0
+            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
 
-    async def _pause(self, kind: str, error: ClusterError, attempt: int) -> None:
-        """Report a failed watch, and wait."""
-        self._figures.watch_failed(kind)
-        self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
-        await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+    async def _follow(self, kind: str, version: str | None) -> str:
+        """Watch a kind from a version, or from a new list, until the API server ends the watch; return its version."""
+        selector = {SERVER: self._server} if kind != "Event" else None
+        if version is None:
+            items, version = await self._cluster.list(kind, self._namespace, selector)
+            self._replace(kind, items)
+        with self._figures.watch(kind):
+            async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
+                version = str(item["metadata"]["resourceVersion"])
+                if change != "BOOKMARK":
+                    self._change(kind, change, item)
+        return version
 
     def _replace(self, kind: str, items: Iterable[Object]) -> None:
         for identity in list(self._objects[kind]):
