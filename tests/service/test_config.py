@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from packager.base.errors import MlpackError
+from packager.base.values import as_plain
 from packager.service import config
+from tests.test_docs import CHECKOUT
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,10 @@ def test_address_splits_host_and_port(listen: str, address: tuple[str, int]) -> 
 def test_address_refuses_faulty_text(listen: str) -> None:
     with pytest.raises(MlpackError, match="expected HOST:PORT"):
         config.address(listen)
+
+
+def test_documentation_lists_each_limit_with_its_default() -> None:
+    text = (CHECKOUT / "docs/service.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_]+)` \| ([0-9,]+) \|", text, re.MULTILINE)
+    documented = {key: int(value.replace(",", "")) for key, value in rows}
+    assert documented == as_plain(config.LimitsConfig())

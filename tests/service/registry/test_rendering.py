@@ -123,6 +123,7 @@ def test_placeholder_of_another_rendering_is_text(renderer: Renderer) -> None:
         ("{% for a in range(99999) %}{{ a }}{{ a }}{% endfor %}", "the template writes more than 512 KiB"),
         ("a: {{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "the objects are larger than"),
         ("{% for a in range(10**9) %}{% endfor %}", "Range too big."),
+        ("{% for a in range(21) %}---\na: 1\n{% endfor %}", "expected at most 20 objects, found 21"),
     ],
 )
 def test_template_over_a_limit_is_refused_with_that_limit(renderer: Renderer, template: str, message: str) -> None:

@@ -10,7 +10,7 @@ from packager.service.failures import Failure
 from packager.service.jobs.pulse import Pulse
 from packager.service.sealing import Sealer
 from packager.service.store.store import Store
-from packager.service.use import events
+from packager.service.use import events, streams
 from packager.service.use.events import JobEvents
 
 if TYPE_CHECKING:
@@ -46,6 +46,25 @@ def test_silent_stream_stays_open_while_other_projects_have_events(
             busy.cancel()
 
     asyncio.run(follow())
+
+
+@pytest.mark.parametrize("roles", [{"vision": "viewer", "research": "viewer"}, {"*": "viewer"}, {"research": "admin"}])
+def test_stream_ends_when_its_caller_sees_other_projects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roles: dict[str, str]
+) -> None:
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.01)
+    use = JobEvents(Store(tmp_path / "server.db"), Pulse(), Sealer(b"k" * 32))
+    callers = iter([CALLER, CALLER])
+
+    async def changing() -> Caller:
+        return next(callers, Caller("ada", key_of("ada"), roles))
+
+    async def follow() -> list[object]:
+        async with asyncio.timeout(30):
+            return [item async for item in await use.follow(changing, None)]
+
+    assert asyncio.run(follow()) == []
+    assert next(callers, None) is None
 
 
 @pytest.mark.parametrize("after", ["1", "0", "", "x" * 43])

@@ -30,6 +30,23 @@ def refused(folder: Path, **body: Any) -> list[tuple[str, str, str | None]]:
     return [(item.pointer, item.detail, item.hint) for item in error.value.complaints]
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "message"),
+    [
+        ("MAX_RESULT", 1 << 10, "single-node renders to more than 1 KiB, which each job would keep"),
+        ("MAX_OBJECTS", 1, "single-node: expected at most 1 objects"),
+        ("MAX_KEYS", 2, f"file:demo:{layout.env('single-node')}: expected at most 2 keys, found 8"),
+    ],
+)
+def test_package_over_a_limit_is_refused_with_that_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int, message: str
+) -> None:
+    assert (reading.MAX_RESULT, reading.MAX_OBJECTS, reading.MAX_KEYS) == (1 << 20, 40, 300)
+    monkeypatch.setattr(reading, name, limit)
+    [(_, detail, _)] = refused(folder, source="file:demo")
+    assert detail == message
+
+
 @pytest.fixture
 def folder(demo_package: Path, tmp_path: Path) -> Path:
     """A folder of packages with the package `demo`."""
