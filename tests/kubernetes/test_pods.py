@@ -231,6 +231,44 @@ def test_sidecar_that_keeps_the_pod_running_is_reported() -> None:
     assert diagnosis.findings[0].final_after == 60
 
 
+RUNNING: dict[str, Any] = {"running": {}}
+SIDECARS: dict[str, tuple[dict[str, dict[str, Any]], int, str]] = {
+    "before the main container": ({"proxy": RUNNING, "main": {}}, 0, "proxy"),
+    "after the main container": ({"main": {}, "proxy": RUNNING}, 0, "proxy"),
+    "two": ({"proxy": RUNNING, "main": {}, "logs": RUNNING}, 0, "proxy, logs"),
+    "one of two": ({"main": {}, "proxy": {"terminated": {"exitCode": 0}}, "logs": RUNNING}, 0, "logs"),
+    "beside a failed one": ({"main": {}, "logs": {"terminated": {"exitCode": 1}}, "proxy": RUNNING}, 0, "proxy"),
+    "after a failure": ({"main": {}, "proxy": RUNNING}, 3, "proxy"),
+    "after a kill": ({"proxy": RUNNING, "main": {}}, 137, "proxy"),
+    "three": ({"a": RUNNING, "main": {}, "b": RUNNING, "c": RUNNING}, 0, "a, b, c"),
+}
+"""The states of the containers of a pod, the exit code of the main one, and the names of those that keep it running."""
+
+
+@pytest.mark.parametrize("case", SIDECARS)
+def test_each_sidecar_that_keeps_the_pod_running_is_named(case: str) -> None:
+    containers, code, names = SIDECARS[case]
+    states = {**containers, "main": {"terminated": {"exitCode": code}}}
+    seen = pod(phase="Running")
+    seen["spec"]["containers"] = [{"name": name} for name in containers]
+    seen["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "main"}
+    seen["status"]["containerStatuses"] = [{"name": name, "state": states[name]} for name in containers]
+    diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    assert (diagnosis.phase, diagnosis.summary) == (
+        Phase.STUCK,
+        f"container main has ended with exit code {code}, but the pod keeps running for its container {names}",
+    )
+
+
+@pytest.mark.parametrize("state", [{"terminated": {"exitCode": 0}}, {"waiting": {"reason": "ContainerCreating"}}])
+def test_sidecar_that_does_not_run_keeps_no_pod_running(state: dict[str, Any]) -> None:
+    seen = pod({"state": {"terminated": {"exitCode": 0}}}, phase="Running")
+    seen["spec"]["containers"].append({"name": "proxy"})
+    seen["status"]["containerStatuses"].append({"name": "proxy", "state": state})
+    diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    assert "SidecarRuns" not in [finding.reason for finding in diagnosis.findings]
+
+
 NOT_STARTED = {
     "exitCode": 128,
     "reason": "StartError",
