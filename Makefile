@@ -28,7 +28,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-as-root test-as-user lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,8 +49,13 @@ package: setup ## build the resnet50 fp32 package, and show its files and the ne
 tools: setup ## as root on Debian, install the programs that tests need
 	@python -m tests.tools install
 
+# A folder that is ignored is not even imported.
 test: tools ## run the tests that need neither a cluster nor every version of kubectl
-	$(WITH_KUBECTL) tools/in-memory python -m pytest -m "not e2e and not matrix" --numprocesses auto
+	$(WITH_KUBECTL) tools/in-memory python -m pytest --ignore tests/e2e -m "not matrix" --numprocesses auto
+
+test-core: setup ## run the quick ones among them, without the task service
+	$(WITH_KUBECTL) tools/in-memory python -m pytest --ignore tests/e2e --ignore tests/service \
+		-m "not matrix and not thorough" --numprocesses auto
 
 lint: setup ## check the code with ruff and shellcheck, and the words
 	ruff check

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Change = Callable[[Path], object]
 
+pytestmark = pytest.mark.thorough
+
 SINGLE = "quickstart/k8s/mlops/single-node"
 ENV = f"{SINGLE}/mlops.env"
 

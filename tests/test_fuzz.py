@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.fuzz.runner import Judge
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> Seeds:

@@ -18,6 +18,8 @@ from packager.package import integrity
 from packager.package.opened import Package, opened
 from tests.kill import SCENARIOS, Scenario, Trial
 
+pytestmark = pytest.mark.thorough
+
 MLPACK = (sys.executable, "-m", "packager")
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Outcome
 
+pytestmark = pytest.mark.thorough
+
 BOTH_ENDS = (kubectls.VERSIONS[0], kubectls.VERSIONS[-1])
 SET = (*kinds.SET, *kinds.FOLDERS)
 REST = [option.name for option in offered(()) if not option.places and not option.needs]

@@ -18,6 +18,8 @@ from tests.testbed.errors import ToolError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.thorough
+
 ALL_READERS = "tests/package/test_tarheader.py::test_every_tar_reads_a_size_above_8_gib"
 
 

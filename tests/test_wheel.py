@@ -15,6 +15,8 @@ from tests import demo
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.thorough
+
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 # Build with the pinned hatchling of this environment, not with the newest one in an isolated environment.
 BUILD = ("wheel", "--no-deps", "--no-build-isolation")

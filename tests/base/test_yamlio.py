@@ -144,6 +144,7 @@ _HOSTILE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", _HOSTILE)
 def test_hostile_yaml_takes_no_time_and_has_few_problems(shape: str) -> None:
     begin = time.process_time()

@@ -491,12 +491,14 @@ def put_key(data: dict[str, Any], location: Location) -> None:
 
 
 @pytest.mark.parametrize("model", models())
+@pytest.mark.thorough
 def test_unknown_key_is_reported_in_every_mapping_of_a_bundled_model(model: str, tmp_path: Path, kubectl: Path) -> None:
     for overlay in rendered(tmp_path, load(bundled() / model / "spec.yaml"), kubectl):
         assert check_every_mapping(overlay) > 40
 
 
 @pytest.mark.parametrize("places", ["pvc", "nfs", "host-path"])
+@pytest.mark.thorough
 def test_unknown_key_is_reported_in_every_mapping_with_all_options(places: str, tmp_path: Path, kubectl: Path) -> None:
     settings = (*kinds.SETTINGS, *map(parse_setting, kinds.FOLDERS))
     options = (places, *(option.name for option in OPTIONS if not option.places and not option.needs))
@@ -506,6 +508,7 @@ def test_unknown_key_is_reported_in_every_mapping_with_all_options(places: str, 
         assert check_every_mapping(overlay) > 40
 
 
+@pytest.mark.thorough
 def test_unknown_key_is_reported_in_every_mapping_of_a_model_with_every_key(tmp_path: Path, kubectl: Path) -> None:
     loaded = load(everything.write(tmp_path / "model"))
     assert sum(check_every_mapping(overlay) for overlay in rendered(tmp_path / "out", loaded, kubectl)) > 500

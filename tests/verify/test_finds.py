@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.thorough
+
 SINGLE = "quickstart/k8s/mlops/single-node"
 
 # Values in place of a text or a mapping.
