@@ -144,6 +144,10 @@ SEALED: dict[str, tuple[Change, str]] = {
         append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
         "more problems are not listed",
     ),
+    "many values": (
+        append(f"{SINGLE}/pod.yaml", "".join(f"x{n}: [{'1, ' * 1_000}]\n" for n in range(20))),
+        "more than 20,000 values",
+    ),
     "many objects": (kustomization(objects=400), "more than 300 objects and patches"),
     "many patches": (kustomization(objects=150, patches=[_PATCH] * 200), "more than 300 objects and patches"),
     "components twice in each other": (_doubling, "more than 300 objects and patches"),

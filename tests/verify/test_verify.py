@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.runner import Runner
+from packager.kubectl import kustomize
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests import kubectls
@@ -285,6 +286,17 @@ def test_kubectl_with_endless_output_is_stopped(mlpack: Run, package: Path, tmp_
     assert (done.code, done.stdout) == (6, "")
     assert f"not checked: {stub} printed more than " in done.stderr
     assert mlpack("status", package, "--kubectl", stub).code == 6
+
+
+def test_kubectl_that_does_not_end_is_stopped(
+    mlpack: Run, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kustomize._SECONDS == 30  # noqa: SLF001
+    monkeypatch.setattr(kustomize, "_SECONDS", 0.2)
+    stub = _stub(tmp_path / "stub", "exec sleep 60")
+    done = mlpack("verify", package, "--kubectl", stub)
+    assert (done.code, done.stdout) == (6, "")
+    assert f"not checked: {stub} " in done.stderr
 
 
 def test_unknown_field_names_the_versions_without_it(mlpack: Run, package: Path, kubectl: Path) -> None:
