@@ -218,16 +218,36 @@ def test_unresponsive_node_is_reported(ready: str, containers: str, node: str | 
     assert diagnosed.phase is (Phase.STUCK if message else Phase.RUNNING)
 
 
-def test_sidecar_that_keeps_the_pod_running_is_reported() -> None:
-    seen = pod({"state": {"terminated": {"exitCode": 0}}}, phase="Running")
-    seen["spec"]["containers"].insert(0, {"name": "proxy"})
+@pytest.mark.parametrize(
+    ("exit_code", "before", "after", "named"),
+    [
+        (0, ["proxy"], [], "proxy"),
+        (0, [], ["proxy"], "proxy"),
+        (3, ["proxy"], [], "proxy"),
+        (137, [], ["agent"], "agent"),
+        (0, ["linkerd", "vault-agent"], ["fluent-bit"], "linkerd, vault-agent, fluent-bit"),
+        (0, ["istio"], [{"name": "done", "state": {"terminated": {"exitCode": 0}}}], "istio"),
+        (0, [{"name": "failed", "state": {"terminated": {"exitCode": 1}}}], ["csi"], "csi"),
+        (0, [{"name": "new", "state": {"waiting": {"reason": "ContainerCreating"}}}], ["dapr"], "dapr"),
+    ],
+)
+def test_sidecar_that_keeps_the_pod_running_is_reported(
+    exit_code: int, before: list[Any], after: list[Any], named: str
+) -> None:
+    seen = pod({"state": {"terminated": {"exitCode": exit_code}}}, phase="Running")
     seen["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "main"}
-    seen["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": {"running": {}}})
+    statuses = seen["status"]["containerStatuses"]
+    for added, place in ((before, 0), (after, len(before) + 1)):
+        others = [other if isinstance(other, dict) else {"name": other, "state": {"running": {}}} for other in added]
+        statuses[place:place] = others
+        seen["spec"]["containers"][place:place] = [{"name": other["name"]} for other in others]
     diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    end = f"container main has ended with exit code {exit_code}"
     assert (diagnosis.phase, diagnosis.summary) == (
         Phase.STUCK,
-        "container main has ended with exit code 0, but the pod keeps running for its container proxy",
+        f"{end}, but the pod keeps running for its container {named}",
     )
+    assert [finding.reason for finding in diagnosis.findings] == ["SidecarRuns"]
     assert diagnosis.findings[0].final_after == 60
 
 
