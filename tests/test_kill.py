@@ -54,6 +54,19 @@ def test_output_is_old_or_new_after_kill_before_any_step(scenario: Scenario, tmp
     assert trial.count.left > 2
 
 
+@pytest.mark.parametrize(
+    ("number", "steps"), [(signal.SIGINT, range(0, 8, 2)), (signal.SIGTERM, range(1, 8, 2))], ids=["SIGINT", "SIGTERM"]
+)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_output_is_old_or_new_after_signal_before_any_step(
+    scenario: Scenario, number: signal.Signals, steps: range, tmp_path: Path
+) -> None:
+    """Unlike a killed command, one that is asked to stop leaves no work folder."""
+    trial = Trial(scenario, tmp_path / "trial")
+    assert [trial.interrupt_before(step, number) for step in steps] == [None] * len(steps)
+    assert trial.count.killed >= len(steps) - 1
+
+
 def test_build_keeps_work_folders_of_concurrent_builds(tmp_path: Path) -> None:
     """A build that sweeps leftovers of killed builds keeps the work folders of running ones."""
     argv = [*MLPACK, "build", "--all", "--force", "-d", str(tmp_path)]

@@ -158,6 +158,30 @@ class Trial:
         """Kill a run right before its so-manieth step, and return what `kill` does."""
         return self._kill(None, step)
 
+    def interrupt_before(self, step: int, number: signal.Signals) -> str | None:
+        """Send a signal to a run right before one of its steps, and return what was wrong; None if nothing was.
+
+        A run that ends by the signal cleans up and prints one line; a run that has written all of its outputs may end
+        with 0.
+        """
+        self._empty()
+        theirs = self._inodes()
+        ended = _end(self._start(self._scenario.killed, step, number))
+        contents = _state(self._out)
+        self.count.killed += ended == 128 + number
+        text = self._log.read_text()
+        if ended == 128 + number and not text.endswith(f"mlpack: stopped by {number.name}\n"):
+            wrong: str | None = f"it printed {text!r}"
+        elif ended not in (0, 128 + number) or (ended == 0 and contents != self._new):
+            wrong = f"it ended with {ended}: {text}"
+        elif left := [path for path in contents.keys() | _state(self._temporary) if _has_work_folder(path)]:
+            wrong = f"it left {left}"
+        else:
+            wrong = self._judge() or self._judge_user_files(theirs)
+        if wrong:
+            self.count.wrong.append(wrong)
+        return wrong
+
     def _kill(self, seconds: float | None, step: int | None) -> str | None:
         self._empty()
         theirs = self._inodes()
@@ -179,8 +203,8 @@ class Trial:
         """Return the outputs that are neither old nor new after the kill; work folders may exist."""
         contents = _state(self._out)
         ours = {name for name in _tops(contents) | _tops(_state(self._temporary)) if _is_work_folder(name)}
-        self.count.left += bool(ours) or any(_is_work_folder(part) for path in contents for part in path.split("/"))
-        kept = {path: value for path, value in contents.items() if not any(map(_is_work_folder, path.split("/")))}
+        self.count.left += bool(ours) or any(map(_has_work_folder, contents))
+        kept = {path: value for path, value in contents.items() if not _has_work_folder(path)}
         for output in {self._output(path) for path in kept.keys() | self._old.keys() | self._new.keys()}:
             now, old, new = (self._within(state, output) for state in (kept, self._old, self._new))
             if now not in (old, new):
@@ -189,9 +213,7 @@ class Trial:
 
     def _judge_again(self) -> str | None:
         contents = _state(self._out)
-        if left := [
-            path for path in contents.keys() | _state(self._temporary) if any(map(_is_work_folder, path.split("/")))
-        ]:
+        if left := [path for path in contents.keys() | _state(self._temporary) if _has_work_folder(path)]:
             return f"the next run left {left}"
         for output in {self._output(path) for path in contents.keys() | self._after.keys()}:
             now, old, after = (self._within(state, output) for state in (contents, self._old, self._after))
@@ -229,22 +251,23 @@ class Trial:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 path.write_text("theirs")
 
-    def _start(self, argv: Argv, step: int | None = None) -> int:
+    def _start(self, argv: Argv, step: int | None = None, number: signal.Signals = signal.SIGKILL) -> int:
         child = os.fork()
         if child == 0:
-            self._run(argv, step)
+            self._run(argv, step, number)
         return child
 
-    def _run(self, argv: Argv, step: int | None) -> NoReturn:
+    def _run(self, argv: Argv, step: int | None, number: signal.Signals) -> NoReturn:
         os.chdir(self._out)
         os.environ["TMPDIR"] = tempfile.tempdir = str(self._temporary)  # Python keeps what it has once found
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)  # instead of those of pytest
         sys.argv = ["mlpack", *argv]
         workfolder.sweep_once.cache_clear()  # of what the process that was forked has swept
         if step is not None:
-            _die_before(step)
+            _signal_before(step, number)
         code = 1
         try:
             cli.main()
@@ -256,6 +279,10 @@ class Trial:
 
 def _is_work_folder(name: str) -> bool:
     return name != _LOOKALIKE and _WORK_FOLDER.fullmatch(name) is not None
+
+
+def _has_work_folder(path: str) -> bool:
+    return any(map(_is_work_folder, path.split("/")))
 
 
 def _tops(state: State) -> set[str]:
@@ -281,16 +308,16 @@ def _is_step(event: str, arguments: tuple[Any, ...]) -> bool:
     return _is_work_folder(name) or name in ("mark", "file", "folder")
 
 
-def _die_before(step: int) -> None:
-    """Have this process killed right before its so-manieth step."""
+def _signal_before(step: int, number: signal.Signals) -> None:
+    """Send this process a signal right before one of its steps, which are counted from 0."""
     left = step
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
         if _is_step(event, arguments):
             left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if left == -1:
+                os.kill(os.getpid(), number)
 
     sys.addaudithook(count)
 
