@@ -85,7 +85,23 @@ def test_transport_refuses_a_certificate_of_another_name(tmp_path: Path) -> None
     assert receiver.requests == []
 
 
-@pytest.mark.parametrize("answers", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ["127.0.0.1"],
+        ["93.184.216.34", "127.0.0.1"],
+        ["127.0.0.1", "93.184.216.34"],
+        [*(f"93.184.216.{number}" for number in range(200)), "127.0.0.1"],
+        ["::ffff:127.0.0.1"],
+        ["64:ff9b::7f00:1"],
+        ["2002:7f00:1::"],
+        ["::1"],
+        ["0.0.0.0"],  # noqa: S104 - Linux connects to itself
+        ["::"],
+        ["fe80::1"],
+        [],
+    ],
+)
 def test_transport_sends_nothing_to_names_with_private_addresses(answers: list[str]) -> None:
     answer, receiver = post("https://rebind.example:PORT/", allowed=Allowed(), names=Names(answers))
     message = "rebind.example is not a public address, or has one that is not"
@@ -123,10 +139,45 @@ def test_transport_ignores_proxies_of_the_environment(monkeypatch: pytest.Monkey
     assert post("http://127.0.0.1:PORT/")[0] == Reply(200)
 
 
-def test_transport_does_not_follow_redirects() -> None:
-    moved = b"HTTP/1.1 307 Moved\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n"
-    answer, receiver = post("http://127.0.0.1:PORT/", lambda: [moved])
-    assert (answer, len(receiver.requests)) == (Reply(307), 1)
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [
+        (300, "Location: http://169.254.169.254/latest"),
+        (301, "Location: http://127.0.0.1:PORT/second"),
+        (302, "Location: /second"),
+        (303, "Location: //127.0.0.1:PORT/second"),
+        (304, "Location: file:///etc/passwd"),
+        (305, "Location: http://127.0.0.1:PORT"),  # use a proxy
+        (307, "Location: http://169.254.169.254/latest"),
+        (308, "Location: http://[::ffff:127.0.0.1]:PORT/second"),
+        (307, "Location: \\\\127.0.0.1\\second"),
+        (201, "Location: /second"),
+        (200, "Refresh: 0; url=http://127.0.0.1:PORT/second"),
+        (200, "Content-Location: http://127.0.0.1:PORT/second"),
+        (200, 'Alt-Svc: h2="127.0.0.1:PORT"; ma=86400; persist=1'),
+        (200, "Link: </second>; rel=preload"),
+        (421, 'Alt-Svc: http/1.1="127.0.0.1:PORT"'),
+        (503, "Location: /second\r\nRetry-After: 0"),
+        (401, 'WWW-Authenticate: Basic realm="x"'),
+        (407, 'Proxy-Authenticate: Basic realm="x"'),
+        (408, "Connection: close"),
+        (425, "Connection: keep-alive"),
+    ],
+)
+def test_transport_sends_one_request_whatever_the_response_proposes(code: int, header: str) -> None:
+    async def run() -> tuple[int | None, list[bytes]]:
+        async with receiving() as receiver:
+            head = f"HTTP/1.1 {code} x\r\n{header}\r\nContent-Length: 0\r\n\r\n"
+            receiver.chunks = lambda: [head.replace("PORT", str(receiver.port)).encode()]
+            transport = Transport(LOCAL, seconds=5)
+            reply = await transport.post(f"http://127.0.0.1:{receiver.port}/first", {}, BODY)
+            await asyncio.sleep(0)
+            await transport.close()
+            return reply.code, receiver.requests
+
+    replied, requests = asyncio.run(run())
+    assert (replied, len(requests)) == (code, 1)
+    assert requests[0].startswith(b"POST /first ")
 
 
 @pytest.mark.parametrize(
