@@ -14,6 +14,7 @@ import pytest
 from packager.base.errors import ClusterError
 from packager.cluster.copying import Marked, RemoteFolder, copy
 from packager.kubectl.client import Kubectl
+from tests.local_pod import local_pod, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,22 @@ def test_copy_reports_a_folder_without_permission_to_enter(pod: Path) -> None:
         copied(pod)
     pod.chmod(0o755)
     assert str(error.value) == f"{pod} cannot be read: Permission denied"
+
+
+@pytest.mark.parametrize("cut", [*range(0, 12_000, 800), "in 0"])
+def test_interrupted_copy_keeps_whole_files_and_the_next_copy_is_identical(cut: int | str, tmp_path: Path) -> None:
+    """The connection is cut after a number of bytes, or as soon as the pod has read its input."""
+    files = {str(number): os.urandom(700) for number in range(6)}
+    with local_pod() as pod:
+        write(pod.claim, files)
+        pod.cut(cut if isinstance(cut, str) else f"out {cut}")
+        place, here = RemoteFolder("p", "main", str(pod.claim)), tmp_path / "here"
+        with pytest.raises(ClusterError, match=r"^the copy was interrupted: .*connection reset by peer") as error:
+            copy(pod.kubectl, place, here, patience=5, tell=pytest.fail)
+        assert error.value.hint == "run it again; the files copied so far are kept"
+        assert read(here).items() <= files.items()
+        assert copy(pod.kubectl, place, here, patience=5, tell=pytest.fail).remarks.is_complete
+        assert read(here) == files
 
 
 class Slow:
