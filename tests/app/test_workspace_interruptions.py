@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from packager.app.target import Target
 
+pytestmark = pytest.mark.thorough
+
 LARGE = 60_000
 FILES = {
     "large": os.urandom(LARGE),
