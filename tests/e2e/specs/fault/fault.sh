@@ -87,8 +87,9 @@ progress)
     ;;
 flood)
     # More than a kubelet keeps of a log (10 MiB). It may notice in the middle or long after: lines follow until it has.
+    # A log that begins in the first 10 s is not said to have lost lines, so the many lines come later.
     echo "rank $rank: the first line"
-    sleep 5
+    sleep 11
     yes "rank $rank: a line of very many, which nobody reads" | head -c 12000000 || true
     for number in $(seq 60); do
         sleep 5
