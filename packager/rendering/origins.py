@@ -189,7 +189,7 @@ def _is_prefix(path: list[str], location: Location) -> bool:
 
 
 def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -> bool:
-    """Whether kustomize's field path, such as `spec.containers.[name=main].image`, selects `location`."""
+    """Whether kustomize's field path, such as `spec.containers.[name=^main$].image`, selects `location`."""
     steps = split(field_path)
     if len(steps) != len(location):
         return False
@@ -198,11 +198,24 @@ def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -
         value = _at(value, (here,))
         if isinstance(here, int) and step.startswith("["):
             key, _, expected = step[1:-1].partition("=")
-            if not isinstance(value, dict) or str(value.get(key)) != expected:
+            if not isinstance(value, dict) or not _finds(expected, str(value.get(key))):
                 return False
         elif step not in (str(here), "*"):
             return False
     return True
+
+
+def _finds(pattern: str, name: str) -> bool:
+    """Whether kustomize finds a pattern in a name: it searches for a regular expression. Ours are anchored names."""
+    plain = pattern.removeprefix("^").removesuffix("$")
+    match pattern.startswith("^"), pattern.endswith("$"):
+        case True, True:
+            return name == plain
+        case True, False:
+            return name.startswith(plain)
+        case False, True:
+            return name.endswith(plain)
+    return plain in name
 
 
 def split(field_path: str) -> list[str]:

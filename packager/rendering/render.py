@@ -123,7 +123,7 @@ def _with_user_paths(output: str, copy: Path, package: Package) -> str:
 
 def _position_of(output: str, sources: Sources) -> Position:
     """Return the position in a kustomization of text that kubectl's message quotes; the overlay's start without any."""
-    for quoted in sorted(re.findall(r"[\w./=\[\]-]{3,}", output), key=len, reverse=True):
+    for quoted in sorted(re.findall(r"[\w./=^$\[\]-]{3,}", output), key=len, reverse=True):
         for document in sources.kustomizations:
             if location := _location_of(document.data, quoted):
                 problem = document.problem(location, "")

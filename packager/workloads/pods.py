@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import Value
+from packager.base.yamlio import MISREAD
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
 
@@ -133,8 +134,16 @@ def _pointer(location: Location) -> str:
 
 
 def _step(value: Any, step: str | int) -> str:
+    """Return a step of a field path: a key, or an item of a list by its name.
+
+    Kustomize takes the name for a regular expression, and without anchors also selects longer names. It searches the
+    item's name as YAML, in quotes where YAML needs them, so such a name has no anchors.
+    """
     name = text(mapping(value).get("name"))
-    return f"[name={name}]" if isinstance(step, int) and name else str(step).replace(".", r"\.")
+    if not isinstance(step, int) or not name:
+        return str(step).replace(".", r"\.")
+    needs_quotes = name.lower() in MISREAD or name[0].isdigit()
+    return f"[name={name}]" if needs_quotes else f"[name=^{name}$]"
 
 
 _SPEC_TEMPLATE: Location = ("spec", "template")

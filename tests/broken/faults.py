@@ -185,11 +185,11 @@ FAULTS = (
         "nothing renders",
         edit(
             f"{SINGLE}/kustomization.yaml",
-            "[name=main].volumeMounts.[name=output]",
-            "[name=main].volumeMounts.[name=results]",
+            "[name=^main$].volumeMounts.[name=^output$]",
+            "[name=^main$].volumeMounts.[name=^results$]",
         ),
         f"{SINGLE}/kustomization.yaml",
-        "[name=results]",
+        "[name=^results$]",
     ),
     Fault(
         "remote-resource",

@@ -201,6 +201,24 @@ def test_values_of_mlops_env_reach_manifests(package: Path, kubectl: Path) -> No
         assert mounts["output"].startswith("/elsewhere/")
 
 
+def test_values_reach_no_container_or_volume_with_a_longer_name(tmp_path: Path, kubectl: Path) -> None:
+    """Kustomize searches names of list items for a regular expression: an unanchored name selects longer ones, too."""
+    tree.write(built("hello-mpi"), tmp_path)
+    overlay = tmp_path / "quickstart/k8s/mlops/single-node"
+    pod = overlay / "pod.yaml"
+    mounts = "[{name: output-log, mountPath: /own}]"
+    sidecar = f"    - {{name: main-log, image: own/log, workingDir: /own/log, volumeMounts: {mounts}}}\n"
+    mark = "  containers:\n    - name: main\n"
+    text = pod.read_text()
+    pod.write_text(text.replace(mark, f"  containers:\n{sidecar}    - name: main\n"))
+    env = overlay / "mlops.env"
+    env.write_text(env.read_text().replace("REGISTRY=docker.io", "REGISTRY=changed").replace("=ROOT/", "=/changed/"))
+    spec = next(item for item in rendered(overlay, kubectl) if item["kind"] == "Pod")["spec"]
+    containers = {container["name"]: container for container in spec["containers"]}
+    assert "changed" not in json.dumps(containers["main-log"])
+    assert containers["main"]["image"].startswith("changed/")
+
+
 def test_pods_have_numeric_ids_and_restricted_security_contexts(package: Path, kubectl: Path) -> None:
     for overlay in overlays(package):
         for pod in pods(rendered(overlay, kubectl)):
