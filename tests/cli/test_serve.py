@@ -234,7 +234,7 @@ def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
 
 
 def _answer(url: str) -> dict[str, list[dict[str, str]]]:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300  # a server at the lowest priority starts slowly beside a busy cluster
     while True:
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - of this machine
