@@ -142,21 +142,27 @@ class PodWatch:
             thread.start()
 
     def _watch(self, selector: str) -> None:
-        """Watch until the end; a watch that breaks off, or is too old for the server, begins again."""
+        """Watch until the end; a watch that breaks off, or is too old for the server, begins again with a new list.
+
+        The pauses get longer while watches yield nothing, or end with an error of the server such as compaction.
+        """
         pause = _FIRST_PAUSE
         arguments = ("get", "pods", selector, "--watch", "--output-watch-events", "--output=json")
         while not self._is_over.is_set():
+            has_ended_well = False
             try:
                 with self._program(*arguments) as program:
                     for event in events(program.stdout):
                         self.take(event)
-                        pause = _FIRST_PAUSE
+                        has_ended_well = event.get("type") != "ERROR"
                     stderr = program.wait().stderr
             except (MlpackError, OSError, ValueError, RecursionError):
                 stderr = ""
             if stderr and isinstance(error_from(stderr), DeniedError):
                 self.is_refused = True
                 return
+            if has_ended_well:
+                pause = _FIRST_PAUSE
             self._is_over.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -156,8 +156,14 @@ class Kubectl:
         return _object(done.stdout)
 
     def _request_with_retry(self, *arguments: str) -> process.Finished:
-        """Send a request; repeat it once if the cluster has denied a kind that it serves."""
+        """Send a request; repeat it once if a list was compacted, or if the cluster has denied a kind that it serves.
+
+        kubectl lists in pages of 500. While it reads a large list slowly, etcd may compact the version of the list; a
+        list in one page cannot expire.
+        """
         done = self.request(*arguments)
+        if done.returncode != 0 and arguments[0] == "get" and messages.EXPIRED.search(done.stderr):
+            done = self.request(*arguments, "--chunk-size=0")
         unknown = messages.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
         if unknown is None:
             return done

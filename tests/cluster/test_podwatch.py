@@ -146,6 +146,26 @@ def test_watch_begins_again_after_compaction(monkeypatch: pytest.MonkeyPatch) ->
     assert len(kubectl.calls) == 3
 
 
+def test_watch_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each watch begins with the pods that exist, so that events alone do not show that it works."""
+    pauses: list[float | None] = []
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
+    running, failed = pod("a", {"running": {}}), pod("a", FAILED, "Failed")
+    kubectl = FakeKubectl([lines(("ADDED", running), ("ERROR", gone))] * 7 + [lines(("ADDED", failed))] * 3)
+
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return self.is_set()
+
+    with watch(kubectl) as watching:
+        monkeypatch.setattr(watching, "_is_over", Over())
+        watching.begin(SELECTOR)
+        until(lambda: not kubectl.watched)
+        assert watching.pods_since(BEGIN) == [failed]
+    assert pauses[:9] == [1, 2, 4, 8, 16, 30, 30, 1, 1]
+
+
 def test_watch_ends_without_permission_to_watch_pods() -> None:
     kubectl = FakeKubectl([b""], refusal=FORBIDDEN)
     with watch(kubectl) as watching:

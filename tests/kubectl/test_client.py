@@ -341,3 +341,17 @@ def test_history_reports_response_that_is_not_an_object(mlpack: Mlpack, hello_mp
     done = mlpack("history", hello_mpi)
     assert (done.code, done.stdout) == (7, "")
     assert done.stderr.startswith("error: the cluster's response ")
+
+
+def test_list_that_expires_between_its_pages_is_read_again_in_one_page() -> None:
+    commands: list[tuple[str, ...]] = []
+    expired = "Error from server (Expired): The provided continue parameter is too old to display a consistent list\n"
+
+    class Compacted(Runner):
+        def run(self, argv: Sequence[str], **_: Any) -> process.Finished:
+            commands.append(tuple(argv[1:]))
+            is_whole = "--chunk-size=0" in argv
+            return process.Finished(0, '{"items": []}', "") if is_whole else process.Finished(1, "", expired)
+
+    assert Kubectl(runner=Compacted()).json("get", "pods") == {"items": []}
+    assert [command[0] for command in commands] == ["get", "get"]
