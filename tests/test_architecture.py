@@ -84,6 +84,7 @@ LAYERS = (
     ("rendering",),
     ("verify",),
     ("configure",),
+    ("curves",),
     ("diagnosis",),
     ("cluster",),
     ("app",),

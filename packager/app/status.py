@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from packager.app.curves import as_json as as_json_curves
+from packager.app.curves import curves
 from packager.cluster.companions import Beside, beside
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.app.target import Target
+    from packager.curves.points import Curve
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Role
@@ -77,6 +80,7 @@ class Status:
         pods: The pods, the main one first.
         unseen: The reason why findings may be missing, if the user may not read some objects.
         beside: The companion objects of a workload that serves, such as its Service.
+        curves: The curves in its log; None if they were not read.
     """
 
     workload: str
@@ -88,6 +92,7 @@ class Status:
     pods: tuple[PodStatus, ...] = ()
     unseen: str | None = None
     beside: tuple[Beside, ...] = ()
+    curves: tuple[Curve, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for `-o json`."""
@@ -103,6 +108,7 @@ class Status:
             "findings": [finding.as_json() for finding in self.verdict.findings],
             "unseen": self.unseen,
             "beside": [item.as_json() for item in self.beside],
+            "curves": None if self.curves is None else as_json_curves(self.curves),
         }
 
 
@@ -112,8 +118,12 @@ def as_json(statuses: Sequence[Status]) -> dict[str, Any]:
     return {**main, "others": further} if further else main
 
 
-def status(target: Target) -> Status:
+def status(target: Target, *, with_curves: bool = False) -> Status:
     """Return the status of the workload.
+
+    Args:
+        target: The opened overlay of the workload.
+        with_curves: Whether to read the curves in its log.
 
     Raises:
         ClusterError: The cluster does not answer, or refuses to.
@@ -123,7 +133,8 @@ def status(target: Target) -> Status:
     if snapshot is None:
         return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
-    return replace(answer, beside=beside(target.kubectl, target.manifests))
+    drawn = curves(target) if with_curves else None
+    return replace(answer, beside=beside(target.kubectl, target.manifests), curves=drawn)
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:

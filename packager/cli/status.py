@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import UsageError
 from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, PackagePath, open_target, with_cluster
-from packager.cli.console import Machine, emit, emit_json, emit_table
+from packager.cli.console import Machine, emit, emit_json, emit_table, say
+from packager.cli.plots import print_curves
 
 if TYPE_CHECKING:
     from packager.app.status import Status
     from packager.app.target import Target
+
+_EXAMPLE = '{"step": 10, "loss": 2.5}'
 
 
 @with_cluster
@@ -21,6 +25,9 @@ def status(
     package: PackagePath,
     overlay: OverlayOption = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Continue until it has ended or is serving.")] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw the numbers in its log: lines of JSON with a step.")
+    ] = False,
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
 ) -> None:
     """Show the state of a deployed package, and the reasons.
@@ -31,6 +38,8 @@ def status(
     from packager.cli.watching import report_end, warn_unseen, watch_and_show
     from packager.kubernetes.verdict import Phase
 
+    if watch and plot:
+        raise UsageError("--watch and --plot cannot be combined")
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
         if watch and output is None:
@@ -43,7 +52,7 @@ def status(
                 emit_json(answer.as_json())
             answers = [answer]
         else:
-            answers = [use_case.status(one) for one in target.per_workload]
+            answers = [use_case.status(one, with_curves=plot) for one in target.per_workload]
             if output is not None:
                 emit_json(use_case.as_json(answers))
             for one, answer in zip(target.per_workload, answers if output is None else (), strict=False):
@@ -68,3 +77,7 @@ def _show(target: Target, status: Status) -> None:
     for finding in status.verdict.findings:
         for line in lines(with_logs(target, finding)):
             emit(line)
+    if status.curves:
+        print_curves(status.curves)
+    elif status.curves is not None:
+        say(f"no numbers in the log of {status.workload}: expected lines of JSON with a step, such as {_EXAMPLE}")

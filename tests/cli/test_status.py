@@ -428,3 +428,46 @@ def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpac
     done = mlpack(*STATUS)
     why = "mpi-operator is not running, or it rejected the job in an event that you are not allowed to see"
     assert (done.code, done.stdout.splitlines()[0]) == (7, f"{MPIJOB}  stuck: no controller has reacted: {why}")
+
+
+LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
+
+
+def test_status_draws_numbers_of_the_log(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = f"starting\n{LOSS}"
+    done = mlpack(*STATUS, "--plot")
+    assert done.code == 0
+    name, *drawing = done.stdout.splitlines()[5:]
+    assert name == "loss"
+    assert [line[0] for line in drawing[:8]] == ["8", *"      ", "1"]
+    assert drawing[8].split() == ["0", "7"]
+    assert [line.split() for line in drawing[9:]] == [
+        ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
+        ["loss", f"{JOB}-launcher-0", "7", "1", "1", "8"],
+    ]
+
+
+def test_status_names_the_expected_lines_if_the_log_has_no_numbers(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = "starting\n"
+    done = mlpack(*STATUS, "--plot")
+    assert done.code == 0
+    assert done.stderr.startswith(f"no numbers in the log of {MPIJOB}: expected lines of JSON with a step")
+
+
+def test_status_returns_points_as_json(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = LOSS
+    assert json.loads(mlpack(*STATUS, "-o", "json").stdout)["curves"] is None
+    (curve,) = json.loads(mlpack(*STATUS, "--plot", "-o", "json").stdout)["curves"]
+    assert (curve["name"], curve["pod"], curve["count"]) == ("loss", f"{JOB}-launcher-0", 8)
+    assert curve["points"] == [[step, 8.0 - step] for step in range(8)]
+
+
+def test_status_refuses_to_plot_while_it_watches(mlpack: Mlpack) -> None:
+    done = mlpack(*STATUS, "--plot", "--watch")
+    assert (done.code, done.stderr.splitlines()[0]) == (2, "error: --watch and --plot cannot be combined")

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Fields, FieldsError, as_plain, convert
+from packager.curves.points import STEP, Curve, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
-from packager.service.jobs import metrics
 from packager.service.jobs.kube import LogOptions, pods_of
-from packager.service.jobs.metrics import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -174,11 +173,11 @@ class Recorder:
                         skipped += 1
                         continue
                     last, seen = time, seen + 1 if time == last else 1
-                    if metrics.STEP in line:
+                    if STEP in line:
                         lines.append(line[match.end() :])
                     if len(lines) >= _BATCH:
-                        curves = await asyncio.to_thread(metrics.added, curves, name(pod), lines)
+                        curves = await asyncio.to_thread(added, curves, name(pod), lines)
                         lines = []
         except (ClusterError, TimeoutError):
             pass  # the lines until then are used; the rest is read in the next round
-        return await asyncio.to_thread(metrics.added, curves, name(pod), lines), (last, seen)
+        return await asyncio.to_thread(added, curves, name(pod), lines), (last, seen)

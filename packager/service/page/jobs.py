@@ -11,10 +11,11 @@ from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
 from packager.base.errors import ClusterError
+from packager.curves.figure import figures
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.failures import Failure
-from packager.service.page import curve, form
+from packager.service.page import form
 from packager.service.page.html import redirect, respond, visible
 from packager.service.store.store import FINAL, STATUSES
 from packager.service.use.jobs import JobQuery
@@ -80,7 +81,7 @@ async def _shown(
         failure.status if failure else 200,
         job=job,
         history=history,
-        figures=curve.figures(await server.jobs.curves(caller, release)),
+        figures=figures(await server.jobs.curves(caller, release)),
         deliveries=(await _deliveries(server, caller, release))[-_PAGE:] if is_own else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from packager.base.values import Json
+    from packager.curves.points import Curve
     from packager.kubernetes.objects import Object
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.courier import Courier
-    from packager.service.jobs.metrics import Curve
     from packager.service.jobs.recorder import Recorder
     from packager.service.jobs.tasks import Tasks
     from packager.service.sealing import Sealer

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from packager.service.jobs.metrics import Curve, Point
-from packager.service.page import curve
-from packager.service.page.curve import HEIGHT, WIDTH, figures
+from packager.curves.figure import HEIGHT, WIDTH, figures, number
+from packager.curves.points import Curve, Point
 
 
 def made(*points: Point, pod: str = "p", name: str = "loss") -> Curve:
@@ -59,4 +58,4 @@ def test_gap_divides_a_line_and_lone_point_is_a_dot() -> None:
     ("value", "text"), [(None, "not a number"), (0.0, "0"), (0.123456, "0.1235"), (12_345_678, "1.23e+07")]
 )
 def test_numbers_are_shown_with_four_digits_at_most(value: float | None, text: str) -> None:
-    assert curve.number(value) == text
+    assert number(value) == text

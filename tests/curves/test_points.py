@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from packager.service.jobs import metrics
-from packager.service.jobs.metrics import MOST_CURVES, MOST_POINTS, Curve, added
+from packager.curves.points import LONGEST_LINE, MOST_CURVES, MOST_POINTS, Curve, added, lines_of, measured
 
 
 def line(step: object, **values: object) -> str:
@@ -51,7 +50,7 @@ def test_json_lines_with_a_step_become_curves() -> None:
     ],
 )
 def test_measured_ignores_other_lines(text: str) -> None:
-    assert metrics.measured(text) is None
+    assert measured(text) is None
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 400])
@@ -92,3 +91,16 @@ def test_number_of_curves_is_limited() -> None:
 def test_curves_are_separate_for_each_pod() -> None:
     curves = added(added({}, "a", [line(1, loss=1)]), "b", [line(1, loss=2)])
     assert [item.pod for item in curves.values()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_lines_are_read_from_pieces_of_any_size(size: int) -> None:
+    log = b'one\n{"step": 1}\ntwo step\n{"step": 2}'
+    pieces = [log[at : at + size] for at in range(0, len(log), size)]
+    assert list(lines_of(pieces)) == ['{"step": 1}', "two step", '{"step": 2}']
+
+
+def test_lines_of_unlimited_length_are_left_out() -> None:
+    pieces = [b'{"step": 1}\n', *[b"step" * 1024] * 100, b"\n", b'{"step": 2}\n']
+    assert list(lines_of(pieces)) == ['{"step": 1}', '{"step": 2}']
+    assert list(lines_of([b"step" * LONGEST_LINE])) == []

@@ -10,10 +10,10 @@ from packager.base.values import Value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.service.jobs.metrics import Curve, Point
+    from packager.curves.points import Curve, Point
 
 WIDTH, HEIGHT = 480, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 10, 26
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 26
 _MOST_LINES = 8
 _MOST_DRAWN = 250
 _TICKS = 4
@@ -82,11 +82,11 @@ def _figure(name: str, curves: Sequence[Curve]) -> Figure:
     low, high = min(low, marks[0]), max(high, marks[-1])
 
     def across(step: float) -> float:
-        return round(_LEFT + (_WIDE if last == first else _WIDE * (step - first) / (last - first)), 1)
+        return round(LEFT + (_WIDE if last == first else _WIDE * (step - first) / (last - first)), 1)
 
     def up(value: float) -> float:
         share = 0.5 if high == low else (value / 2 - low / 2) / (high / 2 - low / 2)  # the difference may be infinite
-        return round(_TOP + _HIGH * (1 - share), 1)
+        return round(TOP + _HIGH * (1 - share), 1)
 
     lines = []
     for curve in curves:
@@ -104,8 +104,8 @@ def _figure(name: str, curves: Sequence[Curve]) -> Figure:
     )
 
 
-_WIDE = WIDTH - _LEFT - _RIGHT
-_HIGH = HEIGHT - _TOP - _BOTTOM
+_WIDE = WIDTH - LEFT - RIGHT
+_HIGH = HEIGHT - TOP - BOTTOM
 
 
 def _thinned(curve: Curve) -> Sequence[Point]:

@@ -1,0 +1,1 @@
+"""Reads numbers from the lines of logs into curves, and draws them."""
