@@ -13,12 +13,12 @@ from packager.diagnosis.past import Past
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import events_about, is_being_deleted, moment, sentence, shown
 from packager.kubernetes.pods import broken, crashed, failure, state
-from packager.kubernetes.remedy import Action, Remedy
-from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
+from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
+from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
 from packager.workloads.controllers import ignored_change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -48,10 +48,11 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
     changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
     own = [*kind.findings(snapshot), *changed]
-    findings = grouped([*unnoticed, *own, *_pods(kind, snapshot), *_removal(snapshot, past)])
+    own += _pods(kind, snapshot)
+    findings = grouped([*unnoticed, *_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
-    findings = grouped([*findings, *lost])
+    findings = grouped([*findings, *_without_another_run(kind, snapshot, lost)])
     progress = kind.progress(snapshot) or _progress(snapshot.pods)
     if kind.is_serving(snapshot) and not is_being_deleted(snapshot.workload):
         return Verdict(Phase.SERVING, progress, findings)
@@ -101,7 +102,8 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
     if ending.phase is Phase.SUCCEEDED:
         lost = [finding for finding in lost if finding.reason != VANISHED]
         if not lost:
-            return replace(ending, findings=grouped([*warnings, *changed]))
+            notes = [replace(note, remedy=None) if note.remedy == RUN_AGAIN else note for note in warnings]
+            return replace(ending, findings=grouped([*notes, *changed]))
         # The main pod's program may end with 0 when workers go away under it; what they had yet to do is not done.
         message = "reported success, but workers were deleted while it was running"
         summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
@@ -111,6 +113,20 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
     unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
     return Verdict(ending.phase, summary, grouped([*lost, *unreported, *warnings, *changed]))
+
+
+def _without_another_run(kind: Workload, snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings; a pod that a controller replaces, or has replaced, is no reason to run the workload again."""
+    newest = {shown(pod) for pod in kind.listed(snapshot.pods)}
+    wait = Remedy.of(Action.WAIT_FOR_REPLACEMENT, object=shown(snapshot.workload))
+    replaces_pods = kind.replaces_pods(snapshot)
+    for finding in findings:
+        if finding.remedy != RUN_AGAIN:
+            yield finding
+        elif finding.reason == RETRIED and finding.subject not in newest:
+            yield replace(finding, remedy=None)
+        else:
+            yield replace(finding, remedy=wait) if replaces_pods else finding
 
 
 def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:

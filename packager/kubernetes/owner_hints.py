@@ -76,6 +76,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.SET_USER: "set a user other than 0 in the overlay's patch",
         Action.START_CONTROLLER: "is {controller} running? kubectl get pods {pods}",
         Action.WAIT_FOR_PODS: "wait for running pods to end, or request less",
+        Action.WAIT_FOR_REPLACEMENT: "wait: {object} replaces the pod by itself",
         Action.WAIT_FOR_ROOM: (
             "wait for room, or request less in the overlay's resources; `kubectl describe nodes` shows what is taken"
         ),

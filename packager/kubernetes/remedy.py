@@ -95,6 +95,8 @@ class Action(Enum):
     """See that a controller of the cluster is running (controller, and pods: how kubectl finds its pods)."""
     WAIT_FOR_PODS = auto()
     """Wait until other pods have ended, or request less."""
+    WAIT_FOR_REPLACEMENT = auto()
+    """Wait: a controller replaces the pod by itself (object, as `job/x`)."""
     WAIT_FOR_ROOM = auto()
     """Wait until a node has room, or request less."""
 

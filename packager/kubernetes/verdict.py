@@ -44,6 +44,9 @@ class Phase(StrEnum):
 
 NEVER = math.inf
 
+RETRIED = "Retried"
+"""The reason of a failure after which the controller of the workload has tried again, or will."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

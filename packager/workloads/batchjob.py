@@ -14,7 +14,7 @@ from packager.kubernetes.objects import created, is_being_deleted, last_seen, sh
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.stopped import ended_at
-from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads.controllers import CONTROLLER_SILENCE, START_CONTROLLER
 
 if TYPE_CHECKING:
@@ -95,6 +95,18 @@ def unreported_job_end(
     return Verdict(Phase.FAILED, attempts_message(who, attempts), (silence,)), ended_at(last)
 
 
+def replaces_pods(job: Object, pods: Sequence[Object], attempts: int) -> bool:
+    """Whether a Job creates another pod after those of its pods that have failed, or are being deleted.
+
+    A pod that is being deleted counts as failed, unless it has succeeded (pkg/controller/job: isPodFailed).
+    """
+    counts = status(job)
+    counted = int(counts.get("failed") or 0) + len((counts.get("uncountedTerminatedPods") or {}).get("failed") or ())
+    phases = [(status(pod).get("phase"), is_being_deleted(pod)) for pod in pods]
+    failed = sum(phase == "Failed" or (is_going and phase != "Succeeded") for phase, is_going in phases)
+    return not is_ending(job) and not is_being_deleted(job) and max(counted, failed) < attempts
+
+
 def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
     """Yield a finding if a Job has not replaced a failed pod in the time that its controller takes."""
     last = max(pods, key=created, default=None)
@@ -116,5 +128,5 @@ def earlier_attempts(pods: Sequence[Object], attempts: int) -> Iterator[Finding]
         if finding := failure(pod):
             message = f"attempt {attempt} of {attempts}: {finding.message}"
             yield Finding(
-                "Retried", finding.subject, message, finding.remedy, blocks=False, log=finding.log[-LAST_LINES:]
+                RETRIED, finding.subject, message, finding.remedy, blocks=False, log=finding.log[-LAST_LINES:]
             )

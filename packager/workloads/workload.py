@@ -109,6 +109,10 @@ class Workload(ABC):
         """Whether the workload's own controller has stopped its pods: for a deadline, a queue, newer ones."""
         return self.serves
 
+    def replaces_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether a controller creates another pod in the place of one that has failed, or is being deleted."""
+        return False
+
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
         """Yield obstacles of the workload that its pods do not show."""
         yield from ()

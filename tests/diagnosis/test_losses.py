@@ -219,3 +219,32 @@ def test_successful_workload_reports_child_killed_for_memory() -> None:
     assert (finding.message, finding.blocks) == (f"{limit}, and the container still ended with exit code 0", False)
     hint = "check that the result is complete; raise limits.memory in the overlay's manifest, or reduce the memory use"
     assert finding.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("retries", "hint"), [(0, AGAIN), (2, "wait: mpijob/fault-multi-node replaces the pod by itself")]
+)
+def test_lost_worker_has_hint_to_wait_while_the_launcher_may_be_retried(retries: int, hint: str) -> None:
+    snapshot = recorded("mpijob-worker-deleted")
+    snapshot.workload["status"]["conditions"] = []
+    snapshot.workload["spec"]["runPolicy"]["backoffLimit"] = retries
+    (job,) = snapshot.children
+    job["status"] = {"active": 1}
+    launcher = snapshot.pods[0]
+    state = launcher["status"]["containerStatuses"][0]["state"]
+    launcher["status"] |= {"phase": "Running"}
+    state["running"] = {"startedAt": state.pop("terminated")["startedAt"]}
+    del snapshot.workload["status"]["completionTime"]
+    diagnosis = verdict(snapshot)
+    assert diagnosis.phase is Phase.RUNNING
+    assert [finding.hint for finding in diagnosis.findings if finding.reason == "WorkerLost"] == [hint]
+
+
+def test_recorded_eviction_of_a_job_has_hint_to_wait() -> None:
+    """The Job counts the pod as failed before it has stopped, and creates another one when it has."""
+    diagnosis = verdict(recorded("job-evicted", age=40))
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.RUNNING, "pods: 1 terminating")
+    wait = "wait: job/fault-evicted replaces the pod by itself"
+    assert [(finding.reason, finding.message, finding.hint) for finding in diagnosis.findings] == [
+        ("EvictionByEvictionAPI", EVICTED, wait)
+    ]

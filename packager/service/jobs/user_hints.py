@@ -75,6 +75,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.SET_USER: "set a user other than 0 {in_source}",
         Action.START_CONTROLLER: f"{_ADMINISTRATOR} whether {{controller}} is running",
         Action.WAIT_FOR_PODS: "wait for running jobs to end, or request less {in_resources}",
+        Action.WAIT_FOR_REPLACEMENT: "wait: the job replaces the pod by itself",
         Action.WAIT_FOR_ROOM: "wait for room, or request less {in_resources}",
     }
 )

@@ -97,6 +97,10 @@ class Deployment(Workload):
         is_rolling = int(counts.get("replicas", updated)) > updated
         return f"{text}, {updated} of {replicas} are up to date" if is_rolling else text
 
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
+        """Return true until the Deployment is deleted: its ReplicaSets replace each pod."""
+        return not is_being_deleted(snapshot.workload)
+
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles of the newest rollout, and a note if an earlier one still serves."""
         deployment = snapshot.workload

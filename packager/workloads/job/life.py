@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.objects import created, name, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
-from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads.batchjob import (
     attempts_begun,
     attempts_message,
@@ -22,6 +22,7 @@ from packager.workloads.batchjob import (
     is_past_deadline,
     not_retried,
     pod_refusal,
+    replaces_pods,
     unreported_job_end,
 )
 from packager.workloads.controllers import CONTROLLER_SILENCE, generated_prefix, ignored_by_controller
@@ -98,6 +99,11 @@ class Job(Workload):
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
         return is_past_deadline(snapshot.workload) or _is_suspended(snapshot.workload)
+
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
+        """Whether a retry is left: of an array, all indexes have them together."""
+        job = snapshot.workload
+        return not _is_suspended(job) and replaces_pods(job, snapshot.pods, _attempts(job))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles to creating the pod, and the failures of earlier pods."""
@@ -191,6 +197,4 @@ def _array_failures(snapshot: Snapshot, main: Object | None = None) -> Iterator[
     """Yield why pods of an array have failed, all but `main`."""
     for pod in sorted(snapshot.pods, key=created):
         if pod is not main and (finding := failure(pod)):
-            yield replace(
-                finding, reason="Retried", blocks=False, log=finding.log[-LAST_LINES:] if main is None else ()
-            )
+            yield replace(finding, reason=RETRIED, blocks=False, log=finding.log[-LAST_LINES:] if main is None else ())

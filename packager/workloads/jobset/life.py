@@ -28,7 +28,7 @@ from packager.kubernetes.objects import (
 )
 from packager.kubernetes.pods import LAST_LINES
 from packager.kubernetes.remedy import Action, Remedy
-from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads import batchjob
 from packager.workloads.jobset import attempts
 from packager.workloads.jobset.losses import lost
@@ -57,6 +57,9 @@ _PERMANENT = re.compile(r" failed with exit code (\d+) matching FailJob rule")
 """The reason of a Job that its podFailurePolicy has ended (pkg/controller/job/pod_failure_policy.go)."""
 
 _FAIL = "FailJobSet"
+
+_POD_FAILED = "BackoffLimitExceeded"
+"""The reason of a Job whose pod has failed, when none of its own rules applies (k8s.io/api/batch/v1)."""
 
 _UNMADE = ("JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed")
 
@@ -129,6 +132,14 @@ class JobSet(Workload):
         """Return true for the failed pod; pods lost earlier are reported at the end."""
         return True
 
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
+        """Whether the failure of a pod makes JobSet start all pods again."""
+        jobset = snapshot.workload
+        is_stopped = jobset["spec"].get("suspend") or is_being_deleted(jobset)
+        reasons = [rule.get("onJobFailureReasons") for rule in _rules(jobset) if rule.get("action") == _FAIL]
+        is_permanent = any(not one or _POD_FAILED in listing(one) for one in reasons)
+        return not is_stopped and not is_permanent and _attempt(jobset) < _attempts(jobset)
+
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
         if snapshot.workload["spec"].get("suspend"):
@@ -187,13 +198,17 @@ def _attempts(jobset: Object) -> int:
     return 1 + int(mapping(jobset["spec"].get("failurePolicy")).get("maxRestarts") or 0)
 
 
+def _rules(jobset: Object) -> list[Object]:
+    """Return the rules of the failure policy."""
+    return [dict(mapping(rule)) for rule in listing(mapping(jobset["spec"].get("failurePolicy")).get("rules"))]
+
+
 def _is_end(jobset: Object, failing: Sequence[Object]) -> bool:
     """Whether failed Jobs make the set fail; rules that start it again may not count towards the attempts.
 
     While a Job still takes its pods away, another one may fail for a reason for which JobSet starts all again.
     """
-    spec = jobset["spec"]
-    rules = [mapping(rule) for rule in listing(mapping(spec.get("failurePolicy")).get("rules"))]
+    spec, rules = jobset["spec"], _rules(jobset)
     if all(rule.get("action") == _FAIL for rule in rules) and _attempt(jobset) >= _attempts(jobset):
         return bool(failing)
     first = rules[0] if rules else {}
@@ -291,13 +306,13 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
         for pod, finding in attempts.failures(replace(snapshot, pods=pods))[:1]:
             message = f"attempt {attempt + 1} of {number}: {attempts.who(pod)}: {finding.message}"
             lines = attempts.without_torchrun(finding.log)[-LAST_LINES:]
-            yield Finding("Retried", finding.subject, message, finding.remedy, blocks=False, log=lines)
+            yield Finding(RETRIED, finding.subject, message, finding.remedy, blocks=False, log=lines)
             break
         else:
             job = re.search(r"first failed job: ([^ )]+)", sentence(condition(jobset, "RestartingJobSet") or {}))
             why = f": {job[1]} had failed" if job and attempt == restarts - 1 else ""
             message = f"attempt {attempt + 1} of {number} has failed, and all pods were started again{why}"
-            yield Finding("Retried", shown(jobset), message, blocks=False)
+            yield Finding(RETRIED, shown(jobset), message, blocks=False)
 
 
 def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
     created,
     events_about,
+    is_being_deleted,
     labels,
     moment,
     name,
@@ -128,6 +129,17 @@ class MPIJob(Workload):
         """Whether a deadline or a suspension has."""
         job = snapshot.workload
         return any(map(batchjob.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
+
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
+        """Whether a retry of the launcher is left: one that runs fails with the worker that it has lost.
+
+        mpi-operator creates a deleted worker again (pkg/controller/mpi_job_controller.go: getOrCreateWorker).
+        """
+        job, launchers = snapshot.workload, _launchers(snapshot.pods)
+        running = sum(status(pod).get("phase") == "Running" and not is_being_deleted(pod) for pod in launchers)
+        attempts = _attempts(job) - running
+        is_stopped = _is_suspended(job) or is_being_deleted(job)
+        return not is_stopped and any(batchjob.replaces_pods(one, launchers, attempts) for one in snapshot.children)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield refusals of the operator, objects that it must not create, and the silence of controllers."""

@@ -82,6 +82,7 @@ def test_memory_hint_names_the_package_of_a_definition() -> None:
         (Action.REQUEST_LESS, "request less in the template digits-task", "request less in the package"),
         (Action.CORRECT_WORKLOAD, "correct the job in the template digits-task", "correct the job in the package"),
         (Action.RUN_AGAIN, "run it again", "run it again"),
+        (Action.WAIT_FOR_REPLACEMENT, *["wait: the job replaces the pod by itself"] * 2),
         (
             Action.REACH_REGISTRY,
             "the node cannot reach the registry: check the image in the definition or in the template digits-task",

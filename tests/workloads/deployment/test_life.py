@@ -231,3 +231,14 @@ def test_pod_name_with_a_cut_prefix_is_recognized() -> None:
     name = "a" * 63
     assert KIND.role(name, f"{'a' * 58}x2x4z") == "main"
     assert KIND.role(name, "b" * 63) is None
+
+
+def test_failed_pod_of_a_deployment_is_replaced() -> None:
+    gone = pod(0)
+    gone["status"] |= {"phase": "Failed", "reason": "NodeLost"}
+    counts = {**ALL, "availableReplicas": 1}
+    (finding,) = judged(deployment(**counts), gone, pod(1)).findings
+    assert (finding.subject, finding.hint) == (f"pod/{NAME}-1-0", f"wait: {SHOWN} replaces the pod by itself")
+    workload = deployment(**counts)
+    workload["metadata"]["deletionTimestamp"] = at(20)
+    assert not KIND.replaces_pods(Snapshot(workload))

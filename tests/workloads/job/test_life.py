@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from packager.diagnosis.diagnose import diagnose
-from packager.diagnosis.past import Past
+from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.job.life import Job
@@ -270,3 +270,67 @@ def test_pod_names_determine_roles(name: str, pod_name: str, role: str | None) -
 )
 def test_attempts_count_pods_of_the_job(spec: Object, status: Object, attempts: int | None) -> None:
     assert KIND.attempts(Snapshot(job(spec=spec, **status))) == attempts
+
+
+WAIT = f"wait: job/{NAME} replaces the pod by itself"
+AGAIN = "deploy it again with --replace"
+EVICTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "x"}
+POLICY = {"rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+
+
+def evicted(attempt: int = 1) -> Object:
+    """Return the pod of an attempt that was evicted, and has yet to stop."""
+    going = pod(attempt=attempt, deletionTimestamp=at(60), deletionGracePeriodSeconds=30)
+    going["status"]["conditions"] = [EVICTION]
+    return going
+
+
+@pytest.mark.parametrize(
+    ("conditions", "spec", "status", "hint"),
+    [
+        ([], {"backoffLimit": 1}, {"failed": 1}, WAIT),
+        ([], {"backoffLimit": 1}, {"uncountedTerminatedPods": {"failed": ["u1"]}}, WAIT),
+        ([], {"backoffLimit": 1}, {"active": 1}, WAIT),
+        ([], {"backoffLimit": 1}, {"failed": 2}, AGAIN),
+        ([], {"backoffLimit": 0}, {"failed": 1}, AGAIN),
+        (["FailureTarget:PodFailurePolicy"], {"backoffLimit": 1, "podFailurePolicy": POLICY}, {"failed": 1}, AGAIN),
+    ],
+)
+def test_evicted_pod_has_hint_to_wait_while_a_retry_is_left(
+    conditions: list[str], spec: Object, status: Object, hint: str
+) -> None:
+    (finding, *_) = judged(job(*conditions, spec=spec, **status), evicted()).findings
+    assert (finding.reason, finding.subject, finding.hint) == ("EvictionByEvictionAPI", f"pod/{NAME}-abcd1", hint)
+
+
+def test_evicted_pod_of_a_job_being_deleted_has_no_hint_to_wait() -> None:
+    workload = job(spec={"backoffLimit": 1}, failed=1)
+    workload["metadata"]["deletionTimestamp"] = at(30)
+    assert WAIT not in [finding.hint for finding in judged(workload, evicted()).findings]
+
+
+def lost(attempt: int = 1) -> Object:
+    """Return the pod of an attempt that ended with its node."""
+    gone = pod(attempt=attempt, phase="Failed")
+    gone["status"]["reason"] = "NodeLost"
+    return gone
+
+
+def test_replaced_pod_has_no_hint() -> None:
+    workload = job(spec={"backoffLimit": 2}, active=1, failed=1)
+    assert [finding.hint for finding in judged(workload, lost(1)).findings] == [WAIT, WAIT]
+    assert [finding.hint for finding in judged(workload, lost(1), pod(attempt=2)).findings] == [None]
+    assert [finding.hint for finding in judged(job("Complete"), lost(1), succeeded(2)).findings] == []
+    ended = judged(job("Complete", spec={"backoffLimit": 2}), lost(1), succeeded(2))
+    assert [(finding.reason, finding.hint) for finding in ended.findings] == [("Retried", None)]
+
+
+def test_deleted_pod_has_hint_to_wait_until_another_exists() -> None:
+    workload, memory = job(spec={"backoffLimit": 1}, active=1), Memory(KIND)
+    memory.add(Snapshot(workload, pods=(pod(),), age=30), 0)
+    counted = job(spec={"backoffLimit": 1}, failed=1)
+    snapshot = Snapshot(counted, age=31)
+    verdict = diagnose(KIND, snapshot, memory.add(snapshot, 1))
+    assert [(finding.subject, finding.hint) for finding in verdict.findings] == [(f"pod/{NAME}-abcd1", WAIT)]
+    snapshot = Snapshot(counted, pods=(pod(attempt=2),), age=50)
+    assert diagnose(KIND, snapshot, memory.add(snapshot, 20)).findings == ()

@@ -455,3 +455,24 @@ def test_attempts_count_starts_of_all_pods() -> None:
     assert KIND.attempts(Snapshot(jobset(), (job(startTime=at(1)),))) == 1
     assert KIND.attempts(Snapshot(jobset(), (job(),), (pod(),))) == 1
     assert KIND.attempts(Snapshot(jobset(restarts=2), ())) == 3
+
+
+RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+
+
+@pytest.mark.parametrize(
+    ("workload", "is_replaced"),
+    [
+        (jobset(retries=1), True),
+        (jobset(retries=1, restarts=1), False),
+        (jobset(), False),
+        (with_rules(RULE), True),
+        (with_rules({"action": "FailJobSet"}), False),
+        (with_rules({**RULE, "onJobFailureReasons": ["BackoffLimitExceeded"]}), False),
+        (with_rules({"action": "FailJobSet", "targetReplicatedJobs": ["node"]}), False),
+    ],
+)
+def test_jobset_replaces_pods_while_another_attempt_is_left(workload: Object, is_replaced: bool) -> None:  # noqa: FBT001
+    assert KIND.replaces_pods(snapshot(workload, job())) is is_replaced
+    for stopped in ({"spec": {**workload["spec"], "suspend": True}}, {"metadata": {"deletionTimestamp": at(9)}}):
+        assert not KIND.replaces_pods(snapshot({**workload, **stopped}, job()))
