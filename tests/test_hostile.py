@@ -400,17 +400,25 @@ INVENTORIES = [
     (b'{"manifest": 1}', "expected the package's name"),
     (b'{"manifest": 1, "package": "../x"}', "expected the package's name"),
     (b'{"manifest": 1, "package": "x"}', "expected digests"),
-    (b'{"manifest": 1, "package": "x", "files": {"../a": {}}}', "leads out of the package"),
-    (b'{"manifest": 1, "package": "x", "files": {"a/./b": {}}}', "is not a plain path"),
-    (b'{"manifest": 1, "package": "x", "files": {"\\ud800": {}}}', "not UTF-8"),
-    (b'{"manifest": 1, "package": "x", "files": {"a": 1}}', "expected a mode of 0644 or 0755 and a sha256"),
     (
-        b'{"manifest": 1, "package": "x", "files": {"a": {"mode": "4755", "sha256": "%s"}}}' % (b"0" * 64),
+        b'{"manifest": 1, "package": "x", "files": {}}',
+        "expected lists of lines, of files that have a digest, at 'editable'",
+    ),
+    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"../a": {}}}', "leads out of the package"),
+    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a/./b": {}}}', "is not a plain path"),
+    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"\\ud800": {}}}', "not UTF-8"),
+    (
+        b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a": 1}}',
+        "expected a mode of 0644 or 0755 and a sha256",
+    ),
+    (
+        b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a": {"mode": "4755", "sha256": "%s"}}}'
+        % (b"0" * 64),
         "expected a mode",
     ),
     *(
         (
-            b'{"manifest": 1, "package": "x", "files": {}, "sequence": %s}' % sequence,
+            b'{"manifest": 1, "package": "x", "editable": {}, "files": {}, "sequence": %s}' % sequence,
             "expected different names of overlays at 'sequence'",
         )
         for sequence in (b'"train"', b"[1]", b'["../x"]', b'["a", "a"]', b'["%s"]' % (b"a" * 64), b"[[]]", b"null")

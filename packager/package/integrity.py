@@ -166,7 +166,7 @@ def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entr
 
 def _mismatched_lines(package: Package, lines: dict[str, int]) -> Iterator[Problem]:
     """Yield a finding for every file whose lines, in the inventory, are not those of its digest there."""
-    for path, text in package.inventory.get("editable", {}).items():
+    for path, text in package.inventory["editable"].items():
         seal = package.inventory["files"].get(path)
         if seal is None or hashlib.sha256("\n".join(text).encode(errors="surrogatepass")).hexdigest() != seal["sha256"]:
             message = f"the lines of {contents.shown(path)} here do not match its digest"

@@ -62,8 +62,7 @@ def _shape_complaint(inventory: Any) -> str | None:
     """Return the error in the inventory's structure; None if all of it is as expected."""
     if not isinstance(inventory, dict):
         return "expected an object"
-    version, name, files = (inventory.get(key) for key in ("manifest", "package", "files"))
-    editable = inventory.get("editable", {})
+    version, name, files, editable = (inventory.get(key) for key in ("manifest", "package", "files", "editable"))
     if isinstance(version, bool) or version != 1:
         return f"expected version 1, found {shortened(repr(version), 60)}"
     if not isinstance(name, str) or not re.fullmatch(LETTER_FIRST, name) or len(name) > SUBDOMAIN_LENGTH:

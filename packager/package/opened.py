@@ -73,7 +73,7 @@ class Package(Value, frozen=True):
 
     def sealed(self, path: str) -> bytes | None:
         """Return the content that a file which people may edit was sealed with; None if the inventory has it not."""
-        lines: list[str] | None = self.inventory.get("editable", {}).get(path)
+        lines: list[str] | None = self.inventory["editable"].get(path)
         return None if lines is None else "\n".join(lines).encode(errors="surrogatepass")
 
     def shown(self, path: str) -> str:

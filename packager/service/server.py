@@ -134,7 +134,7 @@ class Server:
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
-        references = References(cluster, store, settings.name, self.projects)
+        references = References(cluster, settings.name, self.projects)
         room, rendering = Room(store, settings.limits), self._rendering
         self.tasks = Tasks(
             self.catalog, cluster, references, self.follower, sealer, self.projects, allowed, rendering, room

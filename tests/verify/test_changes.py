@@ -43,14 +43,6 @@ def _append(path: Path, text: str) -> None:
     path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
 
 
-def _without_lines(package: Path) -> None:
-    """Seal the package as earlier versions did: without the lines of editable files."""
-    path = package / INVENTORY
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    del content["editable"]
-    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
-
-
 def test_inventory_contains_the_lines_of_editable_files(package: Path) -> None:
     sealed = json.loads((package / INVENTORY).read_text(encoding="utf-8"))["editable"]
     common = "quickstart/common/mpi/k8s/mlops"
@@ -170,7 +162,9 @@ def test_weaker_level_is_found_in_any_kind_of_edit(
 
 def test_edit_without_sealed_lines_is_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
-    _without_lines(package)
+    content: dict[str, Any] = json.loads((package / INVENTORY).read_text(encoding="utf-8"))
+    del content["editable"][PATCH]
+    (package / INVENTORY).write_text(json.dumps(content, indent=2), encoding="utf-8")
     done = mlpack("verify", package, "--kubectl", kubectl)
     message = "the content differs from what the package was sealed with"
     assert (done.code, done.stdout) == (5, f"{package}/{PATCH}: {message}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.service.access.projects import Project
     from packager.service.jobs.kube import Cluster
-    from packager.service.store.store import Store
 
 _CLAIM, _CONFIG, _SECRET = "PersistentVolumeClaim", "ConfigMap", "Secret"
 
@@ -76,14 +74,12 @@ class References:
 
     Args:
         cluster: The cluster with the objects.
-        store: The database, with the project of each job.
         server: The name of the server in the labels of its objects.
         projects: The projects of the server, by name.
     """
 
-    def __init__(self, cluster: Cluster, store: Store, server: str, projects: Mapping[str, Project]) -> None:
+    def __init__(self, cluster: Cluster, server: str, projects: Mapping[str, Project]) -> None:
         self._cluster = cluster
-        self._store = store
         self._server = server
         self._shared = shared_namespaces(projects)
 
@@ -111,13 +107,8 @@ class References:
         return refused, missing
 
     async def _is_of(self, project: Project, item: Object) -> bool:
-        """Whether the jobs of a project may use an object: one of the project, or one that no job has created."""
+        """Whether the jobs of a project may use an object: one of the project, or one that no server has created."""
         item_labels = labels(item)
         if item_labels.get(SERVER, self._server) != self._server:
             return False
-        if PROJECT in item_labels:
-            return item_labels[PROJECT] == project.name
-        if JOB not in item_labels:
-            return True
-        made_by = await asyncio.to_thread(self._store.job, item_labels[JOB])  # older servers add no project
-        return project.namespace not in self._shared if made_by is None else made_by.project == project.name
+        return item_labels.get(PROJECT) == project.name if item_labels.keys() & {JOB, PROJECT} else True

@@ -480,7 +480,7 @@ def test_callback_of_a_removed_job_is_signed_with_the_secret_of_its_project(post
 def test_headers_of_an_endpoint_do_not_replace_headers_of_the_courier(post: Post) -> None:
     post.job()
     secrets = {"0": {"content-type": "text/html", "USER-AGENT": "curl", "x-b": "1"}}
-    with post.store._writing() as connection:  # noqa: SLF001 - as an older version may have stored it
+    with post.store._writing() as connection:  # noqa: SLF001 - past the check of the headers
         connection.exec_driver_sql("UPDATE deliveries SET secrets = ?", (SEALER.seal(secrets, "demo-1"),))
     post.send()
     names = [name.lower() for name in post.endpoints.got[0][1]]

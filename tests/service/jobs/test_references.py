@@ -106,13 +106,12 @@ def test_claim_labels_determine_its_project(service: Shared, labels: dict[str, s
     assert service.read("data", "vision").status_code == vision
 
 
-def test_claim_without_project_label_belongs_to_the_project_of_its_job(
-    service: Shared,
-) -> None:
+def test_claim_of_a_job_without_project_label_is_refused_in_every_project(service: Shared) -> None:
+    """The server writes both labels, so somebody else has removed the one."""
     release = service.fill()
     del service.cluster.objects["PersistentVolumeClaim", release]["metadata"]["labels"]["mlpack.dev/project"]
     assert service.read(release, "vision").status_code == 422
-    assert service.read(release, "research").status_code == 201
+    assert service.read(release, "research").status_code == 422
 
 
 def test_job_with_a_missing_claim_is_refused_and_a_dry_run_warns(service: Shared) -> None:

@@ -113,7 +113,7 @@ class PackageObjects(Fields, frozen=True, kw_only=True):
         secrets: The names of the Secrets from which pods read the secrets of the package.
         prefix: The start of the names of objects, which is the name of the package.
         suffix: The end of the names of objects, which is the name of the overlay.
-        facts: The facts about the package; None if an older server has read the package and did not store them.
+        facts: The facts about the package.
     """
 
     objects: list[Object]
@@ -123,7 +123,7 @@ class PackageObjects(Fields, frozen=True, kw_only=True):
     secrets: list[str]
     prefix: str
     suffix: str
-    facts: PackageFacts | None = None
+    facts: PackageFacts
 
 
 class PackageContent(Value, frozen=True):
@@ -137,6 +137,4 @@ def facts_of(origin: PackageOrigin, objects: PackageObjects) -> Facts:
     """Return the facts about a package, for the table of allowed fields."""
     names = (origin.name, f"{origin.name}-{origin.overlay}")
     kept = objects.facts
-    if kept is None:
-        return Facts(frozenset(origin.options) - NOT_OF_JOBS, names=names)
     return Facts(frozenset(kept.options) - NOT_OF_JOBS, kept.site, claims=frozenset(kept.claims), names=names)

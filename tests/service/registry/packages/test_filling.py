@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from packager.service.registry.packages import filling
-from packager.service.registry.packages.content import PackageObjects
+from packager.service.registry.packages.content import PackageFacts, PackageObjects
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -17,7 +17,8 @@ def config(name: str, **data: str) -> dict[str, Any]:
 
 def filled(*objects: dict[str, Any], given: dict[str, str] | None = None, **more: Any) -> list[dict[str, Any]]:
     fields = {"keys": ["A", "B"], "numbers": [], "secrets": [], **more}
-    package = PackageObjects(objects=list(objects), mark="vabc", prefix="p", suffix="o", **fields)
+    facts = PackageFacts(options=[], site={}, claims=[])
+    package = PackageObjects(objects=list(objects), mark="vabc", prefix="p", suffix="o", facts=facts, **fields)
     return filling.filled(package, {"A": "one", "B": "2"}, given or {}, "run-1")
 
 
