@@ -85,6 +85,7 @@ LAYERS = (
     ("verify",),
     ("configure",),
     ("curves",),
+    ("upgrade",),
     ("diagnosis",),
     ("cluster",),
     ("app",),
@@ -149,6 +150,7 @@ STAGES = (
     "rendering",
     "verify",
     "configure",
+    "upgrade",
     "diagnosis",
     "cluster",
 )

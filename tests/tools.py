@@ -63,7 +63,8 @@ TOOLS = (
         ("chromium-browser", "google-chrome"),
     ),
     Tool("curl", ("curl",), "commands of the documentation"),
-    Tool("git", ("git",), "check of the titles of commits"),
+    Tool("git", ("git",), "check of the titles of commits, and patches of edits"),
+    Tool("patch", ("patch",), "patches of edits"),
     Tool("initdb", ("postgresql",), "task service on PostgreSQL", folders="usr/lib/postgresql/*/bin"),
 )
 

@@ -52,6 +52,22 @@ def read(text: bytes, name: str) -> dict[str, Any]:
     return ids
 
 
+def values(text: bytes, name: str) -> dict[str, tuple[Any, ...]]:
+    """Return the values of runAsUser, runAsGroup and fsGroup in a patch, one for each place, by key.
+
+    Raises:
+        UsageError: The patch, called `name`, is not YAML.
+    """
+    documents, problems = yamlio.load_all(text, name)
+    if problems:
+        raise UsageError(f"{name} is not YAML", problems=problems)
+    values: dict[str, tuple[Any, ...]] = {}
+    for document in documents:
+        for key, _, value in _ids(document.data):
+            values[key] = (*values.get(key, ()), value)
+    return values
+
+
 def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
     """Yield the values of ids in a patch that are invalid, with their places; `name` is the file in messages."""
     for document in yamlio.load_all(text, name)[0]:
@@ -62,7 +78,7 @@ def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
                 hint=f"{OPTIONS[key]} N sets it",
             )
             for key, location, value in _ids(document.data)
-            if not _is_id(value)
+            if not is_id(value)
         ]
         yield from dict.fromkeys(problems)  # an alias repeats the problems of its anchor
 
@@ -101,7 +117,7 @@ def with_ids_of(text: bytes, other: bytes) -> bytes:
     for document, changed in zip(documents, other_documents, strict=False):
         places = {(key, location) for key, location, _ in _ids(document.data)}
         values.append(
-            {place: value for key, place, value in _ids(changed.data) if (key, place) in places and _is_id(value)}
+            {place: value for key, place, value in _ids(changed.data) if (key, place) in places and is_id(value)}
         )
     values += [{}] * (len(documents) - len(values))
     return _replaced(text, documents, values) or text
@@ -154,5 +170,6 @@ def _below(value: Any, path: Location, location: Location) -> Iterator[_Id]:
         yield from _below(child, (*path, key), (*location, key))
 
 
-def _is_id(value: Any) -> bool:
+def is_id(value: Any) -> bool:
+    """Return whether a value is a whole number that a user or group can have."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID

@@ -133,11 +133,15 @@ def _ignored(package: Package) -> Iterator[Problem]:
 
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
-    """Yield a finding for every file that the inventory does not list, and that no run has written."""
+    for path in unlisted(package, entries):
+        yield Problem(package.shown(path), 0, 0, "the package was not sealed with this file")
+
+
+def unlisted(package: Package, entries: Mapping[str, tree.Entry]) -> list[str]:
+    """Return the paths of the files that the inventory does not list, and that no run has written."""
     results = tuple(_results(package)) if package.folder == package.source else ()
-    for path in sorted(entries.keys() - package.inventory["files"].keys()):
-        if not path.startswith(results) or not _is_result(path):
-            yield Problem(package.shown(path), 0, 0, "the package was not sealed with this file")
+    paths = sorted(entries.keys() - package.inventory["files"].keys())
+    return [path for path in paths if not path.startswith(results) or not _is_result(path)]
 
 
 def _results(package: Package) -> Iterator[str]:

@@ -34,6 +34,7 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 VERBS = (
     ("verify", "-v"),
     ("configure", "-y"),
+    ("diff",),
     ("doctor", "-v"),
     ("deploy", "-v"),
     ("run", "-v"),
@@ -63,7 +64,7 @@ def test_messages_about_broken_archive_name_no_temporary_folder(
 ) -> None:
     for verb in VERBS:
         arguments = [*verb[0].split(), broken, *verb[1:]]
-        done = mlpack(*arguments, *([] if verb[0] == "configure" else ["--kubectl", kubectl]))
+        done = mlpack(*arguments, *([] if verb[0] in ("configure", "diff") else ["--kubectl", kubectl]))
         assert_named(done)
 
 

@@ -40,6 +40,7 @@ VERBS = {
     "exec": ["exec", "hello-mpi", "--", "true"],
     "delete": ["delete", "hello-mpi"],
     "history": ["history", "hello-mpi"],
+    "diff": ["diff", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
     "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],
     "secret create": ["secret", "create", "hello-mpi", "--dry-run", "client"],
@@ -137,7 +138,7 @@ def test_verb_refuses_package_with_irregular_file(
 
 
 CONFIGURE = ["configure --set", "configure --check", "configure -y", "configure"]
-READ_VALUES = VERBS.keys() - {"verify", "history", "secret create", *CONFIGURE}
+READ_VALUES = VERBS.keys() - {"verify", "history", "diff", "secret create", *CONFIGURE}
 
 
 @pytest.mark.parametrize("verb", sorted(READ_VALUES))

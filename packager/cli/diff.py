@@ -1,0 +1,66 @@
+"""`mlpack diff`: shows what was edited in a package since it was built."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.cli.cluster_arguments import PackagePath  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import emit, emit_json, emit_log, say
+
+if TYPE_CHECKING:
+    from packager.app.diff import PackageEdits
+
+
+class DiffFormat(StrEnum):
+    """The forms in which edits are printed."""
+
+    text = "text"
+    json = "json"
+    patch = "patch"
+
+
+def diff(
+    package: PackagePath,
+    output: Annotated[
+        DiffFormat,
+        typer.Option("-o", "--output", help="For people, as JSON, or as one patch for the package as it was built."),
+    ] = DiffFormat.text,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 1 if there are edits, and with 0 if there are none.")
+    ] = False,
+) -> None:
+    """Show the edits of a package: values, options and ids with old and new, other changes as a patch.
+
+    Values that may be secret are masked, except in `-o patch`, which `git apply` and `patch -p1` accept.
+    """
+    from packager.app.diff import diff as find_edits
+
+    difference = find_edits(package)
+    content = difference.content
+    if output is DiffFormat.json:
+        emit_json(difference.as_json(), is_bounded=False)
+    elif output is DiffFormat.patch:
+        if content.patch:
+            emit_log(content.patch)
+    else:
+        _show(difference)
+    for path, reason in content.not_in_patch.items():
+        say(f"not in the patch: {path}: {reason}")
+    if exit_code and not content.is_empty:
+        raise typer.Exit(1)
+
+
+def _show(difference: PackageEdits) -> None:
+    last = None
+    for edit in difference.content.edits:
+        if edit.path != last:
+            emit(f"{edit.path}:")
+        last = edit.path
+        emit(f"  {edit}")
+    for line in difference.content.others.decode(errors="surrogateescape").split("\n")[:-1]:
+        emit(line)
+    if difference.content.is_empty:
+        say(f"{difference.package} has no edits")

@@ -1,0 +1,164 @@
+"""Reads the known edits of a file, which `mlpack configure` makes too, and makes them in another version of the file.
+
+Known edits are values of keys in an env file, options switched in a kustomization, and ids in a patch. Any other
+change is a change of lines, which `lines` and `merge` treat.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from packager.base import envfile
+from packager.base.errors import UsageError
+from packager.base.masking import masked_line
+from packager.base.values import Value
+from packager.package import ids, kustomization, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_SWITCH = ("off", "on")
+
+
+class EditKind(StrEnum):
+    """The kinds of known edits."""
+
+    value = "value"
+    option = "option"
+    id = "id"
+
+
+class Edit(Value, frozen=True):
+    """A known edit.
+
+    Attributes:
+        path: The file, below the package's root.
+        kind: The kind of the edit.
+        key: The key of an env file, the name of an option, or the key of a security context.
+        before: The value before; `on` or `off` for an option; None for a key that was not set.
+        after: The value after the edit.
+    """
+
+    path: str
+    kind: EditKind
+    key: str
+    before: str | None
+    after: str
+
+    def shown(self, value: str | None) -> str | None:
+        """Return a value of this edit as it may be shown: masked if it may be a secret."""
+        if value is None or self.kind is not EditKind.value:
+            return value
+        is_site = self.path.endswith(layout.site_env(""))
+        return masked_line(f"{self.key}={value}", is_site=is_site).partition("=")[2]
+
+    def __str__(self) -> str:
+        before = "not set" if self.before is None else self.shown(self.before)
+        return f"{self.kind} {self.key}: {before}  ->  {self.shown(self.after)}"
+
+
+def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:
+    """Return the known edits that a file has, in the order of its content.
+
+    Args:
+        path: The path of the file below the package's root.
+        before: The delivered content.
+        now: The present content.
+    """
+    if path.endswith(".env"):
+        return tuple(_values(path, before, now))
+    try:
+        if posixpath.basename(path) == layout.KUSTOMIZATION:
+            return tuple(_switches(path, before, now))
+        if layout.is_patch(path):
+            return tuple(_ids(path, before, now))
+    except (UsageError, UnicodeDecodeError):
+        pass  # a file that is not YAML has no known edits
+    return ()
+
+
+def state(edit: Edit, text: bytes) -> str | None:
+    """Return the value that a version of the edit's file has; None if it is not set there, or not offered.
+
+    Raises:
+        UsageError: The file is not YAML.
+    """
+    if edit.kind is EditKind.value:
+        return next((line.value for line in envfile.lines(text) if line.key == edit.key), None)
+    if edit.kind is EditKind.option:
+        components = kustomization.components(text, edit.path)
+        return next((_SWITCH[component.on] for component in components if component.name == edit.key), None)
+    values = ids.values(text, edit.path).get(edit.key, ())
+    return ", ".join(dict.fromkeys(map(str, values))) or None
+
+
+def has_place(edit: Edit, text: bytes) -> bool:
+    """Return whether a version of the edit's file has a line for the edit; a key that was added needs none.
+
+    Raises:
+        UsageError: The file is not YAML.
+    """
+    if edit.kind is not EditKind.value:
+        return state(edit, text) is not None
+    return edit.key in envfile.keys(text)
+
+
+def replayed(text: bytes, edits: Sequence[Edit]) -> bytes:
+    """Return a file with known edits made in it.
+
+    Raises:
+        UsageError: The file cannot be edited.
+    """
+    for edit in edits:
+        if edit.kind is EditKind.value:
+            text = envfile.assign(text, edit.key, edit.after, edit.path)
+        elif edit.kind is EditKind.option:
+            text = kustomization.switch(text, edit.key, edit.path, on=edit.after == _SWITCH[1])
+        else:
+            text = ids.assign(text, {edit.key: int(edit.after)}, edit.path)
+    return text
+
+
+def _values(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+    rows = now.split(b"\n")
+    lines = list(envfile.lines(now))
+    keys = [line.key for line in lines]
+    old = {line.key: line.value for line in envfile.lines(before)}
+    own = set(envfile.keys(before))
+    for line in lines:
+        is_plain = rows[line.number - 1].removesuffix(b"\r") == f"{line.key}={line.value}".encode()
+        is_known = line.key in own or _is_last(rows[line.number :], own)
+        if not is_plain or not is_known or keys.count(line.key) > 1 or not re.fullmatch(envfile.NAME, line.key):
+            continue
+        if re.fullmatch(envfile.VALUE, line.value) and old.get(line.key) != line.value:
+            yield Edit(path, EditKind.value, line.key, old.get(line.key), line.value)
+
+
+def _is_last(rows: Sequence[bytes], own: set[str]) -> bool:
+    """Return whether only lines of other added keys follow, as `mlpack configure --add` writes them."""
+    return all(
+        not row or (not row.lstrip().startswith(b"#") and row.partition(b"=")[0].decode(errors="replace") not in own)
+        for row in rows
+    )
+
+
+def _switches(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+    old = {component.path: component for component in kustomization.components(before, path)}
+    current = kustomization.components(now, path)
+    names = [component.name for component in current]
+    for component in current:
+        earlier = old.get(component.path)
+        if earlier and earlier.on is not component.on and names.count(component.name) == 1:
+            yield Edit(path, EditKind.option, component.name, _SWITCH[earlier.on], _SWITCH[component.on])
+
+
+def _ids(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+    """Yield the ids that differ; one that is not the same in all places of a patch is no known edit."""
+    old = ids.values(before, path)
+    for key, values in ids.values(now, path).items():
+        if len(set(values)) == 1 and len(set(old.get(key, ()))) == 1 and ids.is_id(values[0]) and values != old[key]:
+            yield Edit(path, EditKind.id, key, str(old[key][0]), str(values[0]))
