@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packager.app.record import past_runs
 from packager.cluster import history as cluster
 from packager.package.opened import opened
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from packager.app.record import PastRun
     from packager.cluster.history import Deployment
     from packager.kubectl.client import Kubectl
 
@@ -25,12 +27,14 @@ class History:
         digest: The digest of the build that the user named.
         deployments: The deployments of all builds of the package, the newest first.
         unseen: The resources that the user may not list, each with the cluster's message.
+        records: The runs that were recorded in a local folder, the newest first.
     """
 
     package: str
     digest: str
     deployments: tuple[Deployment, ...]
     unseen: Mapping[str, str]
+    records: tuple[PastRun, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -39,16 +43,18 @@ class History:
             "digest": self.digest,
             "deployments": [deployment.as_json() for deployment in self.deployments],
             "unseen": dict(self.unseen),
+            "records": [record.as_json() for record in self.records],
         }
 
 
-def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False) -> History:
-    """Return the deployments of the package at `path` that still exist.
+def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, results: Path) -> History:
+    """Return the deployments of the package at `path` that still exist, and its recorded runs.
 
     Args:
         kubectl: The client of the cluster.
         path: A folder or an archive.
         everywhere: Whether to look in all namespaces.
+        results: The folder of recorded runs; it may be missing.
 
     Raises:
         UsageError: There is no such package.
@@ -56,4 +62,4 @@ def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False) -> Histor
     """
     with opened(path) as package:
         past = cluster.history(kubectl, package.name, everywhere=everywhere)
-        return History(package.name, package.digest, past.deployments, past.unseen)
+        return History(package.name, package.digest, past.deployments, past.unseen, past_runs(results, package.name))

@@ -46,6 +46,7 @@ class Feed:
         worker: The index of the worker or pod; None for the main pod, or for all pods if there is no main one.
         all_pods: Whether to read every pod; each line then begins with the name of its pod.
         is_following: Whether reading continues; errors may then pass, and are reported when they begin and end.
+        watch: Keeps the logs of at least the selected pods; None for a watch that keeps only these.
 
     Attributes:
         of: The opened overlay of the workload.
@@ -55,12 +56,18 @@ class Feed:
     """
 
     def __init__(
-        self, target: Target, worker: int | None = None, *, all_pods: bool = False, is_following: bool = False
+        self,
+        target: Target,
+        worker: int | None = None,
+        *,
+        all_pods: bool = False,
+        is_following: bool = False,
+        watch: PodWatch | None = None,
     ) -> None:
         self.has_written = False
         self.error: ClusterError | None = None
         self.target = target
-        self.watch = PodWatch(target.kubectl, self._selected)
+        self.watch = watch or PodWatch(target.kubectl, self._selected)
         self._worker = worker
         self._all_pods = all_pods
         self._is_following = is_following

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
     from packager.app.target import Target
 
+_QUIET_SECONDS = 60.0
+"""Seconds without data after which the copy of results is given up, as with `mlpack results`."""
+
 
 @with_cluster
 def deploy(
@@ -64,6 +68,14 @@ def deploy(
         typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.", show_default=False),
     ] = None,
     patience: Patience = "10m",
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Record the run in a folder below it: logs, manifests, verdict, numbers, and OUTPUT_DIR.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Applied | None, typer.Option("-o", "--output", help="Print what was applied.", show_default=False)
     ] = None,
@@ -74,12 +86,14 @@ def deploy(
     running.
     """
     from packager.app import deploy as use_case
+    from packager.app.record import RunRecords
     from packager.app.verify import allowed_words, expected_digest, level
-    from packager.cli.watching import report_end, watch_and_show
+    from packager.cli.watching import finish_records, report_end, watch_and_show
 
     limit = (seconds(timeout) or None) if timeout else None
     longest = seconds(patience)
     _refuse_combined(("--follow", follow), ("--no-wait", not wait))
+    _refuse_combined(("--results", results is not None), ("--no-wait", not wait))
     _refuse_combined(("--expect", expect is not None), ("--no-verify", not verify))
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
     to_cluster = at.client(ctx)
@@ -107,9 +121,16 @@ def deploy(
                 say(f"show its state: {target.command('status')}")
                 return
             waiting = dataclasses.replace(target, kubectl=dataclasses.replace(target.kubectl, deadline=deadline))
+            records = RunRecords(waiting, results) if results else None
             ended = watch_and_show(
-                waiting, rendered=target.manifests.digest, timeout=limit, patience=longest, follow_log=follow
+                waiting,
+                rendered=target.manifests.digest,
+                timeout=limit,
+                patience=longest,
+                follow_log=follow,
+                records=records,
             )
+            missing = finish_records(records, patience=_QUIET_SECONDS) if records else None
         except Exception:
             raise
         except BaseException:  # Ctrl-C
@@ -117,6 +138,8 @@ def deploy(
             raise
         for one, verdict in ended:
             report_end(one, verdict)
+        if missing:
+            raise missing
 
 
 def _refuse_combined(*options: tuple[str, bool]) -> None:

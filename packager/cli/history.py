@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.cli.cluster_arguments import ClusterOptions, PackagePath, with_cluster
 from packager.cli.console import Machine, emit_json, emit_table, say
+
+if TYPE_CHECKING:
+    from packager.app.history import History
 
 
 @with_cluster
@@ -16,25 +20,49 @@ def history(
     at: ClusterOptions,
     package: PackagePath,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder of runs that deploy --results has recorded.")
+    ] = Path("results"),
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
 ) -> None:
-    """List the deployments of a package: when, by whom, and whether of this build."""
+    """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs."""
     from packager.app.history import history as find_deployments
 
     to_cluster = at.client(ctx)
-    answer = find_deployments(to_cluster, package, everywhere=everywhere)
+    answer = find_deployments(to_cluster, package, everywhere=everywhere, results=results)
     if output is not None:
         emit_json(answer.as_json())
         return
     for resource, why in answer.unseen.items():
         say(f"{resource} are not among these: {why}")
-    if not answer.deployments:
+    if answer.deployments:
+        emit_table(_deployments(answer), gap="  ")
+    else:
         say(f"nothing of {answer.package} is deployed")
-        return
-    lines = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
+    if answer.records:
+        emit_table(_records(answer), gap="  ")
+
+
+def _deployments(answer: History) -> list[tuple[str, ...]]:
+    lines: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
     for item in answer.deployments:
-        build = "applied by kubectl" if item.digest is None else item.digest.removeprefix("sha256:")[:12]
-        build += " (this one)" if item.digest == answer.digest else ""
         when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
+        build = _build(item.digest, answer)
         lines.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
-    emit_table(lines, gap="  ")
+    return lines
+
+
+def _records(answer: History) -> list[tuple[str, ...]]:
+    return [
+        ("CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"),
+        *(
+            (run.created, run.workload, run.phase, _build(run.digest, answer), str(run.folder))
+            for run in answer.records
+        ),
+    ]
+
+
+def _build(digest: str | None, answer: History) -> str:
+    if digest is None:
+        return "applied by kubectl"
+    return digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == answer.digest else "")

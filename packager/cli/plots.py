@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from packager.cli.console import emit, emit_table
+from packager.cli.console import emit, emit_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ _MOST_COLUMNS = 100
 
 def print_curves(curves: Sequence[Curve]) -> None:
     """Print a drawing of each name's curves, as wide as the terminal, and a table of all curves."""
-    from packager.curves.figure import number
     from packager.curves.terminal import drawn
 
     columns = min(max(shutil.get_terminal_size().columns, 20), _MOST_COLUMNS)
@@ -26,6 +25,20 @@ def print_curves(curves: Sequence[Curve]) -> None:
         emit(name)
         for line in drawn([curve for curve in curves if curve.name == name], columns, _ROWS):
             emit(line)
+    emit_table(_rows(curves), gap="  ")
+
+
+def print_table(curves: Sequence[Curve]) -> None:
+    """Print a table of the last, lowest and highest values to stderr."""
+    rows = _rows(curves)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rows(curves: Sequence[Curve]) -> list[tuple[str, ...]]:
+    from packager.curves.figure import number
+
     rows = [
         (
             curve.name,
@@ -36,4 +49,4 @@ def print_curves(curves: Sequence[Curve]) -> None:
         )
         for curve in curves
     ]
-    emit_table([("NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"), *rows], gap="  ")
+    return [("NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"), *rows]

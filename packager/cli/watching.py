@@ -11,12 +11,15 @@ from packager.app.results import has_lasting_results
 from packager.app.status import with_logs
 from packager.base.errors import ClusterError
 from packager.cli.console import can_draw, say
-from packager.cli.printing import print_parts
+from packager.cli.plots import print_table
+from packager.cli.printing import counted, print_parts, print_results
 from packager.cli.views import Lines, Live, lines
 from packager.kubernetes.verdict import Finding, Phase
 
 if TYPE_CHECKING:
+    from packager.app.record import RunRecords
     from packager.app.target import Target
+    from packager.base.errors import MlpackError
     from packager.cli.views import View
     from packager.kubernetes.verdict import Verdict
 
@@ -28,6 +31,7 @@ def watch_and_show(
     timeout: float | None = None,
     patience: float | None = None,
     follow_log: bool = False,
+    records: RunRecords | None = None,
 ) -> tuple[tuple[Target, Verdict], ...]:
     """Follow the workloads to their ends, show their states, and return the verdict of each.
 
@@ -37,18 +41,19 @@ def watch_and_show(
         timeout: See `packager.app.follow`.
         patience: See `packager.app.follow`.
         follow_log: Whether the log is printed to stdout.
+        records: Record the run; None for no record.
 
     Raises:
         TimedOutError: The timeout has passed.
         ClusterError: The cluster does not answer for a long time.
     """
     waiting = replace(target, kubectl=target.kubectl.within(timeout))
-    feed = Feed(waiting, is_following=True) if follow_log else None
+    feed = Feed(waiting, is_following=True, watch=records.watch if records else None) if follow_log else None
     newest = NewestLine(waiting) if can_draw() and not follow_log else None
     view: View = Live(target) if newest else Lines(target)
     has_noted = False
     with view:
-        watch = feed.watch if feed else None
+        watch = records.watch if records else feed.watch if feed else None
         for update in follow(target, rendered=rendered, timeout=timeout, patience=patience, watch=watch):
             if update.snapshot and update.snapshot.unseen and not has_noted:
                 warn_unseen(update.snapshot.unseen)
@@ -56,10 +61,28 @@ def watch_and_show(
             main = update.main
             if feed and main.snapshot and not main.silence:
                 print_parts(feed.read(main.snapshot))
+            if records:
+                records.read(update)
             view.show(update, newest.read(main) if newest else None)
         if feed and feed.error:
             say(f"the end of the log is missing: {feed.error}")
         return verdicts(waiting, update)
+
+
+def finish_records(records: RunRecords, *, patience: float) -> MlpackError | None:
+    """Finish the record of each workload, print where it is, and return the error of the first that is incomplete.
+
+    Raises:
+        ToolError: A record cannot be written.
+    """
+    errors: list[MlpackError] = []
+    for record in records.finish(patience=patience, tell=say):
+        errors += [error for copied in record.results if (error := print_results(copied))]
+        errors += [error for error in (record.no_results, record.no_logs) if error]
+        if record.curves:
+            print_table(record.curves)
+        say(f"recorded in {record.folder}: {counted(record.logs, 'log')}, manifests, mlops.env, verdict")
+    return errors[0] if errors else None
 
 
 def report_end(target: Target, verdict: Verdict) -> None:

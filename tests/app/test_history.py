@@ -9,21 +9,24 @@ from packager.app.history import history
 from tests.life import JOB
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from packager.app.target import Target
     from tests.life import Life
 
 
-def test_history_returns_deployments_as_value(target: Target, life: Life) -> None:
-    nothing = history(target.kubectl, target.package.source)
+def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_path: Path) -> None:
+    nothing = history(target.kubectl, target.package.source, results=tmp_path)
     assert nothing.as_json() == {
         "package": "hello-mpi",
         "digest": target.package.digest,
         "deployments": [],
         "unseen": {},
+        "records": [],
     }
     apply(prepare(target))
     life.end()
-    past = history(target.kubectl, target.package.source)
+    past = history(target.kubectl, target.package.source, results=tmp_path)
     [deployment] = past.as_json()["deployments"]
     assert deployment == {
         "namespace": "team",
