@@ -80,7 +80,10 @@ class Lines:
                 self._say(str(finding))
             if finding.hint and finding.hint not in self._shown:
                 self._say(f"hint: {finding.hint}")
-            self._shown |= {str(finding), finding.hint or ""}
+            again = f"{finding.subject}: {_next_try(finding)}" if finding.next_try else ""
+            if again and again not in self._shown:
+                self._say(again)
+            self._shown |= {str(finding), finding.hint or "", again}
 
     def _say(self, text: str) -> None:
         elapsed = int(self._clock() - self._begin)
@@ -149,7 +152,12 @@ def _silence(update: Update) -> str:
 def lines(finding: Finding, *, log: bool = True) -> list[str]:
     """Return a finding as lines for a person, with or without its log."""
     logged = [f"  | {line}" for line in finding.log] if log else []
-    return [str(finding), *logged, *([f"  hint: {finding.hint}"] if finding.hint else [])]
+    again = [f"  {_next_try(finding)}"] if finding.next_try else []
+    return [str(finding), *logged, *again, *([f"  hint: {finding.hint}"] if finding.hint else [])]
+
+
+def _next_try(finding: Finding) -> str:
+    return f"next try: not before {finding.next_try:%H:%M:%S} UTC"
 
 
 def rows(pods: Sequence[PodStatus]) -> list[tuple[str, str, str]]:

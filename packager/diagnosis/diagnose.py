@@ -47,8 +47,7 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
         return _ended(kind, snapshot, past, ending)
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
     changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
-    own = [*kind.findings(snapshot), *changed]
-    own += _pods(kind, snapshot)
+    own = _without_past_tries(snapshot, [*kind.findings(snapshot), *changed, *_pods(kind, snapshot)])
     findings = grouped([*unnoticed, *_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
@@ -127,6 +126,13 @@ def _without_another_run(kind: Workload, snapshot: Snapshot, findings: Iterable[
             yield replace(finding, remedy=None)
         else:
             yield replace(finding, remedy=wait) if replaces_pods else finding
+
+
+def _without_past_tries(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings without the times of next tries that have passed: a kubelet drops most of its many events."""
+    for finding in findings:
+        is_past = finding.next_try is not None and finding.next_try < snapshot.now
+        yield replace(finding, next_try=None) if is_past else finding
 
 
 def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.diagnosis import mounts
+from packager.diagnosis.backoff import failed_pulls, next_pull, next_start
 from packager.kubernetes.objects import (
     condition,
     container_statuses,
     events_about,
+    image_of,
     last_seen,
     main_container,
     moment,
@@ -44,6 +46,7 @@ SIDECAR_PATIENCE = 60.0
 """Some sidecars end by themselves when they find that they are alone."""
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_NEVER_PULLED = {"InvalidImageName", "ErrImageNeverPull"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
 # Of cluster-autoscaler (processors/status/eventing_scale_up_processor.go), and of Karpenter (scheduling/events.go).
@@ -69,7 +72,7 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
         waiting = container["state"].get("waiting") or {}
         reason, detail = waiting.get("reason", ""), sentence(waiting)
         if reason in _IMAGE:
-            yield _image(pod, container["image"], reason, detail, events)
+            yield _image(pod, image_of(pod, container), reason, detail, events)
             return
         if reason in _CONFIG:
             message = f"container {container['name']} cannot be created: {detail or reason}"
@@ -77,12 +80,18 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
             return
         if reason == CRASH_LOOP:
             terminated = (container.get("lastState") or {}).get("terminated") or {}
+            image = image_of(pod, container)
+            pulls = failed_pulls(pod, image, events)
+            if pulls and last_seen(pulls[-1]) >= terminated.get("finishedAt", ""):
+                yield _image(pod, image, reason, "", events)  # it was removed since the container was started
+                return
             end = termination(pod, container, terminated)
             # A job may be lucky in its next attempt; what is to serve has failed in the same way three times by then.
             is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] == main_container(pod)
             patience = CRASH_PATIENCE if is_service else NEVER
             message = f"{end.message}, again and again"
-            yield Finding(reason, shown(pod), message, end.remedy, final_after=patience, log=end.log)
+            again = next_start(container)
+            yield Finding(reason, shown(pod), message, end.remedy, final_after=patience, log=end.log, next_try=again)
             return
     yield from _mounts(pod, events)
 
@@ -166,11 +175,9 @@ def _unscheduled(pod: Object, scheduled: Object, events: Sequence[Object]) -> Fi
 
 
 def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[Object]) -> Finding:
-    if not detail or detail.startswith("Back-off"):  # the kubelet's own words are in the event
-        for event in reversed(events_about(events, pod)):
-            if event.get("message", "").startswith("Failed to pull image"):
-                detail = sentence(event)
-                break
+    failed = failed_pulls(pod, image, events)
+    if failed and (not detail or detail.startswith("Back-off")):  # the kubelet's own words are in the event
+        detail = sentence(failed[-1])
     cause = detail.rpartition("failed to do request: ")[2].removeprefix(f'Failed to pull image "{image}": ')
     if re.search(r"not ?found|manifest unknown", detail, re.IGNORECASE):
         action = Action.PUSH_IMAGE
@@ -184,7 +191,8 @@ def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[O
         action = Action.REACH_REGISTRY
     message = f"the image {image} cannot be pulled{f': {cause}' if cause else ''}"
     patience = 0.0 if reason == "InvalidImageName" else IMAGE_PATIENCE
-    return Finding("ErrImagePull", shown(pod), message, Remedy.of(action), final_after=patience)
+    again = None if reason in _NEVER_PULLED else next_pull(failed)
+    return Finding("ErrImagePull", shown(pod), message, Remedy.of(action), final_after=patience, next_try=again)
 
 
 def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:

@@ -90,6 +90,15 @@ def main_container(pod: Object) -> str:
     return annotation(pod, DEFAULT_CONTAINER) or str(pod["spec"]["containers"][0]["name"])
 
 
+def image_of(pod: Object, container_status: Object) -> str:
+    """Return the image that the pod's spec has for a container; its status may name another one of the same digest."""
+    spec = pod["spec"]
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    name_of_it = container_status["name"]
+    images = (container.get("image") for container in containers if container["name"] == name_of_it)
+    return str(next(images, None) or container_status["image"])
+
+
 def is_running(pod: Object) -> bool:
     """Whether the pod's main container runs: only then can it be asked for anything."""
     main = main_container(pod)

@@ -11,6 +11,7 @@ from packager.kubernetes.owner_hints import hint_for_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from packager.kubernetes.remedy import Remedy
 
@@ -62,6 +63,7 @@ class Finding:
         log: The last lines that the container wrote.
         others: The number of other objects with the same finding.
         container: The container whose log may say more, if the pod's status contains none of it.
+        next_try: The earliest time at which a controller or a kubelet tries again what failed; None if it is unknown.
     """
 
     reason: str
@@ -73,6 +75,7 @@ class Finding:
     log: tuple[str, ...] = ()
     others: int = 0
     container: str | None = None
+    next_try: datetime | None = None
 
     def __str__(self) -> str:
         more = f" (and {self.others} more)" if self.others else ""
@@ -86,7 +89,8 @@ class Finding:
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`."""
         fields = {"reason": self.reason, "subject": self.subject, "message": self.message, "hint": self.hint}
-        return {**fields, "blocks": self.blocks, "others": self.others, "log": list(self.log)}
+        next_try = None if self.next_try is None else f"{self.next_try:%Y-%m-%dT%H:%M:%SZ}"
+        return {**fields, "blocks": self.blocks, "others": self.others, "log": list(self.log), "nextTry": next_try}
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,22 +111,31 @@ def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object
     """Yield a finding if a Job has not replaced a failed pod in the time that its controller takes."""
     last = max(pods, key=created, default=None)
     end = last and ended_at(last)
-    failures = sum(failure(pod) is not None for pod in pods)
-    # While no controller updates the Job, its status still counts the pod among those that run.
-    failed = max(status(job).get("failed", 0), failures)
-    if not (end and failures) or is_ending(job) or failed >= attempts:
+    failed = _failed(job, pods)
+    if not (end and any(map(failure, pods))) or is_ending(job) or failed >= attempts:
         return
-    pause = min(_FIRST_PAUSE * 2 ** (failed - 1), _LONGEST_PAUSE)
-    if snapshot.now - end > timedelta(seconds=pause + CONTROLLER_SILENCE):
+    if snapshot.now - end > _pause(failed) + timedelta(seconds=CONTROLLER_SILENCE):
         message = f"{who} ended at {end:%H:%M:%S} UTC, and its Job has not created another one since"
         yield Finding("NotRetried", shown(job), message, Remedy.of(Action.INSPECT_OBJECT, object=shown(job)))
 
 
-def earlier_attempts(pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
-    """Yield the failures of a Job's pods, except of the last that it may make."""
+def earlier_attempts(job: Object, pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
+    """Yield the failures of a Job's pods, except of the last that it may make; the newest with the next attempt."""
+    newest = max(pods, key=created, default=None)
     for attempt, pod in enumerate(sorted(pods, key=created)[: attempts - 1], start=1):
         if finding := failure(pod):
             message = f"attempt {attempt} of {attempts}: {finding.message}"
-            yield Finding(
-                RETRIED, finding.subject, message, finding.remedy, blocks=False, log=finding.log[-LAST_LINES:]
-            )
+            end = ended_at(pod) if pod is newest and not is_ending(job) else None
+            next_try = end and end + _pause(_failed(job, pods))
+            log = finding.log[-LAST_LINES:]
+            yield Finding(RETRIED, finding.subject, message, finding.remedy, blocks=False, log=log, next_try=next_try)
+
+
+def _failed(job: Object, pods: Sequence[Object]) -> int:
+    """Return the number of failed pods; the status of a Job without a controller still counts them as running."""
+    return max(int(status(job).get("failed") or 0), sum(failure(pod) is not None for pod in pods))
+
+
+def _pause(failed: int) -> timedelta:
+    """Return how long a Job waits before it makes another pod after `failed` ones."""
+    return timedelta(seconds=min(_FIRST_PAUSE * 2 ** min(failed - 1, 6), _LONGEST_PAUSE))

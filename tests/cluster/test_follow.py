@@ -79,13 +79,34 @@ def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -
 
 @pytest.mark.parametrize(
     ("case", "kind", "ends"),
-    [("mpijob-rejected", "MPIJob", 0), ("pod-image", "Pod", 15), ("mpijob-image", "MPIJob", 15)],
+    [
+        ("mpijob-rejected", "MPIJob", 0),
+        ("pod-image", "Pod", 15),
+        ("mpijob-image", "MPIJob", 15),
+        ("job-image", "Job", 15),
+        ("deployment-image-removed", "Deployment", 15),
+        ("deployment-back-off", "Deployment", 30),
+    ],
 )
 def test_permanent_problems_end_the_wait(case: str, kind: str, ends: float) -> None:
     time, last = play(kind, lambda _now: recorded(case))[-1]
     assert last.is_last
     assert last.verdict.phase is Phase.STUCK
     assert time == pytest.approx(ends, abs=1.1)
+
+
+def test_wait_for_a_retry_of_minutes_ends_at_the_deadline() -> None:
+    time, snapshot = Time(), recorded("job-retried")
+
+    def read(*, events: bool) -> Snapshot:
+        assert isinstance(events, bool)
+        return replace(snapshot, age=100 + time.now)
+
+    updates = list(follow(read, kinds()["Job"], deadline=300, clock=time, sleep=time.sleep))
+    assert time.now == pytest.approx(300, abs=1.1)
+    assert [update.is_last for update in updates] == [False] * len(updates)
+    assert updates[0].verdict.phase is Phase.RUNNING
+    assert updates[-1].verdict.findings[0].reason == "NotRetried"
 
 
 def test_temporary_problems_do_not_end_the_wait() -> None:

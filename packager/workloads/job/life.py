@@ -123,7 +123,7 @@ class Job(Workload):
                 verdict, since = unreported_end
                 if since and snapshot.now - since > timedelta(seconds=CONTROLLER_SILENCE):
                     yield from verdict.findings
-        yield from earlier_attempts(snapshot.pods, _attempts(job))
+        yield from earlier_attempts(job, snapshot.pods, _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield why earlier pods have failed; their logs are theirs to show."""
@@ -131,7 +131,7 @@ class Job(Workload):
             yield from _array_failures(snapshot, self.main(snapshot.pods))
             return
         last = self.main(snapshot.pods)
-        for finding in earlier_attempts(snapshot.pods, _attempts(snapshot.workload)):
+        for finding in earlier_attempts(snapshot.workload, snapshot.pods, _attempts(snapshot.workload)):
             if last is None or finding.subject != shown(last):
                 yield replace(finding, log=())
 

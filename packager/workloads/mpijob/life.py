@@ -161,7 +161,8 @@ class MPIJob(Workload):
         unmade = list(_rejected_pods(snapshot))
         yield from unmade or _not_retried(snapshot)
         yield from _ignored_by_operator(snapshot)
-        yield from batchjob.earlier_attempts(_launchers(snapshot.pods), _attempts(job))
+        launcher_job = next(iter(snapshot.children), job)
+        yield from batchjob.earlier_attempts(launcher_job, _launchers(snapshot.pods), _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the workers in which the kernel killed a process, although the launcher succeeded."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -250,3 +252,20 @@ def test_job_view_shows_the_number_of_attempts_after_a_retry(site: Site) -> None
     assert "Attempts" not in text_of(site.view(f"/jobs/{release}"))
     site.cluster.put({**item, "metadata": dict(item["metadata"]), "status": {"failed": 2, "active": 1}})
     site.until(lambda: "Attempts 3" in text_of(site.view(f"/jobs/{release}")), "the third attempt")
+
+
+def test_job_view_shows_the_time_before_the_next_try(site: Site) -> None:
+    release = site.created()
+    site.cluster.pod(release, "Running")
+    pod = deepcopy(site.cluster.objects["Pod", f"{release}-x2x9p"])
+    end = datetime.now(UTC).replace(microsecond=0)
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container=main pod=x"}
+    (status,) = pod["status"]["containerStatuses"]
+    status["state"] = {"waiting": waiting}
+    status["lastState"] = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": end.isoformat()}}
+    site.cluster.put(pod)
+    next_try = f"{end + timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
+    site.until(lambda: next_try in site.view(f"/jobs/{release}").text, "the next try")
+    assert f"Next try: not before {next_try}" in text_of(site.view(f"/jobs/{release}"))
+    (finding,) = site.get(f"/v1/jobs/{release}").json()["findings"]
+    assert (finding["reason"], finding["nextTry"]) == ("CrashLoopBackOff", next_try)

@@ -131,3 +131,18 @@ def test_doctor_tries_admission_of_the_pod(mlpack: Mlpack, cluster: Life, monkey
     assert [finding for finding in answer["findings"] if finding["state"] == "fails"] == []
     [labels] = [trial["metadata"]["labels"] for trial in trials if trial["kind"] == "Pod"]
     assert labels == {"team": "a", "job-name": JOB, "batch.kubernetes.io/job-name": JOB}
+
+
+def test_next_attempt_is_reported_until_the_timeout(mlpack: Mlpack, cluster: Life) -> None:
+    """The pod's clock is ahead, so that the next attempt is still to come."""
+    ended = {"terminated": {**ENDED_WITH_3["terminated"], "finishedAt": "2126-11-21T00:00:05Z"}}
+    cluster.moments = [lambda: cluster.objects.append(attempt(1, ended, "Failed"))]
+    done = mlpack(*DEPLOY, "--timeout", "30s")
+    assert done.code == 8
+    assert f"00:00  pod/{JOB}-abcd1: next try: not before 00:00:15 UTC\n" in done.stderr
+    assert done.stderr.count("next try") == 1
+    done = mlpack("status", *WHERE)
+    assert done.code == 0
+    assert "\n  next try: not before 00:00:15 UTC\n" in done.stdout
+    [finding] = mlpack("status", *WHERE, "-o", "json").json["findings"]
+    assert finding["nextTry"] == "2126-11-21T00:00:15Z"
