@@ -103,7 +103,7 @@ class PlannedOverlay(Value, frozen=True):
     @property
     def folder(self) -> str | None:
         """The folder that the program starts in, as text for people; None if the spec sets none."""
-        return f"`{directory(self.run.workdir)}`".replace("/MODEL_DIR", "MODEL_DIR") if self.run.workdir else None
+        return f"`{directory(self.run.workdir)}`" if self.run.workdir else None
 
     @property
     def repository(self) -> str:

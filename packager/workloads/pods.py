@@ -107,14 +107,10 @@ class Pods(Value, frozen=True):
         return bool(at(self.spec, ("initContainers", 1, "name")) == "init")
 
     @property
-    def init_in_package(self) -> bool:
-        """Whether that container starts in a folder of the package."""
-        return str(at(self.spec, ("initContainers", 1, "workingDir"))).startswith("/MODEL_DIR/")
-
-    @property
-    def starts_in_package(self) -> bool:
-        """Whether the main container starts in a folder of the package, as a build writes it: below MODEL_DIR."""
-        return str(at(self.spec, ("containers", 0, "workingDir"))).startswith("/MODEL_DIR/")
+    def programs(self) -> tuple[ProgramFields, ...]:
+        """The containers that run something of the model, as a build writes them."""
+        containers = [("containers", 0), *([("initContainers", 1)] if self.prepares else [])]
+        return tuple(ProgramFields.read(self, *place) for place in containers)
 
     def containers(self) -> Iterator[tuple[Location, dict[str, Any]]]:
         """Yield every container and where it is, the init containers first."""
@@ -126,6 +122,36 @@ class Pods(Value, frozen=True):
         """Yield every volume and where it is."""
         for index, volume in enumerate(listing(self.spec.get("volumes"))):
             yield (*self.location, "spec", "volumes", index), mapping(volume)
+
+
+class ProgramFields(Value, frozen=True):
+    """The fields of a container that runs something of the model, as a build writes them.
+
+    Attributes:
+        path: The fieldPath of the container as the target of a kustomize replacement.
+        source: The same as a source, where kustomize compares names as they are.
+        starts_in_package: Whether it starts in a folder below the placeholder MODEL_DIR.
+        has_folders: Whether its own variables are the folders of mlops.env, made absolute.
+    """
+
+    path: str
+    source: str
+    starts_in_package: bool
+    has_folders: bool
+
+    @classmethod
+    def read(cls, pods: Pods, key: str, index: int) -> ProgramFields:
+        """Return the fields of the container at `index` of `containers` or `initContainers`."""
+        container = mapping(at(pods.spec, (key, index)))
+        path = f"{pods.field_path}.{key}.{_step(container, index)}"
+        folder = str(container.get("workingDir"))
+        first = mapping(at(container, ("env", 0)))
+        source = path.replace("[name=^", "[name=").replace("$]", "]")
+        return cls(path, source, folder.startswith("MODEL_DIR/"), first.get("value") == "home/mlpack")
+
+    def variable(self, key: str) -> str:
+        """Return the fieldPath of the value of a variable."""
+        return f"{self.path}.env.{_step({'name': key}, 0)}.value"
 
 
 def _pointer(location: Location) -> str:

@@ -69,7 +69,7 @@ class Init(Fields, frozen=True):
         return Program(tuple(self.command or ()), args, directory(workdir))
 
 
-IN_PACKAGE = f"/MODEL_DIR/{SCRIPTS}"
+IN_PACKAGE = f"MODEL_DIR/{SCRIPTS}"
 """The folder of the code, in which a replacement fills in MODEL_DIR."""
 
 
@@ -128,7 +128,7 @@ def of_script(run: Run, starter: Sequence[str] = ()) -> Program:
 
 
 def directory(workdir: str | None) -> str | None:
-    """Return the folder that `workdir` means: a folder of the package below a placeholder, which is absolute."""
+    """Return the folder that `workdir` means: a folder of the package below a placeholder, MODEL_DIR."""
     if workdir is None or workdir.startswith("/"):
         return workdir
     return IN_PACKAGE if workdir == "." else f"{IN_PACKAGE}/{workdir}"

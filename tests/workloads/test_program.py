@@ -117,7 +117,43 @@ def test_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) ->
 def test_folders_below_root_are_absolute_in_the_environment(rendered: Callable[..., Any]) -> None:
     """A program that starts elsewhere than in / would look for ROOT/… below its own folder."""
     env = container(rendered(spec("{kind: Pod}")))["env"][2:]
-    assert env == [{"name": key, "value": f"/$({key})"} for key in ("MODEL_DIR", "OUTPUT_DIR", "CACHE")]
+    package = "/ROOT/demo-fp32-training"
+    assert env == [
+        {"name": "MODEL_DIR", "value": package},
+        {"name": "OUTPUT_DIR", "value": f"{package}/output"},
+        {"name": "CACHE", "value": "/ROOT/cache"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "program"),
+    [
+        ("single-node", "{kind: Pod, workdir: ., init: {script: train.sh}}"),
+        ("multi-node", "{kind: MPIJob, workdir: ., init: {script: train.sh}}"),
+        ("multi-node", "{kind: JobSet, workdir: ., roles: {a: {}, b: {}}, success: [a], rendezvous: none}"),
+    ],
+)
+def test_edited_folders_reach_the_program_with_one_slash(
+    rendered: Callable[..., Any], tmp_path: Path, kubectl: Path, overlay: str, program: str
+) -> None:
+    """A user replaces ROOT in some lines of mlops.env by hand; Python keeps two slashes at the start of a path."""
+    old = "{kind: Pod}" if overlay == "single-node" else "{kind: MPIJob}"
+    text = demo.changed(f"{old} => {program}", "environment: {CACHE: ROOT/cache, NO: ROOT/no}")
+    rendered(text, overlay)
+    folder = tmp_path / f"package/quickstart/k8s/mlops/{overlay}"
+    env = folder / "mlops.env"
+    for edited in ("MODEL_DIR", "NO"):
+        env.write_text(env.read_text().replace(f"{edited}=ROOT/", f"{edited}=/nfs/"))
+    items = [Manifest(item) for item in yaml.safe_load_all(kustomize(folder, program=str(kubectl)).manifests)]
+    for pods in (pods for item in items for pods in structures.pods(item)):
+        for _, program_container in pods.containers():
+            if program_container["name"] != "identity":
+                values = {entry["name"]: entry.get("value") for entry in program_container["env"]}
+                assert values["HOME"] == "/home/mlpack"
+                assert values["MODEL_DIR"] == "/nfs/demo-fp32-training"
+                assert (values["OUTPUT_DIR"], values["CACHE"]) == ("/ROOT/demo-fp32-training/output", "/ROOT/cache")
+                assert values["NO"] == "/nfs/no"
+                assert program_container["workingDir"] == "/nfs/demo-fp32-training/quickstart/scripts"
 
 
 def test_folders_without_placeholder_stay_unchanged(rendered: Callable[..., Any]) -> None:
@@ -217,13 +253,19 @@ def test_script_gets_arguments_and_folder_of_the_variant(rendered: Callable[...,
     assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
     assert got["args"] == ["--steps", "$(STEPS)"]
     assert got["workingDir"] == "/ROOT/demo-fp32-training/quickstart/scripts"
-    assert got["env"][2:] == [{"name": key, "value": f"/$({key})"} for key in ("MODEL_DIR", "OUTPUT_DIR")]
+    package = "/ROOT/demo-fp32-training"
+    assert got["env"] == [
+        {"name": "HOME", "value": "/home/mlpack"},
+        {"name": "MLPACK_ENV_DIR", "value": "/etc/mlpack/env"},
+        {"name": "MODEL_DIR", "value": package},
+        {"name": "OUTPUT_DIR", "value": f"{package}/output"},
+    ]
 
 
 def test_workdir_is_below_the_root_option(rendered: Callable[..., Any]) -> None:
     text = demo.changed("{kind: Pod} => {kind: Pod, workdir: .}")
     assert container(rendered(text, options=Options(root="/nfs/a b")))["workingDir"] == (
-        "//nfs/a b/demo-fp32-training/quickstart/scripts"
+        "/nfs/a b/demo-fp32-training/quickstart/scripts"
     )
 
 
@@ -322,7 +364,7 @@ def test_init_container_has_image_folders_and_variables_of_the_program(rendered:
         assert init["envFrom"] == [{"configMapRef": {"name": init["envFrom"][0]["configMapRef"]["name"]}}]
         assert f"ConfigMap/{init['envFrom'][0]['configMapRef']['name']}" in objects
         assert init["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        assert init["workingDir"] == "//srv/demo-fp32-training/quickstart/scripts"
+        assert init["workingDir"] == "/srv/demo-fp32-training/quickstart/scripts"
         if name == "job":
             assert init["command"] == ["mkdir", "-p", "$(OUTPUT_DIR)/x"]
         else:
