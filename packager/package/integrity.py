@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
 
 
+_INVENTORY_MODE = "0644"
 _OVERLAYS_PARENT = OVERLAYS[: OVERLAYS.rindex("/") + 1]
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
@@ -56,8 +57,8 @@ def check(package: Package, limits: Limits) -> Checked:
         ToolError: A folder cannot be read.
     """
     sealed = package.inventory["files"]
-    entries = {entry.path: entry for entry in tree.walk(package.folder, limits) if entry.path != INVENTORY}
-    problems: list[Problem] = []
+    entries = {entry.path: entry for entry in tree.walk(package.folder, limits)}
+    problems: list[Problem] = list(_mode_problems(package, entries.pop(INVENTORY), _INVENTORY_MODE))
     edits: list[str] = []
     unread: list[ToolError] = []
     lines = _inventory_lines(package)
@@ -72,7 +73,7 @@ def check(package: Package, limits: Limits) -> Checked:
             problems += _content_problems(package, entries[path], edits)
         except ToolError as error:
             unread.append(error)
-        problems += _mode_problems(package, entries[path])
+        problems += _mode_problems(package, entries[path], sealed[path]["mode"])
     problems += _unlisted_files(package, entries)
     problems += _mismatched_lines(package, lines)
     problems += _overlooked_kustomizations(package, entries)
@@ -116,8 +117,7 @@ def _content_problems(package: Package, entry: tree.Entry, edits: list[str]) -> 
         yield Problem(file, 0, 0, "the content differs from what the package was sealed with")
 
 
-def _mode_problems(package: Package, entry: tree.Entry) -> Iterator[Problem]:
-    mode = package.inventory["files"][entry.path]["mode"]
+def _mode_problems(package: Package, entry: tree.Entry, mode: str) -> Iterator[Problem]:
     if f"{entry.mode:04o}" != mode:
         message = f"expected the mode {mode}, found {entry.mode:04o}"
         fix = shlex.join(["chmod", mode, argument(package.source / entry.path)])

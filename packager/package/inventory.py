@@ -14,9 +14,16 @@ from packager.package.contents import ContentError, inactive, normalized, shown
 from packager.package.layout import INVENTORY, MAX_OVERLAYS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MAX_BYTES = 16 << 20
+
+_KEYS = ("manifest", "package", "tool", "sequence", "workspace", "spec", "files", "editable")
+_TEXTS = {"tool": ("name", "version"), "spec": ("name", "sha256", "precision", "mode", "root", "registry")}
+"""The texts in the objects that describe the build; they may be null."""
+_LISTS = {"tool": (), "spec": ("set", "with")}
+_ENTRY = ("mode", "sha256")
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -71,8 +78,8 @@ def _shape_complaint(inventory: Any) -> str | None:
         return "expected digests at 'files'"
     if not isinstance(editable, dict) or not all(map(_are_lines, editable.values())) or editable.keys() - files.keys():
         return "expected lists of lines, of files that have a digest, at 'editable'"
-    names = _names_complaint(inventory)
-    return names or next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
+    complaint = _key_complaint(inventory, _KEYS) or _names_complaint(inventory) or _build_complaint(inventory)
+    return complaint or next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
 
 
 def _names_complaint(inventory: dict[str, Any]) -> str | None:
@@ -82,6 +89,26 @@ def _names_complaint(inventory: dict[str, Any]) -> str | None:
     claim = inventory.get("workspace")
     is_claim = claim is None or (isinstance(claim, str) and is_label(claim))
     return None if is_claim else "expected the name of a claim at 'workspace'"
+
+
+def _build_complaint(inventory: dict[str, Any]) -> str | None:
+    """Return the error in the description of the build, which is only shown; None without one."""
+    for key, texts in _TEXTS.items():
+        about = inventory.get(key, {})
+        if not isinstance(about, dict):
+            return f"expected an object at {key!r}"
+        if complaint := _key_complaint(about, (*texts, *_LISTS[key])):
+            return complaint
+        are_texts = all(isinstance(about.get(text), str | None) for text in texts)
+        if not are_texts or not all(_are_lines(about.get(name, [])) for name in _LISTS[key]):
+            return f"expected texts, and lists of texts, at {key!r}"
+    return None
+
+
+def _key_complaint(entries: dict[str, Any], expected: Sequence[str]) -> str | None:
+    """Return the error that an object has a key which no build writes; None without one."""
+    unknown = next((key for key in entries if key not in expected), None)
+    return None if unknown is None else f"unknown key {shortened(repr(unknown), 60)}"
 
 
 def _are_lines(lines: Any) -> bool:
@@ -106,6 +133,8 @@ def _entry_complaint(path: str, sealed: Any) -> str | None:
     except ContentError as error:
         return str(error)
     mode, digest = (sealed.get("mode"), sealed.get("sha256")) if isinstance(sealed, dict) else (None, None)
+    if complaint := _key_complaint(sealed, _ENTRY) if isinstance(sealed, dict) else None:
+        return f"{shown(path)}: {complaint}"
     if mode not in ("0644", "0755") or not re.fullmatch("[0-9a-f]{64}", str(digest)):
         return f"{shown(path)}: expected a mode of 0644 or 0755 and a sha256"
     return None

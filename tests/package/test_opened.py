@@ -286,3 +286,47 @@ def _content(folder: Path) -> dict[str, tuple[bytes, int]]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "complaint"),
+    [
+        ((), {"signature": "good"}, "unknown key 'signature'"),
+        (("files", "README.md"), {"link": "/etc/passwd"}, "README.md: unknown key 'link'"),
+        (("tool",), {"name\x1b[2K": "x"}, r"unknown key 'name\x1b[2K'"),
+        (("spec",), {"verified": True}, "unknown key 'verified'"),
+        ((), {"tool": "mlpack"}, "expected an object at 'tool'"),
+        (("spec",), {"name": ["x"]}, "expected texts, and lists of texts, at 'spec'"),
+        (("spec",), {"with": [{}]}, "expected texts, and lists of texts, at 'spec'"),
+        (("spec",), {"set": "x"}, "expected texts, and lists of texts, at 'spec'"),
+    ],
+)
+def test_inventory_with_other_entries_than_a_build_makes_is_refused(
+    folder: Path, tmp_path: Path, place: tuple[str, ...], value: dict[str, object], complaint: str
+) -> None:
+    package = shutil.copytree(folder, tmp_path / "hello-mpi")
+    inventory = json.loads((package / INVENTORY).read_text())
+    target = inventory
+    for key in place:
+        target = target[key]
+    target.update(value)
+    (package / INVENTORY).write_text(json.dumps(inventory))
+    with pytest.raises(VerificationError) as refused, opened(package):
+        pass
+    assert str(refused.value) == f"{package}/{INVENTORY} is not the inventory of a package: {complaint}"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o744])
+def test_executable_inventory_is_a_problem(folder: Path, tmp_path: Path, mode: int) -> None:
+    package = shutil.copytree(folder, tmp_path / "hello-mpi")
+    (package / INVENTORY).chmod(mode)
+    archived = tmp_path / "p.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "--mode=go-w", "-czf", archived, "hello-mpi"], cwd=tmp_path, check=True)
+    for source in package, archived:
+        with opened(source) as read:
+            (problem,) = integrity.check(read, DEFAULT).problems
+        assert problem.message == "expected the mode 0644, found 0755"
+        assert problem.file.endswith(INVENTORY)
+    (package / INVENTORY).chmod(0o664)
+    with opened(package) as read:
+        assert integrity.check(read, DEFAULT).problems == []
