@@ -23,6 +23,10 @@ _REASONS = {
 }
 
 
+BUILT = frozenset(("HOME", "MLPACK_ENV_DIR"))
+"""The variables among these that builds themselves set, in the manifests of containers."""
+
+
 def refusal_reason(key: str) -> str | None:
     """Return the reason why a package must not set the variable `key`; None if it may."""
     if key.startswith("MLPACK_"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.allowed.words import VARIABLE
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.environment import BUILT, refusal_reason
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.verify.objects import permits_hint
 from packager.workloads.program import CHOICE, choices, wrong_choice
@@ -40,6 +40,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
         if workload not in known:
             known.append(workload)
     yield from _choices(overlay)
+    yield from _of_containers(overlay)
     for name, readers in workloads.items():
         if (manifest := overlay.named("ConfigMap", name)) is None:
             continue
@@ -66,7 +67,8 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
         return
     known = {name for name, _, _ in _variables(original.permitted)} if original.permitted else set()
     for name, manifest, location in _variables(overlay):
-        if name not in known and permission(name) not in allowed and not refusal_reason(name):
+        is_reported = name not in BUILT and refusal_reason(name) is not None
+        if name not in known and permission(name) not in allowed and not is_reported:
             message = "an edit adds this variable, and programs may run what it says"
             word = permission(name)
             yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(KIND, word)
@@ -105,6 +107,16 @@ def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:
                 name = str(mapping(source.get("configMapRef")).get("name"))
                 pairs |= {(name, key) for key in from_secrets}
     return pairs
+
+
+def _of_containers(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for each variable in the manifest of a container that only builds may set, or nothing may."""
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            for index, variable in enumerate(listing(container.get("env"))):
+                key = text(mapping(variable).get("name"))
+                for message in () if key in BUILT else _messages(key, []):  # kinds set variables of their own here
+                    yield overlay.problem(pods.manifest, (*location, "env", index, "name"), f"{key}: {message}")
 
 
 def _choices(overlay: RenderedOverlay) -> Iterator[Problem]:

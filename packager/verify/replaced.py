@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import Value, replace
-from packager.kubernetes.manifest import listing, mapping, text
+from packager.kubernetes.manifest import at, listing, mapping, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,15 @@ _MOST = 50
 """The most notes about one overlay; the report also lists every edited line."""
 
 _SHOWN = 300
+
+_HOOKS = (
+    ("lifecycle", "postStart"),
+    ("lifecycle", "preStop"),
+    ("livenessProbe",),
+    ("readinessProbe",),
+    ("startupProbe",),
+)
+"""The places where a container has commands beside its program."""
 
 
 class _Usage(Value, frozen=True):
@@ -75,7 +84,16 @@ def _of_container(manifest: Manifest, location: Location, container: dict[str, A
         yield _Usage("image", text(container["image"]), manifest, (*location, "image"))
     for field in ("command", "args"):
         if words := listing(container.get(field)):
-            yield _Usage(field, json.dumps(words, ensure_ascii=False, default=str), manifest, (*location, field))
+            yield _Usage(field, _listed(words), manifest, (*location, field))
+    for place in _HOOKS:
+        if words := listing(at(container, (*place, "exec", "command"))):
+            yield _Usage(f"command of {place[-1]}", _listed(words), manifest, (*location, *place, "exec", "command"))
+    if container.get("workingDir") is not None:
+        yield _Usage("working folder", text(container["workingDir"]), manifest, (*location, "workingDir"))
+
+
+def _listed(words: list[Any]) -> str:
+    return json.dumps(words, ensure_ascii=False, default=str)
 
 
 def _of_volume(manifest: Manifest, location: Location, volume: dict[str, Any]) -> Iterator[_Usage]:

