@@ -109,6 +109,8 @@ NAMES = [
     (["p/Scripts/a", "p/scripts/b"], "the same name where case is ignored"),
     (["p/\u00e9", "p/e\u0301"], "the same name where case is ignored"),
     (["p/stra\u00dfe", "p/STRASSE"], "the same name where case is ignored"),
+    (["p/train.py", "p/train\u200b.py"], "the same name where invisible characters are ignored"),
+    (["p/a\u202eb\u202c", "p/A\ufeffB"], "the same name where invisible characters are ignored"),
     (["p/a", "p/a/b"], "is both a file and a folder"),
     (["p/a/b", "p/a"], "is both a file and a folder"),
 ]

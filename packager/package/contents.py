@@ -29,7 +29,8 @@ class _As(enum.Enum):
 class Contents:
     """The files and folders of one package, taken one by one.
 
-    Two paths are the same if a file system that ignores case and Unicode form takes them for the same.
+    Two paths are the same if a file system that ignores case, Unicode form and invisible characters takes them for the
+    same.
     """
 
     def __init__(self, limits: Limits = DEFAULT) -> None:
@@ -70,7 +71,9 @@ class Contents:
             return True
         known_path, known_kind = earlier
         if known_path != path:
-            raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name where case is ignored")
+            is_visible = _visible(path) == path and _visible(known_path) == known_path
+            why = "where case is ignored" if is_visible else "where invisible characters are ignored"
+            raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name {why}")
         if (kind is _As.FILE) != (known_kind is _As.FILE):
             raise ContentError(f"{shown(path)} is both a file and a folder")
         if kind is known_kind is not _As.PARENT:
@@ -84,7 +87,12 @@ def _key(path: str) -> str:
     """Return the form of a path that is equal for two paths which some file systems do not distinguish."""
     if path.isascii():
         return path.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", _visible(path)).casefold())
+
+
+def _visible(path: str) -> str:
+    """Return a path without the characters that are not shown, which HFS+ ignores."""
+    return "".join(character for character in path if unicodedata.category(character) != "Cf")
 
 
 def normalized(path: str) -> str:
@@ -151,7 +159,7 @@ def active_part(path: str) -> str | None:
     take other names for these: with characters that are not shown (HFS+), or in short form, such as GIT~1 (FAT, NTFS).
     """
     for part in path.split("/") if path != DOCKERIGNORE else ():
-        visible = "".join(character for character in part if unicodedata.category(character) != "Cf")
+        visible = _visible(part)
         if visible.startswith(".") or visible.strip(". ").lower() == "head" or _SHORT_NAME.search(visible):
             return part
     return None

@@ -43,6 +43,7 @@ _BLANKS = 8 * ord(" ")
 
 _NUMBERS = {"mode": _MODE, "owner": slice(108, 116), "group": slice(116, 124), "size": _SIZE, "time": _MTIME}
 _DEVICES = {"device": slice(329, 337), "minor device": slice(337, 345)}
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _NAMES = {"name": _NAME, "owner's name": slice(265, 297), "group's name": slice(297, 329), "prefix": _PREFIX}
 _EMPTY = {"link": slice(157, 257), "end": slice(500, 512)}
 
@@ -219,6 +220,9 @@ def _form_complaints(block: bytes, *, has_size: bool) -> Iterator[str]:
     for field, field_slice in _NAMES.items():
         if any(block[field_slice].partition(b"\0")[2]):
             yield f": unexpected data after the end of the {field} in its header"
+    for field in ("owner's name", "group's name"):
+        if _CONTROL.search(block[_NAMES[field]].rstrip(b"\0")):
+            yield f": the {field} in its header contains control characters"
     for field, field_slice in _EMPTY.items():
         if any(block[field_slice]):
             yield f": the field for the {field} in its header is not empty"

@@ -95,6 +95,14 @@ FORMS = {
         archive_of(Item(b"p/a", fields={"link": b"/etc/passwd"})),
         "p/a: the field for the link in its header is not empty",
     ),
+    "an owner whose name acts on a terminal": (
+        archive_of(Item(b"p/a", fields={"uname": b"\x1b[2J"})),
+        "p/a: the owner's name in its header contains control characters",
+    ),
+    "a group whose name acts on a terminal": (
+        archive_of(Item(b"p/a", fields={"gname": b"a\x7f"})),
+        "p/a: the group's name in its header contains control characters",
+    ),
     "bytes at the end of the header": (
         archive_of(Item(b"p/a", fields={"end": b"tar\0"})),
         "p/a: the field for the end in its header is not empty",
