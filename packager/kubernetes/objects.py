@@ -92,10 +92,9 @@ def main_container(pod: Object) -> str:
 
 def image_of(pod: Object, container_status: Object) -> str:
     """Return the image that the pod's spec has for a container; its status may name another one of the same digest."""
-    spec = pod["spec"]
-    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
-    name_of_it = container_status["name"]
-    images = (container.get("image") for container in containers if container["name"] == name_of_it)
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    images = (container.get("image") for container in containers if container["name"] == container_status["name"])
     return str(next(images, None) or container_status["image"])
 
 
