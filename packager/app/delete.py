@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.cluster import removal
+from packager.cluster.observe import released_pods
 from packager.cluster.ownership import described
-from packager.kubernetes.objects import shown
+from packager.kubernetes.objects import name, shown
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Deleted:
         others: The objects that were left because they do not belong to this package alone, and their owners.
         is_gone: Whether the delete waited until all objects were gone.
         missing: The workloads that did not exist, each as a name for kubectl.
+        released: The pods that were left because their controllers have released them, each as a name for kubectl.
     """
 
     workload: str
@@ -59,6 +61,7 @@ class Deleted:
     others: tuple[tuple[Object, str], ...]
     is_gone: bool
     missing: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
 
     @property
     def left(self) -> str:
@@ -74,6 +77,7 @@ class Deleted:
             "others": [{"object": shown(item), "owner": owner} for item, owner in self.others],
             "gone": self.is_gone,
             "missing": list(self.missing),
+            "released": list(self.released),
         }
 
 
@@ -105,7 +109,13 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
         removal.remove(target.kubectl, items, timeout=timeout)
     for workload in survey.workloads if timeout is not None else ():
         removal.await_stragglers(target.kubectl, kinds()[workload["kind"]], workload, timeout=timeout or 0)
+    released = [
+        shown(pod)
+        for workload in survey.workloads
+        for pod in released_pods(target.kubectl, kinds()[workload["kind"]], name(workload))
+    ]
     objects = tuple(shown(item) for item in (*survey.workloads, *survey.rest))
     existing = {shown(item) for item in (*survey.workloads, *(item for item, _ in survey.others))}
     missing = tuple(workload.shown for workload in target.per_workload if workload.shown not in existing)
-    return Deleted(target.shown_all, objects, prepared.kept, survey.others, timeout is not None, missing)
+    is_gone = timeout is not None
+    return Deleted(target.shown_all, objects, prepared.kept, survey.others, is_gone, missing, tuple(released))

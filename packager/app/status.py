@@ -11,13 +11,14 @@ from packager.cluster.companions import Beside, beside
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.cluster.logs import with_log_end
-from packager.cluster.observe import absent
+from packager.cluster.observe import absent, released_pods
+from packager.diagnosis.admitted import released
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.containers import Container, containers
 from packager.kubernetes.objects import annotation, name, restarts
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import state
-from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,9 @@ def status(target: Target, *, with_curves: bool = False) -> Status:
     # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
-        return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
+        verdict = absent(target.kubectl, _NOT_DEPLOYED)
+        pods_left = released_pods(target.kubectl, target.manifests.kind, name(target.manifests.workload))
+        return Status(target.shown, replace(verdict, findings=grouped(released(pods_left))))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
     drawn = curves(target) if with_curves else None
     return replace(answer, beside=beside(target.kubectl, target.manifests), curves=drawn)

@@ -18,9 +18,13 @@ from packager.cli.cluster_arguments import (
     with_cluster,
 )
 from packager.cli.console import say
+from packager.kubernetes.pods import RELEASED
 
 if TYPE_CHECKING:
     from packager.app.delete import Deleted, PreparedDelete
+
+_MOST_PODS = 10
+"""The most pods that are listed."""
 
 
 @with_cluster
@@ -36,7 +40,8 @@ def delete(
 ) -> None:
     """Delete what the package has applied, and wait until it is deleted. Objects that no longer exist are no error.
 
-    Objects of other owners are listed and kept, with exit code 7. It asks before it deletes what another person
+    Objects of other owners are listed and kept, with exit code 7, and so are pods that their controllers have
+    released because a webhook or a policy has changed their labels. It asks before it deletes what another person
     has deployed, or another build.
     """
     from packager.app import delete as use_case
@@ -69,7 +74,7 @@ def _ask(prepared: PreparedDelete) -> None:
 
 
 def _report(deleted: Deleted) -> None:
-    """Print the result of the delete.
+    """Print the result of the delete, and exit with 7 if pods of the package were left.
 
     Raises:
         ClusterError: Some objects were kept because they belong to other owners.
@@ -77,9 +82,15 @@ def _report(deleted: Deleted) -> None:
     how = "deleted" if deleted.is_gone else "being deleted"
     for workload in deleted.missing:
         say(f"{workload} does not exist")
+    if deleted.released:
+        listed = ", ".join(deleted.released[:_MOST_PODS])
+        more = f" and {len(deleted.released) - _MOST_PODS} more" if len(deleted.released) > _MOST_PODS else ""
+        say(f"left: {listed}{more}: {RELEASED}; delete such pods with kubectl")
     if deleted.others:
         what = f"{deleted.left}; everything else is {how}" if deleted.objects else deleted.left
         raise ClusterError(f"not deleted, because it does not belong to the package alone: {what}")
     workloads = [name for name in deleted.workload.split(", ") if name not in deleted.missing]
     names = workloads or deleted.objects
     say(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {how}" if names else "nothing was deleted")
+    if deleted.released:
+        raise typer.Exit(7)

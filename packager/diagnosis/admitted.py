@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import labels, shown
+from packager.kubernetes.pods import RELEASED
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -40,6 +41,12 @@ def _images(spec: Object) -> Iterator[tuple[str, str]]:
         for container in map(mapping, listing(spec.get(key))):
             if container.get("image"):
                 yield str(container.get("name")), str(container["image"])
+
+
+def released(pods: Iterable[Object]) -> Iterator[Finding]:
+    """Yield a finding for each pod that its controller has released, and that outlives its workload."""
+    for pod in pods:
+        yield Finding("Relabelled", shown(pod), RELEASED, Remedy.of(Action.DELETE_RELABELLED_PODS), blocks=False)
 
 
 def relabelled(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from packager.app.delete import delete, prepare
 from packager.app.deploy import apply
 from packager.app.deploy import prepare as prepare_deploy
+from packager.app.status import status
+from packager.kubernetes.pods import RELEASED
+from packager.kubernetes.verdict import Phase
 from tests.fake_cluster import item
 from tests.life import JOB
 
@@ -32,6 +35,7 @@ def test_delete_returns_deleted_objects_as_value(target: Target, life: Life) -> 
         "others": [],
         "gone": True,
         "missing": [],
+        "released": [],
     }
     assert life.objects == []
 
@@ -56,3 +60,32 @@ def test_delete_keeps_and_names_object_of_other_owner(target: Target, life: Life
     assert other["object"] == "configmap/hello-mpi-env-multi-node"
     assert other["owner"] in deleted.left
     assert len(life.objects) == 1
+
+
+def test_delete_names_pods_that_their_controller_has_released(target: Target, life: Life) -> None:
+    """A controller takes its reference from a pod whose labels a policy has changed; so nothing deletes the pod."""
+    life.deploy()
+    launcher = f"{JOB}-launcher-x2x9p"
+    owned = {"generateName": f"{JOB}-launcher-", "ownerReferences": [{"uid": "other"}]}
+    pods = {
+        launcher: {"generateName": f"{JOB}-launcher-"},
+        f"{JOB}-launcher-abcd2": owned,
+        f"{JOB}-launcher-abcd3": {},
+        "others-launcher-abcd4": {"generateName": "others-launcher-"},
+    }
+    life.objects += [item("Pod", pod, metadata=metadata) for pod, metadata in pods.items()]
+    deleted = delete(prepare(target), timeout=60)
+    assert deleted.as_json()["released"] == [f"pod/{launcher}"]
+    assert {f"pod/{pod}" for pod in pods} == {f"pod/{obj['metadata']['name']}" for obj in life.objects}
+    answer = status(target)
+    assert (answer.verdict.phase, answer.verdict.summary) == (Phase.ABSENT, "not found")
+    assert [(finding.reason, finding.subject, finding.message) for finding in answer.verdict.findings] == [
+        ("Relabelled", f"pod/{launcher}", RELEASED)
+    ]
+
+
+def test_delete_names_no_released_pods_without_permission_to_list_pods(target: Target, life: Life) -> None:
+    life.deploy()
+    life.objects.append(item("Pod", f"{JOB}-launcher-x2x9p", metadata={"generateName": f"{JOB}-launcher-"}))
+    life.denied |= {"list pods"}
+    assert delete(prepare(target), timeout=None).released == ()
