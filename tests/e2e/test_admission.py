@@ -90,7 +90,7 @@ def test_doctor_reports_changes_made_by_a_webhook(
     assert examined.code == 1
 
 
-def test_deploy_ends_when_the_pods_of_a_job_are_relabelled(site: Site) -> None:
+def test_relabelled_pods_of_a_job_end_the_deploy_and_are_left_by_delete(site: Site) -> None:
     """The Job controller does not find relabelled pods, and creates more without end."""
     package = faulty(site, "sleep:300", *kinds.SET, overlay="one-job")
     patch = operation("/metadata/labels/batch.kubernetes.io~1controller-uid", "other", "replace")
@@ -98,6 +98,16 @@ def test_deploy_ends_when_the_pods_of_a_job_are_relabelled(site: Site) -> None:
         deployed = package.run("deploy", timeout=60)
     assert deployed.code == 7, deployed.err
     assert "its controller does not find this pod, and makes others: the cluster has changed batch." in deployed.err
+    deleted = package.run("delete", timeout=60)
+    assert deleted.code == 7, deleted.err
+    assert "left: pod/fault-one-job-" in deleted.err
+    released = "its controller has released it, because its labels were changed, and nothing deletes it"
+    assert released in deleted.err
+    assert deleted.err.endswith("job/fault-one-job is deleted\n")
+    assert released in package.run("status").out
+    site.run("kubectl delete pods --all --now")
+    assert package.run("delete").code == 0
+    assert site.left() == []
 
 
 def test_doctor_reports_changes_made_by_a_mutating_admission_policy(site: Site) -> None:
