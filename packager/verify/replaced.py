@@ -1,16 +1,17 @@
-"""Lists the images, programs, claims, and folders of nodes and servers that pods use because of an edit."""
+"""Lists the images, programs, mounts, claims, and folders of nodes and servers that pods use because of an edit."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import posixpath
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import at, listing, mapping, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
@@ -32,13 +33,16 @@ _HOOKS = (
 )
 """The places where a container has commands beside its program."""
 
+_CONFIG_MAPS = {"configMap", "projected"}
+"""The sources of volumes with files of the package."""
+
 
 class _Usage(Value, frozen=True):
-    """An image, program, folder or claim that pods use.
+    """An image, program, mount, folder or claim that pods use.
 
     Attributes:
         noun: The noun for messages, such as "image".
-        value: The name of the image, the program, the folder or the claim.
+        value: The name of the image, the program, the mount, the folder or the claim.
         manifest: The workload.
         location: The location of the value in the workload.
     """
@@ -73,8 +77,10 @@ def _short(value: str) -> str:
 
 def _uses(overlay: RenderedOverlay) -> Iterator[_Usage]:
     for pods in overlay.pods:
+        config_maps = {text(volume.get("name")) for _, volume in pods.volumes() if _CONFIG_MAPS & volume.keys()}
         for location, container in pods.containers():
             yield from _of_container(pods.manifest, location, container)
+            yield from _mounts(pods.manifest, location, container, config_maps)
         for location, volume in pods.volumes():
             yield from _of_volume(pods.manifest, location, volume)
 
@@ -90,6 +96,21 @@ def _of_container(manifest: Manifest, location: Location, container: dict[str, A
             yield _Usage(f"command of {place[-1]}", _listed(words), manifest, (*location, *place, "exec", "command"))
     if container.get("workingDir") is not None:
         yield _Usage("working folder", text(container["workingDir"]), manifest, (*location, "workingDir"))
+
+
+def _mounts(
+    manifest: Manifest, location: Location, container: dict[str, Any], config_maps: Collection[str]
+) -> Iterator[_Usage]:
+    """Yield the mounts of ConfigMaps, whose files programs may load; only the last part of a path is compared.
+
+    Edits of MODEL_DIR, which each user makes, change the other parts.
+    """
+    for index, mount in enumerate(map(mapping, listing(container.get("volumeMounts")))):
+        volume, path = text(mount.get("name")), text(mount.get("mountPath"))
+        if volume in config_maps:
+            source = "/".join((volume, *([text(mount["subPath"])] if mount.get("subPath") else [])))
+            value = f"{source} as {posixpath.basename(path.rstrip('/'))}"
+            yield _Usage("mount", value, manifest, (*location, "volumeMounts", index, "mountPath"))
 
 
 def _listed(words: list[Any]) -> str:

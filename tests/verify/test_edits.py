@@ -155,6 +155,26 @@ def test_command_beside_the_program_is_reported(
     assert "an edit changes the working folder of single-node: '/tmp'; it was sealed with '/'\n" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/etc/ld.so.preload", "ld.so.preload"), ("/usr/lib/python3/dist-packages/sitecustomize.py", "sitecustomize.py")],
+)
+def test_file_mounted_by_an_edit_is_reported(mlpack: Run, package: Path, kubectl: Path, path: str, name: str) -> None:
+    """Loaders and interpreters run what some files name, as they run what some variables name."""
+    mount = f"        - {{name: runtime, mountPath: {path}, subPath: identity.sh}}\n"
+    replace(package / SINGLE / "pod.yaml", "        - name: scripts\n", f"{mount}        - name: scripts\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (
+        f"an edit changes the mount of single-node: 'runtime/identity.sh as {name}'; it was sealed with " in done.stderr
+    )
+
+
+def test_edit_of_the_folder_of_the_model_changes_no_mount(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / ENV, "MODEL_DIR=ROOT/hello-mpi", "MODEL_DIR=/mnt/models/hello-mpi")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, "an edit changes" in done.stderr) == (0, False)
+
+
 def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--set", "environment.API_TOKEN=geheim0")
     assert mlpack(*build).code == 0
