@@ -45,6 +45,7 @@ class BuildRequest(Value, frozen=True):
         mode: The mode of the variant; None for the only one, or the first.
         every: Whether to build every variant.
         settings: Other values for fields of the spec, each as `path=value`.
+        additions: Environment variables that the spec does not have, each as `environment.KEY=value`.
         root: The folder that will contain the package, as the pods see it.
         registry: The registry to pull the image from.
         components: The site options to switch on, and folders of the user's own components.
@@ -60,6 +61,7 @@ class BuildRequest(Value, frozen=True):
     mode: str | None = None
     every: bool = False
     settings: tuple[str, ...] = ()
+    additions: tuple[str, ...] = ()
     root: str | None = None
     registry: str | None = None
     components: tuple[str, ...] = ()
@@ -136,7 +138,7 @@ def build(
     if request.model is None and not request.every:
         raise UsageError("no model given", hint="`mlpack list` shows the models; --all builds all of them")
     options = _options(request)
-    settings = [parse_setting(setting) for setting in request.settings]
+    settings = _settings(request)
     if request.model is not None:
         specs = [catalog.find(request.model, request.folders)]
     else:
@@ -208,7 +210,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     from packager.rendering import render
 
     options = _options(request)
-    settings = [parse_setting(setting) for setting in request.settings]
+    settings = _settings(request)
     loaded = load(catalog.find(request.model or "", request.folders), settings)
     planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
     names = [planned_overlay.name for planned_overlay in planned.overlays]
@@ -219,6 +221,12 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
         tree.write(render_plan(planned), folder)
         with opened(folder, shown_as=Path(planned.name)) as package:
             return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
+
+
+def _settings(request: BuildRequest) -> list[Setting]:
+    """Return the changes to the spec; additions come first, so that another setting may describe them."""
+    additions = [parse_setting(addition, adds=True) for addition in request.additions]
+    return [*additions, *(parse_setting(setting) for setting in request.settings)]
 
 
 def _options(request: BuildRequest) -> Options:

@@ -45,6 +45,7 @@ class BuildOptions:
     precision: str | None = None
     mode: str | None = None
     settings: tuple[str, ...] = ()
+    additions: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     site: tuple[str, ...] = ()
     uid: int | None = None
@@ -53,7 +54,7 @@ class BuildOptions:
 
 
 _CUBE_FLAGS = ("-P", "--param", "--image", "--claim", "--input-claim", "--gpus")
-_BUILD_FLAGS = ("--precision", "--mode", "--set", "--with", "--site", "--uid", "--gid", "--fs-group")
+_BUILD_FLAGS = ("--precision", "--mode", "--set", "--add", "--with", "--site", "--uid", "--gid", "--fs-group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,7 @@ def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, pro
         build.precision,
         build.mode,
         settings=build.settings,
+        additions=build.additions,
         components=build.components,
         site=build.site,
         cache=request.cache,

@@ -271,6 +271,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     if sources.dockerfile:
         payload.append(("Dockerfile", sources.dockerfile, False))
     sequence = [overlay for overlay in spec.sequence if overlay in overlays]
+    additions = [setting.argument for setting in loaded.settings if setting.adds]
     workspace = _workspace(spec, overlays)
     planned = Plan(
         name=name,
@@ -295,7 +296,8 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
                 "sha256": loaded.digest,
                 "precision": variant.precision,
                 "mode": variant.mode,
-                "set": [setting.argument for setting in loaded.settings],
+                "set": [setting.argument for setting in loaded.settings if not setting.adds],
+                **({"add": additions} if additions else {}),
                 "root": options.root,
                 "registry": options.registry,
                 "with": list(options.site.names),

@@ -34,6 +34,15 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
+Additions = Annotated[
+    list[str],
+    typer.Option(
+        "--add",
+        metavar="PATH=VALUE",
+        help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
+        show_default=False,
+    ),
+]
 Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.", show_default=False)]
 Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.", show_default=False)]
 Root = Annotated[

@@ -12,6 +12,7 @@ import typer
 
 from packager.base.errors import MlpackError, UsageError
 from packager.cli.arguments import (
+    Additions,
     Mode,
     Precision,
     RegistryHost,
@@ -52,6 +53,7 @@ def build(
         Path, typer.Option("-d", "--destination", metavar="DIR", help="Where packages are written.")
     ] = Path(),
     settings: Settings = [],  # noqa: B006 - typer copies it
+    additions: Additions = [],  # noqa: B006
     root: Root = None,
     registry: RegistryHost = None,
     components: With = [],  # noqa: B006
@@ -80,6 +82,7 @@ def build(
         mode,
         every=every,
         settings=tuple(settings),
+        additions=tuple(additions),
         root=root,
         registry=registry,
         components=tuple(components),

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Mode, Model, Precision, RegistryHost, Root, Settings, Site, Specs, With, folders
+from packager.cli.arguments import (
+    Additions,
+    Mode,
+    Model,
+    Precision,
+    RegistryHost,
+    Root,
+    Settings,
+    Site,
+    Specs,
+    With,
+    folders,
+)
 from packager.cli.console import emit_data, say
 
 
@@ -20,6 +32,7 @@ def render(
     precision: Precision = None,
     mode: Mode = None,
     settings: Settings = [],  # noqa: B006 - typer copies it
+    additions: Additions = [],  # noqa: B006
     root: Root = None,
     registry: RegistryHost = None,
     components: With = [],  # noqa: B006
@@ -40,6 +53,7 @@ def render(
         precision,
         mode,
         settings=tuple(settings),
+        additions=tuple(additions),
         root=root,
         registry=registry,
         components=tuple(components),

@@ -10,6 +10,7 @@ import typer
 
 from packager.base.errors import TimedOutError, UsageError
 from packager.cli.arguments import (
+    Additions,
     FsGroup,
     GroupId,
     Mode,
@@ -94,6 +95,7 @@ def run(
     precision: Precision = None,
     mode: Mode = None,
     settings: Settings = [],  # noqa: B006
+    additions: Additions = [],  # noqa: B006
     components: With = [],  # noqa: B006
     site: Site = [],  # noqa: B006
     uid: UserId = None,
@@ -159,7 +161,17 @@ def run(
     claims.check(claim_size, claim_class)
     names = _names(task)
     cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
-    build = BuildOptions(precision, mode, tuple(settings), tuple(components), tuple(site), uid, gid, fs_group)
+    build = BuildOptions(
+        precision,
+        mode,
+        tuple(settings),
+        tuple(additions),
+        tuple(components),
+        tuple(site),
+        uid,
+        gid,
+        fs_group,
+    )
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
         package = runnable(RunRequest(target, cube, build, cache_folder()), tell=say, progress=progress)

@@ -13,7 +13,7 @@ from packager.base.values import FieldsError, Value, convert
 from packager.modelspec import check, dockerfile
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
-from packager.modelspec.settings import Setting, apply
+from packager.modelspec.settings import Setting, apply, misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,6 +115,7 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
     if oversized := list(_oversized(document)):
         raise _invalid(name, problems + oversized)
     data = deepcopy(document.data) if settings else document.data
+    problems.extend(misplaced(document.data, settings))
     for setting in settings:
         problems.extend(apply(data, setting))
     return text, document, data, problems

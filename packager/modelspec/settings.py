@@ -1,4 +1,4 @@
-"""Parses `--set PATH=VALUE` and applies it to a spec."""
+"""Parses `--set PATH=VALUE` and `--add environment.KEY=VALUE`, and applies them to a spec."""
 
 from __future__ import annotations
 
@@ -6,57 +6,124 @@ import operator
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import yamlio
+from packager.base import envfile, yamlio
 from packager.base.errors import UsageError
-from packager.base.problems import Problem, show
+from packager.base.problems import Problem, show, similar
 from packager.base.values import Value
+from packager.kubernetes import mountpath
+from packager.kubernetes.environment import refusal_reason
 from packager.modelspec.schema import accepts
 from packager.package.contents import shown
+from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from packager.base.yamlio import Location
 
+_CHECKED_LATER = frozenset(("MODEL_DIR", "REGISTRY", CHOICE))
+"""Variables that every package has, for which the checks of a spec name another option."""
+
 
 class Setting(Value, frozen=True):
-    """One `--set PATH=VALUE`.
+    """One `--set PATH=VALUE`, or `--add PATH=VALUE`.
 
     Attributes:
         argument: The text on the command line.
         location: The place in the spec.
         value: The new value.
+        adds: Whether it adds an environment variable that the spec does not have.
     """
 
     argument: str
     location: Location
     value: str
+    adds: bool = False
+
+    @property
+    def option(self) -> str:
+        """The option of the command line."""
+        return "--add" if self.adds else "--set"
 
     @property
     def label(self) -> str:
         """The name of the setting in problems, in place of a file."""
-        return shown(f"--set {self.argument.partition('=')[0]}")
+        return shown(f"{self.option} {self.argument.partition('=')[0]}")
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that it is about, of the spec, a variant or an overlay; None without one."""
+        holders = {"variants": 2, "overlays": 2}
+        steps = self.location[holders.get(str(self.location[0]), 0) :]
+        return str(steps[1]) if len(steps) > 1 and steps[0] == "environment" else None
 
 
-def parse_setting(argument: str, example: str = "environment.STEPS=100") -> Setting:
+def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds: bool = False) -> Setting:
     r"""Read `a.b.0.c=VALUE`; a dot inside a key is written `\.`, as in `helm --set`.
 
     Args:
         argument: The text on the command line.
         example: A valid argument, for the message.
+        adds: Whether the option is `--add`.
 
     Raises:
-        UsageError: There is no `=`, a step of the path is empty, or it is not UTF-8.
+        UsageError: There is no `=`, a step of the path is empty, it is not UTF-8, or it adds no variable.
     """
+    option = "--add" if adds else "--set"
     path, equals, value = argument.partition("=")
     steps = [step.replace("\0", ".") for step in path.replace(r"\.", "\0").split(".")]
     if not equals or not all(steps):
-        raise UsageError(f"--set {shown(argument)}: expected PATH=VALUE, such as {example}")
+        raise UsageError(f"{option} {shown(argument)}: expected PATH=VALUE, such as {example}")
     if not argument.isascii() and any("\ud800" <= character <= "\udfff" for character in argument):
-        raise UsageError(f"--set {shown(argument)}: expected UTF-8 text")
-    return Setting(
-        argument, tuple(int(step) if re.fullmatch("0|[1-9][0-9]{0,5}", step) else step for step in steps), value
-    )
+        raise UsageError(f"{option} {shown(argument)}: expected UTF-8 text")
+    location = tuple(int(step) if re.fullmatch("0|[1-9][0-9]{0,5}", step) else step for step in steps)
+    setting = Setting(argument, location, value, adds)
+    if adds and setting.variable is None:
+        hint = f"--set {shown(path)}=VALUE changes a field of the spec"
+        raise UsageError(f"--add {shown(argument)}: expected environment.KEY=VALUE", hint=hint)
+    return setting
+
+
+def misplaced(data: Any, settings: Sequence[Setting]) -> list[Problem]:
+    """Return the problems of settings for unknown variables, and of additions of known ones.
+
+    Args:
+        data: The spec before the settings.
+        settings: The settings.
+    """
+    declared = set(_variables(data))
+    known = {*declared, *mountpath.MOUNTED, *(setting.variable for setting in settings if setting.adds)}
+    problems = []
+    for setting in settings:
+        key = setting.variable
+        if key is None or not re.fullmatch(envfile.NAME, key):
+            continue
+        if setting.adds and key in declared:
+            hint = f"--set environment.{key}=VALUE changes it"
+            problems.append(Problem(setting.label, 0, 0, f"the spec has the variable {key} already", hint))
+        elif not setting.adds and key not in known and not refusal_reason(key) and key not in _CHECKED_LATER:
+            names = {*declared, *mountpath.MOUNTED}
+            nearest = similar(key, names) or similar(key.upper(), names)
+            addition = f"--add {setting.argument.partition('=')[0]}=VALUE adds it"
+            message = f"the spec has no variable {show(key)}"
+            problems.append(Problem(setting.label, 0, 0, message, nearest or addition))
+    return problems
+
+
+def _variables(data: Any) -> Iterator[str]:
+    """Yield the names of the variables and secrets of a spec, which may have any form."""
+    spec = data if isinstance(data, dict) else {}
+    variants, overlays = spec.get("variants"), spec.get("overlays")
+    holders = [
+        spec,
+        *(variants if isinstance(variants, list) else ()),
+        *(overlays.values() if isinstance(overlays, dict) else ()),
+    ]
+    for holder in holders:
+        environment = holder.get("environment") if isinstance(holder, dict) else None
+        yield from map(str, environment if isinstance(environment, dict) else ())
+    secrets = spec.get("secrets")
+    yield from map(str, secrets if isinstance(secrets, (dict, list)) else ())
 
 
 def apply(data: Any, setting: Setting) -> list[Problem]:

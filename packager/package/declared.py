@@ -40,7 +40,7 @@ _MAX_SECRETS = 100
 """More than any model needs: each is a question to the user."""
 
 _MAX_SETTINGS = 1_000
-"""How many `--set` count: more than any build is given."""
+"""How many `--set` and `--add` count: more than any build is given."""
 
 
 def read(package: Package) -> Declared:
@@ -140,9 +140,10 @@ def _of_settings(package: Package) -> Iterator[tuple[str, str]]:
 
 
 def _settings(package: Package) -> Iterator[tuple[str, str]]:
-    """Yield path and value of each `--set` with which the package was built."""
+    """Yield path and value of each `--set` and `--add` with which the package was built."""
     about: Any = package.inventory.get("spec")
-    settings = about.get("set") if isinstance(about, dict) else None
-    for setting in settings[:_MAX_SETTINGS] if isinstance(settings, list) else ():
-        path, _, value = str(setting).partition("=")
-        yield path, value
+    for option in ("set", "add"):
+        settings = about.get(option) if isinstance(about, dict) else None
+        for setting in settings[:_MAX_SETTINGS] if isinstance(settings, list) else ():
+            path, _, value = str(setting).partition("=")
+            yield path, value

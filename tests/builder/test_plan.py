@@ -133,12 +133,15 @@ def test_registry_option_accepts_hosts_with_ports_and_paths(registry: str) -> No
 
 def test_inventory_records_version_variant_and_options(tmp_path: Path) -> None:
     options = Options(root="/nfs", registry="localhost")
-    got = planned(tmp_path, demo.SPEC, options, 0, "environment.A=1", "title=x=y")
+    settings = [parse_setting("environment.A=1", adds=True), parse_setting("title=x=y")]
+    loaded = load(demo.write(tmp_path), settings)
+    got = plan(loaded, loaded.spec.variants[0], options)
     assert got.about["tool"] == {"name": "mlpack", "version": __version__}
     assert got.about["package"] == "demo-fp32-training"
     spec = got.about["spec"]
     assert (spec["name"], spec["precision"], spec["mode"]) == ("demo", "fp32", "training")
-    assert (spec["root"], spec["registry"], spec["set"]) == ("/nfs", "localhost", ["environment.A=1", "title=x=y"])
+    assert (spec["root"], spec["registry"], spec["set"]) == ("/nfs", "localhost", ["title=x=y"])
+    assert spec["add"] == ["environment.A=1"]
 
 
 def test_code_in_folders_has_keys_without_slashes(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_build_keeps_unmarked_folder_with_mlpack_prefix(mlpack: Mlpack, tmp_path
 
 def test_build_writes_settings_root_and_registry_to_env_file(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
-    flags = ["--set", "environment.STEPS=7", "--root", "/nfs/me", "--registry", "localhost:5000", "--format", "dir"]
+    flags = ["--add", "environment.STEPS=7", "--root", "/nfs/me", "--registry", "localhost:5000", "--format", "dir"]
     assert mlpack("build", spec, *flags).code == 0
     env = (tmp_path / NAME / "quickstart/k8s/mlops/single-node/mlops.env").read_text().splitlines()
     assert [line for line in env if line and not line.startswith("#")] == [

@@ -160,7 +160,7 @@ def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None
 @pytest.mark.usefixtures("pytorch")
 def test_pytorch_does_not_wait_for_a_node_that_was_deleted(site: Site) -> None:
     package = several(
-        site, "resnet50-pytorch", *SMALL[1:], "--set environment.STEPS.value=5000 --set environment.LOG_EVERY=1"
+        site, "resnet50-pytorch", *SMALL[1:], "--set environment.STEPS.value=5000 --add environment.LOG_EVERY=1"
     )
     with package.running("deploy") as deploy:
         site.until(lambda: "step 2/" in package.run("logs").out, "the training to have begun")

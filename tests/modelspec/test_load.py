@@ -63,8 +63,6 @@ def test_settings_change_any_field(loaded: Callable[..., LoadedSpec]) -> None:
     spec = loaded(
         "title=1.0",
         "image.tag=2.0",
-        "environment.STEPS=100",
-        "environment.EMPTY=",
         "overlays.multi-node.workers=4",
         r"overlays.single-node.resources.limits.nvidia\.com/gpu=1",
         "variants.0.precision=",
@@ -73,10 +71,60 @@ def test_settings_change_any_field(loaded: Callable[..., LoadedSpec]) -> None:
         "aliases.0=trial",
     ).spec
     assert (spec.title, spec.image.tag, spec.aliases) == ("1.0", "2.0", ["trial"])
-    assert spec.environment == {"STEPS": 100, "EMPTY": ""}
     assert spec.overlays["multi-node"] == MPIJob(workers=4)
     assert spec.overlays["single-node"].resources == Resources(limits={"nvidia.com/gpu": 1})
     assert [variant.label for variant in spec.variants] == ["training", "inference"]
+
+
+def test_setting_changes_a_variable_of_any_environment(loaded: Callable[..., LoadedSpec]) -> None:
+    text = demo.changed("environment: {STEPS: 3, EMPTY: x}")
+    spec = loaded("environment.STEPS=100", "environment.EMPTY=", "variants.0.environment.STEPS=7", spec=text).spec
+    assert spec.environment == {"STEPS": 100, "EMPTY": ""}
+    assert spec.variants[0].environment == {"STEPS": 7}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("environment.STEP=4", "the spec has no variable 'STEP' (did you mean 'STEPS'?)"),
+        ("environment.steps=4", "the spec has no variable 'steps' (did you mean 'STEPS'?)"),
+        ("environment.DEBUG=1", "the spec has no variable 'DEBUG' (--add environment.DEBUG=VALUE adds it)"),
+        ("overlays.multi-node.environment.STEP=4", "the spec has no variable 'STEP' (did you mean 'STEPS'?)"),
+        ("variants.0.environment.STEP.value=4", "the spec has no variable 'STEP' (did you mean 'STEPS'?)"),
+    ],
+)
+def test_setting_of_an_unknown_variable_is_refused(
+    loaded: Callable[..., LoadedSpec], setting: str, message: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        loaded(setting, spec=demo.changed("environment: {STEPS: 3}"))
+    assert [str(problem) for problem in refused.value.problems] == [f"--set {setting.partition('=')[0]}: {message}"]
+
+
+def test_addition_makes_a_variable_that_a_setting_may_describe(tmp_path: Path) -> None:
+    settings = [
+        parse_setting("overlays.multi-node.environment.DEBUG.value=1", adds=True),
+        parse_setting("overlays.multi-node.environment.DEBUG.description=Says more."),
+    ]
+    spec = load(demo.write(tmp_path, demo.SPEC), settings).spec
+    assert spec.overlays["multi-node"].environment == {"DEBUG": Parameter(value=1, description="Says more.")}
+
+
+def test_addition_of_a_declared_variable_is_refused(tmp_path: Path) -> None:
+    path = demo.write(tmp_path, demo.changed("environment: {STEPS: 3}"))
+    with pytest.raises(SpecError) as refused:
+        load(path, [parse_setting("environment.STEPS=4", adds=True)])
+    message = (
+        "--add environment.STEPS: the spec has the variable STEPS already (--set environment.STEPS=VALUE changes it)"
+    )
+    assert [str(problem) for problem in refused.value.problems] == [message]
+
+
+def test_addition_of_another_field_is_refused() -> None:
+    hint = "--set title=VALUE changes a field of the spec"
+    with pytest.raises(UsageError, match=r"--add title=x: expected environment\.KEY=VALUE") as refused:
+        parse_setting("title=x", adds=True)
+    assert refused.value.hint == hint
 
 
 def test_setting_keeps_description_of_a_parameter(loaded: Callable[..., LoadedSpec]) -> None:

@@ -176,7 +176,7 @@ def test_edit_of_the_folder_of_the_model_changes_no_mount(mlpack: Run, package: 
 
 
 def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
-    build = ("build", "hello-mpi", "--format", "dir", "--set", "environment.API_TOKEN=geheim0")
+    build = ("build", "hello-mpi", "--format", "dir", "--add", "environment.API_TOKEN=geheim0")
     assert mlpack(*build).code == 0
     package = tmp_path / "hello-mpi"
     replace(package / ENV, "API_TOKEN=geheim0", "API_TOKEN=geheim1")
@@ -280,7 +280,7 @@ def test_variable_added_by_an_edit_is_found_in_any_file(
 
 
 def test_value_of_sealed_variable_may_change(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir", "--set", "environment.PYTHONPATH=/a").code == 0
+    assert mlpack("build", "hello-mpi", "--format", "dir", "--add", "environment.PYTHONPATH=/a").code == 0
     package = tmp_path / "hello-mpi"
     replace(package / ENV, "PYTHONPATH=/a", "PYTHONPATH=/b")
     done = mlpack("verify", package, "--kubectl", kubectl)
