@@ -49,6 +49,8 @@ ATTACKS = {
         ENV,
         "            - {name: X, valueFrom: {configMapKeyRef: {name: others, key: x, optional: true}}}\n",
     ),
+    "variable of the loader": (ENV, "            - {name: LD_PRELOAD, value: /x.so}\n"),
+    "variable of mlpack": (ENV, "            - {name: MLPACK_ENDPOINTS, value: /x}\n"),
     "Kueue's priority": (METADATA, "      labels: {kueue.x-k8s.io/priority-class: high}\n"),
     "Kueue's queue": (METADATA, "      labels: {kueue.x-k8s.io/queue-name: others}\n"),
     "claim of devices": (SPEC, "      resourceClaims: [{name: gpu, resourceClaimTemplateName: eight}]\n"),
