@@ -68,7 +68,11 @@ def configure(
         typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.", show_default=False),
     ] = [],  # noqa: B006
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; list unset values, with exit code 1 if there are any.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Change nothing; list unset values and results that are not kept, with exit code 1 if there are any.",
+        ),
     ] = False,
     yes: Annotated[
         bool, typer.Option("-y", "--yes", help="Accept the values that would be proposed on a terminal.")

@@ -6,12 +6,12 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from packager.base import envfile, plain, yamlio
-from packager.base.masking import masked
 from packager.base.problems import Problem
 from packager.base.values import replace
+from packager.configure.storage import lost_folders
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, KEYS, faults
+from packager.options import BY_NAME, KEYS, OPTIONS, faults
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from packager.package.opened import Package
     from packager.rendering.origins import Position
+
+_LASTING = "--storage, with one of " + ", ".join(
+    option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places)
+)
 
 _MAX_BYTES = 1 << 20
 """The bytes of a ConfigMap that Kubernetes accepts; an env file becomes one."""
@@ -142,12 +146,12 @@ def places(files: Files, overlay: str) -> dict[str, Position]:
 def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
     """Yield the values that the user has not set yet."""
     for overlay in overlays:
+        lost = lost_folders(judged.read(files.edited_package(), layout.overlay(overlay)))
         for line in envfile.lines(files.read(env(overlay))):
             place = (files.package.shown(env(overlay)), line.number, 1)
-            if line.value == ROOT or line.value.startswith(f"{ROOT}/"):
-                assignment = f"{line.key}={masked(line.key, line.value)}"
-                message = f"{assignment} is the default: a folder inside the pod, lost when the pod is deleted"
-                yield Problem(*place, message, "--root PATH")
+            if line.key in lost:
+                message = f"{line.key} is a scratch volume: what is written there is lost when the pod is deleted"
+                yield Problem(*place, message, _LASTING)
             elif line.key == "REGISTRY" and line.value == "localhost":
                 message = "REGISTRY=localhost is the default: only nodes that already have the image can run it"
                 yield Problem(*place, message, "--registry HOST")

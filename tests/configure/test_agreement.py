@@ -154,7 +154,8 @@ SINGLE = "quickstart/k8s/mlops/single-node"
 def test_recommended_edits_pass_check_and_verify(
     file: str, old: str, new: str, rendered: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
-    assert mlpack("configure", package, "--root", "/srv", "--registry", "r.example").code == 0
+    results = ("--storage", "output-pvc", "--site", "OUTPUT_CLAIM=results")
+    assert mlpack("configure", package, "--registry", "r.example", *results).code == 0
     replace(package / file, old, new)
     assert mlpack("configure", package, "--check").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)

@@ -255,18 +255,51 @@ def test_uid_0_requires_the_root_option(mlpack: Mlpack, package: Path) -> None:
 def test_check_lists_unset_values(mlpack: Mlpack, package: Path) -> None:
     done = mlpack("configure", package, "--check")
     assert done.code == 1
-    place = f"{package}/{OVERLAYS}/multi-node/mlops.env:12:1"
-    assert done.stdout.splitlines()[0] == (
-        f"{place}: MODEL_DIR=ROOT/hello-mpi is the default: a folder inside the pod, lost when the pod is deleted "
-        "(--root PATH)"
-    )
-    assert len(done.stdout.splitlines()) == 4
+    lost = "OUTPUT_DIR is a scratch volume: what is written there is lost when the pod is deleted"
+    assert done.stdout.splitlines() == [
+        f"{package}/{OVERLAYS}/{overlay}/mlops.env:15:1: {lost} (--storage, with one of host-path, nfs, pvc)"
+        for overlay in ("multi-node", "single-node")
+    ]
     assert mlpack("configure", package, "--root", "/x").code == 0
-    assert mlpack("configure", package, "--check").code == 0
+    assert mlpack("configure", package, "--check").stdout == done.stdout
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        ("pvc", "--site", "OUTPUT_CLAIM=results", "--site", "DATASET_CLAIM=data"),
+        ("host-path", "--root", "/srv"),
+        ("output-nfs", "--site", "OUTPUT_NFS_SERVER=nfs.example.com", "--site", "OUTPUT_NFS_PATH=/results"),
+    ],
+)
+def test_check_accepts_results_on_storage_that_lasts(mlpack: Mlpack, package: Path, storage: tuple[str, ...]) -> None:
+    assert mlpack("configure", package, "--storage", *storage).code == 0
+    done = mlpack("configure", package, "--check")
+    assert (done.code, done.stdout) == (0, "")
+
+
+def test_check_ignores_the_scratch_volume_of_a_server(mlpack: Mlpack, tmp_path: Path) -> None:
+    server = ("--set", "overlays.server.kind=Deployment", "--set", "overlays.server.ports.http.port=8080")
+    assert mlpack("build", "hello-mpi", "--format", "dir", *server, "-d", "served").code == 0
+    done = mlpack("configure", tmp_path / "served/hello-mpi", "--overlay", "server", "--check")
+    assert (done.code, done.stdout) == (0, "")
+
+
+def test_check_finds_results_in_a_scratch_volume_with_a_limit(mlpack: Mlpack, package: Path) -> None:
+    assert mlpack("configure", package, "--storage", "scratch", "--root", "/srv").code == 0
+    done = mlpack("configure", package, "--check")
+    assert (done.code, done.stdout.count("lost when the pod is deleted")) == (1, 2)
+
+
+def test_check_accepts_a_claim_that_a_patch_of_the_user_mounts(mlpack: Mlpack, package: Path) -> None:
+    patch = package / OVERLAYS / "single-node/pod-patch.yaml"
+    volume = "  volumes: [{name: output, persistentVolumeClaim: {claimName: mine}, emptyDir: null}]\n"
+    patch.write_text(patch.read_text(encoding="utf-8") + volume, encoding="utf-8")
+    done = mlpack("configure", package, "--overlay", "single-node", "--check")
+    assert (done.code, done.stdout) == (0, "")
 
 
 def test_check_lists_missing_values_of_an_option(mlpack: Mlpack, package: Path) -> None:
-    assert mlpack("configure", package, "--root", "/x").code == 0
     kustomization = package / OVERLAYS / "multi-node/kustomization.yaml"
     kustomization.write_text(
         kustomization.read_text().replace(

@@ -77,7 +77,7 @@ def test_check_reports_registry_on_localhost(mlpack: Mlpack, overlay: Path) -> N
     done = mlpack("configure", "hello-mpi", "--check")
     lines = (overlay / "mlops.env").read_text().splitlines()
     assert done.code == 1
-    assert done.stdout.splitlines()[1] == (
+    assert done.stdout.splitlines()[2] == (
         f"{SINGLE}/mlops.env:{lines.index('REGISTRY=localhost') + 1}:1: REGISTRY=localhost is the default: "
         "only nodes that already have the image can run it (--registry HOST)"
     )
