@@ -313,11 +313,20 @@ CLAIM = Option("claim", "the claim of the workspace", (_CLAIM_SIZE, _CLAIM_ACCES
 CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster's default", (_CLAIM_CLASS,))
 """A component for the same overlay, which is on if CLAIM_CLASS is set."""
 
+GPU = "gpu"
+"""The name of the option that sets a number of GPUs."""
+
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRETS, CLAIM, CLAIM_CLASS)}}
 """The options, and the components that no one selects: what reads values in `site.env`."""
 
 KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
+
+
+def gpus(site: Mapping[str, str]) -> tuple[str, str]:
+    """Return the resource and the number that the option `gpu` sets, by the values in `site.env`."""
+    values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
+    return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
 
 
 def conflicts(names: Iterable[str]) -> list[Fault]:

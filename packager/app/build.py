@@ -6,18 +6,20 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths, workfolder
+from packager.base import atomic, paths, workfolder, yamlio
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import similar
 from packager.base.values import Value
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render as render_plan
 from packager.builder.selection import select
+from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.load import load, values
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME
-from packager.package import tree
+from packager.options import BY_NAME, GPU, gpus
+from packager.package import layout, tree
+from packager.workloads import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from packager.app.progress import Progress, Tell
     from packager.base.runner import Runner
+    from packager.builder.plan import Plan
     from packager.kubectl.kustomize import Rendered
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Variant
@@ -339,6 +342,20 @@ class _Builds(Value, frozen=True):
         return loaded
 
 
+def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
+    """Yield a note for each number of GPUs in a manifest that the option `gpu` replaces."""
+    if GPU not in planned.site.options:
+        return
+    resource, count = gpus(planned.site.values)
+    overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
+    for entry in package.entries:
+        overlay = overlays.get(entry.path.rpartition("/")[0])
+        if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
+            documents, _ = yamlio.load_all(entry.content, entry.path)
+            for document in documents:
+                yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, resource, count)
+
+
 class _Writer:
     """Writes the packages of a spec to the destination."""
 
@@ -361,6 +378,8 @@ class _Writer:
                 f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
             )
         package = render_plan(planned)
+        for text in _replaced_gpus(package, planned):
+            self._note(text)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
         if other := other_makers.get(package.name):

@@ -60,6 +60,15 @@ class PreparedEdits:
             files.write(path, content)
         return consent(files)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The numbers of GPUs in manifests that the option `gpu` replaces since these edits."""
+        files = settings.Files(self.package)
+        before = set(settings.replaced_gpus(files))
+        for path, content in self.changed.items():
+            files.write(path, content)
+        return tuple(note for note in settings.replaced_gpus(files) if note not in before)
+
     def as_json(self) -> dict[str, Any]:
         """Return the edits as JSON; values that may be secret are masked."""
         return {

@@ -120,6 +120,8 @@ def configure(
         for change in edits.changes:
             before = "" if change.shown_before is None else f"{change.shown_before}  ->  "
             say(f"{edits.package.shown(change.path)}:{change.line}: {before}{change.shown_after}")
+        for note in edits.notes:
+            say(f"note: {note}")
         if dry_run:
             return
         written = package

@@ -11,11 +11,12 @@ from packager.base.values import replace
 from packager.configure.storage import lost_folders
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, KEYS, OPTIONS, faults
+from packager.options import BY_NAME, GPU, KEYS, OPTIONS, faults, gpus
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
 from packager.rendering import kustomization as judged
+from packager.workloads import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,6 +159,15 @@ def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
         yield from invalid_ids(files, overlay)
         for _, problem in option_problems(files, overlay):
             yield problem
+
+
+def replaced_gpus(files: Files) -> Iterator[str]:
+    """Yield a note for each number of GPUs in a manifest that the option `gpu` replaces."""
+    site = {line.key: line.value for path in site_files(files.package) for line in envfile.lines(files.read(path))}
+    for overlay in files.package.overlays:
+        if options(files, overlay).get(GPU):
+            for workload in workloads(files, overlay):
+                yield from accelerators.replaced(workload, overlay, *gpus(site))
 
 
 def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]:

@@ -1,0 +1,54 @@
+"""Tests that a build and an edit report the GPUs of a spec that the option `gpu` replaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+SPEC = (
+    *("--set", r"overlays.multi-node.resources.limits.nvidia\.com/gpu=4"),
+    *("--set", r"overlays.single-node.resources.limits.amd\.com/gpu=2"),
+)
+NOTES = [
+    "note: gpu replaces nvidia.com/gpu: 4 of multi-node (worker) by 1",
+    "note: gpu adds nvidia.com/gpu: 1 to amd.com/gpu: 2 of single-node (pod)",
+]
+
+
+def notes(done: Outcome) -> list[str]:
+    return [line for line in done.stderr.splitlines() if "gpu replaces" in line or "gpu adds" in line]
+
+
+def test_build_reports_replaced_gpus_of_the_spec(mlpack: Callable[..., Outcome]) -> None:
+    done = mlpack("build", "hello-mpi", *SPEC, "--with", "gpu")
+    assert done.code == 0
+    assert notes(done) == NOTES
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_configure_reports_replaced_gpus_once(
+    mlpack: Callable[..., Outcome], tmp_path: Path, dry_run: tuple[str, ...]
+) -> None:
+    assert notes(mlpack("build", "hello-mpi", "--format", "dir", *SPEC)) == []
+    package = tmp_path / "hello-mpi"
+    assert notes(mlpack("configure", package, "--with", "gpu", *dry_run)) == NOTES
+    again = [] if not dry_run else NOTES
+    assert notes(mlpack("configure", package, "--with", "gpu", "--registry", "r.example")) == again
+
+
+def test_configure_reports_a_new_number_of_gpus(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", *SPEC, "--with", "gpu").code == 0
+    done = mlpack("configure", tmp_path / "hello-mpi", "--site", "GPU_COUNT=8")
+    assert notes(done)[0] == "note: gpu replaces nvidia.com/gpu: 4 of multi-node (worker) by 8"
+
+
+def test_build_accepts_the_same_number_of_gpus_silently(mlpack: Callable[..., Outcome]) -> None:
+    done = mlpack("build", "hello-mpi", *SPEC[:2], "--with", "gpu", "--site", "GPU_COUNT=4")
+    assert (done.code, notes(done)) == (0, [])
