@@ -420,7 +420,10 @@ NO_IMAGE = [{"name": "reader", "image": "a:1", "state": PULLING}]
         (
             {"phase": "Pending", "containerStatuses": NO_IMAGE},
             8,
-            "the pod that reads the results: the image a:1 cannot be pulled: not found",
+            (
+                "the pod that reads the results: "
+                "the image docker.io/mpioperator/mpi-pi:openmpi cannot be pulled: not found"
+            ),
             "hint: build and push it, or correct REGISTRY in mlops.env\n",
         ),
     ],
