@@ -60,6 +60,8 @@ _OF_WORKSPACE = (
     f"{layout.common('FRAMEWORK')}/{CLAIM_CLASS.name}/",
 )
 
+_NO_MANIFESTS = (f"/{layout.KUSTOMIZATION}", f"/{layout.WIRING}", layout.PATCH)
+
 
 class Base(Value, frozen=True):
     """The files of the base that its kustomization lists."""
@@ -188,7 +190,7 @@ def _in_overlay(plan: Plan, overlay: PlannedOverlay) -> Iterator[tuple[str, str]
 
 
 def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
-    """Return the pods of an overlay's workload, read from its manifest: any file except kustomization and patches.
+    """Return the pods of an overlay's workload, read from its manifest: neither kustomization, wiring nor patch.
 
     Most of a manifest may be the list of the files of the code, which says nothing about pods: the first one stands for
     all of them.
@@ -197,7 +199,7 @@ def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
     manifests = [
         _fill(template, plan=short, overlay=overlay, label=None)
         for template, path in _in_overlay(plan, overlay)
-        if path.endswith(".yaml") and not path.endswith((f"/{layout.KUSTOMIZATION}", layout.PATCH))
+        if path.endswith(".yaml") and not path.endswith(_NO_MANIFESTS)
     ]
     return tuple(pods for text in manifests for pods in pods_in(text, overlay.values.kind))
 

@@ -38,6 +38,9 @@ KUSTOMIZATIONS = (KUSTOMIZATION, "kustomization.yml", "Kustomization")
 ENV = "mlops.env"
 """The values that a person edits, in the folder of each overlay."""
 
+WIRING = "wiring.yaml"
+"""The fields that values of `mlops.env` are filled into, in the folder of each overlay; users need not read it."""
+
 WORKSPACE = "workspace"
 """The overlay that only creates a claim, in a package whose inventory names that claim."""
 

@@ -242,15 +242,26 @@ class _Kustomization(Entries):
         for location, entry in self.entries("replacements"):
             if isinstance(entry, dict) and entry.get("path") is not None:
                 self._replacement_file(entry["path"], (*location, "path"))
-            elif isinstance(entry, dict) and isinstance(entry.get("source"), dict):
-                for target, place in self._replacement_targets(entry["source"], entry.get("targets")):
-                    self.sources.origins.extend(_fields_of(target, place))
+            else:
+                self._replacement(entry)
 
     def _replacement_file(self, entry: Any, location: Location) -> None:
+        """Read a file of replacements, which holds a list of them or one."""
         path = self.file(entry, location)
-        for document in [] if path is None else self.sources.documents(path):
+        if path is None:
+            return
+        self._refuse(yamlio.indirections(self.sources.files[path], self.sources.shown(path)))
+        for document in self.sources.documents(path):
+            self.sources.kustomizations.append(document)
             listed = isinstance(document.data, list)
             self._refuse(fields.check(document, replace(fields.REPLACEMENTS, listed=listed)))
+            for replacement in document.data if listed else [document.data]:
+                self._replacement(replacement)
+
+    def _replacement(self, entry: Any) -> None:
+        if isinstance(entry, dict) and isinstance(entry.get("source"), dict):
+            for target, place in self._replacement_targets(entry["source"], entry.get("targets")):
+                self.sources.origins.extend(_fields_of(target, place))
 
     def _replacement_targets(self, source: dict[str, Any], targets: Any) -> Iterator[tuple[dict[str, Any], Position]]:
         """Yield each target that is filled from a line of an env file, and the position of that line."""

@@ -58,7 +58,8 @@ class Sources:
         refused: The problems for which kustomize would refuse the overlay, or must not be run.
         components: The folder of each component, and the position at which it is listed.
         shown: Returns the name of a path in messages.
-        kustomizations: The overlay's own kustomization first, then those that it includes, the nearest first.
+        kustomizations: The overlay's own kustomization first, then those that it includes, the nearest first, and
+            files of replacements after the kustomization that names them.
         files: The contents that were read, by path.
         declared: The values of the package's own spec; env files contain these exactly as intended.
         start: The start of the overlay, for findings without a more precise position.

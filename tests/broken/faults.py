@@ -184,11 +184,11 @@ FAULTS = (
         "replacement-of-nothing",
         "nothing renders",
         edit(
-            f"{SINGLE}/kustomization.yaml",
+            f"{SINGLE}/wiring.yaml",
             "[name=^main$].volumeMounts.[name=^output$]",
             "[name=^main$].volumeMounts.[name=^results$]",
         ),
-        f"{SINGLE}/kustomization.yaml",
+        f"{SINGLE}/wiring.yaml",
         "[name=^results$]",
     ),
     Fault(

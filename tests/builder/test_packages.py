@@ -178,6 +178,15 @@ def test_overlays_have_distinct_names_of_at_most_63_characters(package: Path, ku
     assert all(len(name) <= 63 for _, name in names)
 
 
+def test_kustomizations_have_at_most_60_lines_and_wiring_in_a_separate_file(package: Path) -> None:
+    for overlay in overlays(package):
+        text = (overlay / "kustomization.yaml").read_text()
+        assert len(text.splitlines()) <= 60
+        assert yaml.safe_load(text)["replacements"] == [{"path": "wiring.yaml"}]
+        wiring = yaml.safe_load((overlay / "wiring.yaml").read_text())
+        assert {entry["source"]["kind"] for entry in wiring} >= {"ConfigMap"}
+
+
 def test_values_of_mlops_env_reach_manifests(package: Path, kubectl: Path) -> None:
     for overlay in overlays(package):
         env = overlay / "mlops.env"

@@ -38,7 +38,7 @@ def _append(path: Path, text: str) -> None:
 
 def _switch_on(package: Path, *options: str, overlay: str = SINGLE) -> None:
     for option in options:
-        line = f"- ../../../common/mpi/k8s/mlops/{option}\n"
+        line = f"- ../../../common/mpi/k8s/mlops/{option} "
         replace(package / overlay / "kustomization.yaml", f"# {line}", line)
 
 
@@ -263,7 +263,7 @@ def test_home_added_to_a_container_by_an_edit_needs_allow(mlpack: Run, package: 
     ("file", "old", "new"),
     [
         (f"{SINGLE}/pod.yaml", "      env:\n", "      env:\n        - name: BROWSER\n          value: x\n"),
-        (LIST, "    envs:\n", "    literals: [BROWSER=x]\n    envs:\n"),
+        (LIST, "    envs: [", "    literals: [BROWSER=x]\n    envs: ["),
         (PATCH, "spec:\n", "spec:\n  containers: [{name: main, env: [{name: BROWSER, value: x}]}]\n"),
         (LIST, "  - path: pod-patch.yaml\n", ("  - path: pod-patch.yaml\n  - patch: |-\n      - {op: add, path: "
          "/spec/containers/0/env/-, value: {name: BROWSER, value: x}}\n    target: {kind: Pod}\n")),

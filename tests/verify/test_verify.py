@@ -112,6 +112,33 @@ def test_tarball_findings_name_paths_in_the_tarball(mlpack: Run, package: Path, 
     assert all(line.startswith(f"{path}:") for line in done.stdout.splitlines())
 
 
+def test_verify_refuses_an_edited_wiring(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / SINGLE / "wiring.yaml", "fieldPath: data.MODEL_DIR", "fieldPath: data.OUTPUT_DIR")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"{package}/{SINGLE}/wiring.yaml: " in done.stdout
+
+
+def test_value_filled_in_by_wiring_is_reported_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
+    env = package / SINGLE / "mlops.env"
+    replace(env, "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/data:x")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"{env}:{_line(env, 'OUTPUT_DIR=')}: " in done.stdout
+
+
+@pytest.mark.parametrize("text", ["- &all {source: {}}\n- *all\n", "- Source: {}\n"])
+def test_wiring_that_kubectl_could_read_otherwise_is_refused(
+    mlpack: Run, package: Path, kubectl: Path, text: str
+) -> None:
+    (package / SINGLE / "wiring.yaml").write_text(text)
+    with opened(package) as sealed:
+        seal(sealed)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"{package}/{SINGLE}/wiring.yaml:1:3: " in done.stdout
+
+
 def test_edits_of_values_and_ids_are_listed_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / MULTI / "mlops.env", "=ROOT/", "=/shared/")
     replace(package / MULTI / "mlops-job-patch.yaml", "runAsUser: 1000", "runAsUser: 12345")
