@@ -22,7 +22,7 @@ MAX_BYTES = 16 << 20
 _KEYS = ("manifest", "package", "tool", "sequence", "workspace", "spec", "files", "editable")
 _TEXTS = {"tool": ("name", "version"), "spec": ("name", "sha256", "precision", "mode", "root", "registry")}
 """The texts in the objects that describe the build; they may be null."""
-_LISTS = {"tool": (), "spec": ("set", "with")}
+_LISTS = {"tool": (), "spec": ("set", "add", "with")}
 _ENTRY = ("mode", "sha256")
 
 
