@@ -7,8 +7,6 @@ A type's `title` says what form is accepted, in words that finish the sentence "
 on with the example in its place, so that one run finds every problem.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from packager.base import envfile, names

@@ -39,7 +39,11 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of every part of a spec: frozen, fields by name only, unknown keys refused."""
+    """The base of every part of a spec: frozen, fields by name only, unknown keys refused.
+
+    The modules that define the parts do not postpone annotations: msgspec compiles each postponed annotation when the
+    first spec is read, which takes a twentieth of a small build.
+    """
 
 
 Result = TypeVar("Result")

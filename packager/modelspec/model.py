@@ -1,8 +1,7 @@
 """The types of a model spec: the one definition that validation, JSON Schema and documentation come from."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 from packager.base.fields import (
     AssetPath,
@@ -24,15 +23,11 @@ from packager.base.fields import (
     UseCase,
 )
 from packager.base.values import Fields, Meta
+from packager.base.yamlio import Location
 from packager.package.layout import MAX_OVERLAYS
 from packager.workloads import AnyOverlay
 from packager.workloads.overlay import ClaimName
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from packager.base.yamlio import Location
 
 
 class Image(Fields, frozen=True):

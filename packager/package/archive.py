@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import os
@@ -96,6 +95,8 @@ def write(
     compressor = _isal(stream) if is_large(tree) and has_isal() else _Gzip(stream)
     inventory, size = _write(tree, compressor, mtime, advance, sealed)
     if DEFAULT.is_bomb(size, stream.tell() - start):
+        import gzip  # noqa: PLC0415 - few packages are so uniform
+
         stream.seek(start)
         stream.truncate()
         plain = cast("IO[bytes]", gzip.GzipFile("", "wb", 0, stream, mtime=0))

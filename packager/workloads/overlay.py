@@ -1,16 +1,17 @@
 """The keys that every kind of overlay has."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
 
 from packager.base import names
+from packager.base.faults import Fault
 from packager.base.fields import (
     Digest,
     Environment,
     FilePattern,
     ImageName,
     ImageTag,
+    Parameter,
     Registry,
     RelativePath,
     Resources,
@@ -18,16 +19,9 @@ from packager.base.fields import (
     anchored,
 )
 from packager.base.values import Fields, Meta
+from packager.base.yamlio import Location
 from packager.kubernetes.ranges import INT32
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from packager.base.faults import Fault
-    from packager.base.fields import Parameter
-    from packager.base.yamlio import Location
-
 
 Deadline = Annotated[int, Meta(ge=1, le=INT32)]
 """Seconds after which a workload is stopped."""

@@ -1,8 +1,7 @@
 """Run and Program: the scripts or the command of an overlay, and the program of the main container."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from packager.base.faults import Fault
@@ -13,8 +12,6 @@ from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from packager.workloads.pods import Pods
 
 # Kubernetes, third_party/forked/golang/expansion: `$$` means one `$`, whatever follows.
@@ -61,7 +58,7 @@ class Init(Fields, frozen=True):
             kinds = "neither" if self.script is None else "both"
             yield Fault((), f"expected either `script` or `command`, found {kinds}")
 
-    def program(self, workdir: str | None) -> Program:
+    def program(self, workdir: str | None) -> "Program":
         """Return the program of the init container, which starts in the same folder as the pod's program."""
         args = tuple(self.args or ())
         if self.script is not None:
@@ -134,7 +131,7 @@ def directory(workdir: str | None) -> str | None:
     return IN_PACKAGE if workdir == "." else f"{IN_PACKAGE}/{workdir}"
 
 
-def choices(pods: Pods) -> tuple[str, ...]:
+def choices(pods: "Pods") -> tuple[str, ...]:
     """Return the scripts among which the user of pods chooses by CHOICE; none where there is nothing to choose."""
     listed = mapping(pods.metadata.get("annotations")).get(_SCRIPTS)
     return tuple(str(listed).split()) if listed is not None else ()

@@ -1,17 +1,13 @@
 """Deployment: replicas that serve, run by Kubernetes itself (apps/v1)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from packager.base.faults import Fault
 from packager.base.fields import anchored
 from packager.base.problems import similar
 from packager.base.values import Fields, Meta
 from packager.workloads.overlay import OverlaySpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # A port's name is an IANA service name (apimachinery, IsValidPortName), and a Service's besides a DNS label.
 PortName = Annotated[

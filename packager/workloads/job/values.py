@@ -1,23 +1,17 @@
 """Job: one process, or several of torchrun's, on one node (batch/v1)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
 from packager.base.faults import Fault
-from packager.base.fields import anchored
+from packager.base.fields import Parameter, anchored
 from packager.base.values import Fields, Meta
+from packager.base.yamlio import Location
 from packager.kubernetes import mountpath
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
 from packager.workloads.launchers import TORCHRUN_DEFAULTS, by_torchrun
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from packager.base.fields import Parameter
-    from packager.base.yamlio import Location
-    from packager.workloads.program import Run
+from packager.workloads.program import Run
 
 MAX_COMPLETIONS = 10_000
 

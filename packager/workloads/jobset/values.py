@@ -1,25 +1,19 @@
 """JobSet: pods in roles, on several nodes, that find each other by name (jobset.x-k8s.io/v1alpha2)."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
 from packager.base.faults import Fault
 from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, anchored, text
 from packager.base.problems import show, similar
 from packager.base.values import Fields, Meta
+from packager.base.yamlio import Location
 from packager.kubernetes.environment import refusal_reason
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
 from packager.workloads.launchers import TORCHRUN_DEFAULTS
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Program, Run, Workdir, directory, of_script
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from packager.base.yamlio import Location
-
 
 _TAKEN = ("identity", "init")
 """The prefix of the names of init containers."""

@@ -1,20 +1,15 @@
 """MPIJob: a launcher and its workers (kubeflow.org/v2beta1, served by mpi-operator and nothing else)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from packager.base.faults import Fault
 from packager.base.fields import Resources
 from packager.base.values import Meta
+from packager.base.yamlio import Location
 from packager.workloads.mpijob.reserved import by_mpi
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packager.base.yamlio import Location
-    from packager.workloads.program import Run
+from packager.workloads.program import Run
 
 
 class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):

@@ -1,7 +1,5 @@
 """Pod: one process on one node."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from packager.base.values import Meta
