@@ -64,7 +64,7 @@ OWNERS = {
     "urllib": {"base/fetch.py", "base/rest.py", "service/api/incoming.py"},
     "uvicorn": {"service/connections.py", "service/serving.py"},
     "yaml": {"base/yamlio.py"},
-    "zlib": {"package/archive.py", "service/jobs/keeper.py"},  # archives; logs in a database
+    "zlib": {"package/archive.py", "service/jobs/kept_logs.py"},  # archives; logs in a database
 }
 
 # Names that do not describe a value: a variable is named after its content.

@@ -314,7 +314,7 @@ def test_extract_uses_bounded_memory(tmp_path: Path) -> None:
         stream.write(bytes(1024))
     program = (
         "import resource, sys; from pathlib import Path\n"
-        "from packager.package import archive; from packager.package.contents import Limits\n"
+        "from packager.package import archive; from packager.package.path_checks import Limits\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "archive.extract(Path(sys.argv[1]), Path(sys.argv[2]), Limits(ratio=2000))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

@@ -12,11 +12,11 @@ from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.admission import AdmissionChange, object_changes, pod_changes
 from packager.cluster.deploy import DeployState, Situation
+from packager.cluster.dry_run import try_pods
 from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.storage import lasting_storage, lost_with_pods
-from packager.cluster.trial import try_pods
 from packager.kubernetes.objects import shown
 from packager.verify import Checks, trust
 

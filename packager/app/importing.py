@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, plain, yamlio
+from packager.base import atomic, plainfiles, yamlio
 from packager.base.errors import MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
 from packager.package.layout import SPEC
@@ -171,7 +171,10 @@ def _written(
             if isinstance(file.content, bytes):
                 target.write_bytes(file.content)
             else:
-                with plain.open_below(file.content.parent, file.content.name) as source, target.open("wb") as stream:
+                with (
+                    plainfiles.open_below(file.content.parent, file.content.name) as source,
+                    target.open("wb") as stream,
+                ):
                     shutil.copyfileobj(source, stream)
             target.chmod(0o755 if file.executable else 0o644)
         _check(work, draft, text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app import claims
 from packager.base.errors import ClusterError, ToolError, reason
-from packager.cluster import download, helper, upload, workspace
+from packager.cluster import download, temporary_pod, upload, workspace
 from packager.cluster.shell import BrokenOffError, ContainerShell
 from packager.kubernetes.manifest import mapping
 
@@ -289,10 +289,10 @@ def _create_claim(session: Session) -> None:
         claims.create_workspace(session.target, session.tell)
 
 
-def _helper(session: Session, *, writes: bool) -> helper.HelperPod:
+def _helper(session: Session, *, writes: bool) -> temporary_pod.HelperPod:
     storage = session.place.storage.writable() if writes else session.place.storage.read_only()
     description = "the temporary pod"
-    return helper.HelperPod(
+    return temporary_pod.HelperPod(
         _COMPONENT, description, _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
     )
 
@@ -301,7 +301,7 @@ def _helper(session: Session, *, writes: bool) -> helper.HelperPod:
 def _shell(session: Session, *, writes: bool) -> Iterator[ContainerShell]:
     kubectl, manifests = session.target.kubectl, session.target.manifests
     pod_spec = manifests.kind.pod_template(manifests.workload)
-    with helper.running(kubectl, _helper(session, writes=writes), manifests.name, pod_spec, session.tell) as pod:
+    with temporary_pod.running(kubectl, _helper(session, writes=writes), manifests.name, pod_spec, session.tell) as pod:
         yield ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
 
 
@@ -313,7 +313,7 @@ def _with_retries(session: Session, attempt: Callable[[ContainerShell], object],
         TimedOutError: No data arrived within the session's patience.
     """
     kubectl = session.target.kubectl
-    helper.sweep(kubectl, _COMPONENT)
+    temporary_pod.sweep(kubectl, _COMPONENT)
     for number in range(1, _TRIES + 1):
         try:
             with _shell(session, writes=writes) as shell:

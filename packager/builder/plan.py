@@ -18,8 +18,8 @@ from packager.kubernetes import configmap
 from packager.kubernetes.mountpath import ROOT
 from packager.modelspec import code
 from packager.options import BY_NAME, TRAITS, offered
-from packager.package.contents import shown
 from packager.package.layout import SCRIPTS
+from packager.package.path_checks import shown
 from packager.workloads.program import CHOICE, Run, directory
 
 if TYPE_CHECKING:

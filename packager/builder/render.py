@@ -33,7 +33,7 @@ from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
 from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
 from packager.package import layout, tree
-from packager.package.contents import ContentError
+from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import AnyOverlay
 

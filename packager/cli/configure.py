@@ -90,7 +90,7 @@ def configure(
     """
     from packager.app import configure as use_case
     from packager.base import paths
-    from packager.cli import questions
+    from packager.cli import configure_questions
 
     answers = use_case.Answers(
         root=root,
@@ -115,7 +115,7 @@ def configure(
         if problems:
             raise typer.Exit(MlpackError.exit_code)
         return
-    ask = partial(questions.answers, yes=yes)
+    ask = partial(configure_questions.answers, yes=yes)
     with use_case.prepared(package, overlay, answers, ask=ask, destination=destination) as edits:
         for change in edits.changes:
             before = "" if change.shown_before is None else f"{change.shown_before}  ->  "

@@ -31,7 +31,7 @@ from packager.cli.cluster_arguments import (
     with_cluster,
 )
 from packager.cli.console import emit_data, say
-from packager.cli.existing import delete_existing, warn_of_lost_results
+from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_changes, print_deployed
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from packager.base.errors import ClusterError, MlpackError, TimedOutError, Unans
 from packager.cli.asking import has_terminal, require_yes
 from packager.cli.cluster_arguments import Applied
 from packager.cli.console import emit_data, emit_json_line, print_error, say
-from packager.cli.existing import delete_existing, warn_of_lost_results
+from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_deployed
 from packager.cli.watching import bad_end, print_finding, watch_and_show
 from packager.kubernetes.verdict import Phase

@@ -217,9 +217,9 @@ def manifests(
 ) -> None:
     """Print the manifests that bring the server into a cluster, for `kubectl apply -f -`."""
     from packager.base.values import replace
-    from packager.service.in_cluster import IMAGE, InCluster
-    from packager.service.manifests import manifests as make
-    from packager.service.server_yaml import read
+    from packager.service.config_file import read
+    from packager.service.deployment.manifests import manifests as make
+    from packager.service.deployment.options import IMAGE, InCluster
 
     settings = read(config)
     if url:
@@ -243,7 +243,7 @@ def manifests(
 def _settings(config: Path | None, database: str | None, listen: str | None = None) -> ServerConfig:
     from packager.base.values import replace
     from packager.service import variables
-    from packager.service.server_yaml import read
+    from packager.service.config_file import read
 
     settings = read(config)
     database = database or os.environ.get(variables.DATABASE)

@@ -65,7 +65,7 @@ def status(
 
 def _show(target: Target, status: Status) -> None:
     from packager.app.status import with_logs
-    from packager.cli.views import lines, rows
+    from packager.cli.progress import lines, rows
 
     emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
     if status.note:

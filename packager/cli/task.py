@@ -14,7 +14,7 @@ from packager.cli.arguments import content_of
 from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import Yes, seconds
 from packager.cli.console import emit, emit_data, emit_json, emit_log, emit_table, say
-from packager.cli.task_server import Output, Printed, ServerOptions, emit_answer, emit_yaml, with_server
+from packager.cli.task_arguments import Output, Printed, ServerOptions, emit_answer, emit_yaml, with_server
 
 if TYPE_CHECKING:
     from packager.app.task import TaskJob

@@ -12,7 +12,7 @@ from packager.cli.arguments import content_of
 from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import Yes
 from packager.cli.console import emit, emit_json, emit_table, say
-from packager.cli.task_server import Output, Printed, ServerOptions, emit_answer, with_server
+from packager.cli.task_arguments import Output, Printed, ServerOptions, emit_answer, with_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,14 +13,14 @@ from packager.base.errors import ClusterError
 from packager.cli.console import can_draw, say
 from packager.cli.plots import print_table
 from packager.cli.printing import counted, print_parts, print_results
-from packager.cli.views import Lines, Live, lines
+from packager.cli.progress import Lines, Live, lines
 from packager.kubernetes.verdict import Finding, Phase
 
 if TYPE_CHECKING:
     from packager.app.record import RunRecords
     from packager.app.target import Target
     from packager.base.errors import MlpackError
-    from packager.cli.views import View
+    from packager.cli.progress import View
     from packager.kubernetes.verdict import Verdict
 
 

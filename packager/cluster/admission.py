@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from packager.cluster.differences import Difference
+    from packager.cluster.dry_run import Trial
     from packager.cluster.ownership import Key
-    from packager.cluster.trial import Trial
     from packager.kubernetes.objects import Object
 
 _LABEL = re.compile(r"(?:.+\.)?metadata\.labels\.(.+)")

@@ -18,7 +18,7 @@ from packager.base.problems import Problem
 from packager.cluster.receive import ReceivingFolder, TooMuchError, receive
 from packager.cluster.shell import ScriptError
 from packager.cluster.workspace import ENTER, PARTS, digests, listed, why_unread
-from packager.package.contents import ContentError
+from packager.package.path_checks import ContentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,7 +18,7 @@ from packager.base import workfolder
 from packager.base.errors import VerificationError
 from packager.base.limits import Limits
 from packager.cluster.tarstream import LimitError, TarStream
-from packager.package.contents import ContentError, normalized, shown
+from packager.package.path_checks import ContentError, normalized, shown
 from packager.package.tarheader import DamageError
 
 if TYPE_CHECKING:

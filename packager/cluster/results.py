@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.cluster.helper import HelperPod, running
+from packager.cluster.temporary_pod import HelperPod, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

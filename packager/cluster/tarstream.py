@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from packager.package import tarheader
-from packager.package.contents import ContentError
+from packager.package.path_checks import ContentError
 from packager.package.tarheader import BLOCK, DamageError
 
 if TYPE_CHECKING:

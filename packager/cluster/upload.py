@@ -17,7 +17,7 @@ from packager.base.problems import Problem
 from packager.cluster.shell import ScriptError
 from packager.cluster.workspace import ENTER, MAX_FILES, PARTS, StoragePlace, conflicts, digests, listed
 from packager.package import tarheader
-from packager.package.contents import ContentError, normalized, shown
+from packager.package.path_checks import ContentError, normalized, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

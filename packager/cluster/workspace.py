@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, UsageError, VerificationError
 from packager.cluster.results import outlives_pods, storage_of
 from packager.cluster.shell import ScriptError
-from packager.package.contents import ContentError, normalized, shown
+from packager.package.path_checks import ContentError, normalized, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from packager.base import envfile, plain, yamlio
+from packager.base import envfile, plainfiles, yamlio
 from packager.base.problems import Problem
 from packager.base.values import replace
 from packager.configure.storage import lost_folders
@@ -48,7 +48,7 @@ class Files:
         """
         if path in self._changed:
             return self._changed[path]
-        return plain.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
+        return plainfiles.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file; nothing is written to disk."""

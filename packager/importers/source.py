@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import plain, yamlio
+from packager.base import plainfiles, yamlio
 from packager.base.errors import SpecError, reason
-from packager.base.plain import NotPlainError
+from packager.base.plainfiles import NotPlainError
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
 
@@ -280,7 +280,7 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder:
         real = path.resolve(strict=True)
         if folder is not None and not real.is_relative_to(folder.resolve()):
             raise SpecError(f"{name} is a link that leads out of its folder")
-        with plain.open_below(real.parent, real.name) as stream:
+        with plainfiles.open_below(real.parent, real.name) as stream:
             return stream.read(max_bytes + 1)
     except NotPlainError:
         raise SpecError(f"{name} is not a plain file") from None

@@ -13,8 +13,8 @@ from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
 from packager.modelspec import code, environments, programs, sequences
 from packager.package import tarheader
-from packager.package.contents import ContentError, Contents, composed, normalized
 from packager.package.layout import WORKSPACE
+from packager.package.path_checks import ContentError, Contents, composed, normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,8 +11,8 @@ from packager.base.faults import Fault
 from packager.base.fields import ASSET_PATH
 from packager.base.problems import show, similar
 from packager.kubernetes import configmap
-from packager.package.contents import ContentError, Contents
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
+from packager.package.path_checks import ContentError, Contents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem, similar
 from packager.base.values import Value
-from packager.package.contents import shown
 from packager.package.layout import SCRIPTS
+from packager.package.path_checks import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

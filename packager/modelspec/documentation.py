@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from packager.base import markdown, paths, plain
+from packager.base import markdown, paths, plainfiles
 from packager.base.errors import reason
 from packager.base.problems import Problem, ordered
 from packager.base.values import Value
@@ -112,7 +112,7 @@ def read(folder: Path, spec: Spec, sources: SpecFiles) -> tuple[Documentation, l
     for file in sources.documentation:
         name = str(folder / file.name)
         try:
-            with plain.open_below(file.path.parent, file.path.name) as stream:
+            with plainfiles.open_below(file.path.parent, file.path.name) as stream:
                 content = stream.read(markdown.MAX_BYTES + 1)
         except OSError as error:
             problems.append(Problem(name, 0, 0, reason(error)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from packager.package.contents import active_part
+from packager.package.path_checks import active_part
 
 # Without regard to case, as some file systems have it.
 _NAMES = r"cvs|id_(rsa|dsa|ecdsa|ed25519)|thumbs\.db|__pycache__"

@@ -13,7 +13,7 @@ from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.kubernetes import configmap
 from packager.modelspec import excluded
-from packager.package.contents import active_part, shown
+from packager.package.path_checks import active_part, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ from packager.base.values import Value
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.modelspec.schema import accepts
-from packager.package.contents import shown
+from packager.package.path_checks import shown
 from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from packager.base.errors import ToolError, VerificationError, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.paths import argument
 from packager.package import tarheader
-from packager.package.contents import (
+from packager.package.path_checks import (
     DOCKERIGNORE,
     ActiveNameError,
     ContentError,

@@ -12,7 +12,7 @@ from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field
-from packager.package import contents, inventory, layout, outputs, tree
+from packager.package import inventory, layout, outputs, path_checks, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, OVERLAYS
 from packager.package.outputs import ENV_BYTES
@@ -155,7 +155,7 @@ def _results(package: Package) -> Iterator[str]:
 
 def _is_result(path: str) -> bool:
     """Return whether a run may have written the file: neither kubectl, git nor other programs act on its name."""
-    return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and contents.active_part(path) is None
+    return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and path_checks.active_part(path) is None
 
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
@@ -173,7 +173,7 @@ def _mismatched_lines(package: Package, lines: dict[str, int]) -> Iterator[Probl
     for path, text in package.inventory["editable"].items():
         seal = package.inventory["files"].get(path)
         if seal is None or hashlib.sha256("\n".join(text).encode(errors="surrogatepass")).hexdigest() != seal["sha256"]:
-            message = f"the lines of {contents.shown(path)} here do not match its digest"
+            message = f"the lines of {path_checks.shown(path)} here do not match its digest"
             yield Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message)
 
 

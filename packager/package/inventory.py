@@ -6,12 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import plain
+from packager.base import plainfiles
 from packager.base.errors import VerificationError, unreadable
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, is_label
 from packager.base.shortening import shortened
-from packager.package.contents import ContentError, inactive, normalized, shown
 from packager.package.layout import INVENTORY, MAX_OVERLAYS
+from packager.package.path_checks import ContentError, inactive, normalized, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def content(folder: Path) -> bytes:
         raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}") from None
     except OSError as error:
         raise unreadable(path, error) from None
-    return plain.read(folder, INVENTORY, str(path), MAX_BYTES)
+    return plainfiles.read(folder, INVENTORY, str(path), MAX_BYTES)
 
 
 def parsed(content: bytes, folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 
-from packager.package.contents import DOCKERIGNORE
+from packager.package.path_checks import DOCKERIGNORE
 
 INVENTORY = "manifest.json"
 """The file with the digests of all files, and with the sealed lines of the editable ones."""

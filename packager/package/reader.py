@@ -6,7 +6,7 @@ import hashlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from packager.base import plain
+from packager.base import plainfiles
 from packager.base.errors import ToolError, VerificationError, unreadable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Reader:
         """
         if path in self._edited:
             return self._edited[path][: max_bytes + 1]
-        content = plain.read_start(self.folder, path, self.shown(path), max_bytes + 1)
+        content = plainfiles.read_start(self.folder, path, self.shown(path), max_bytes + 1)
         if len(content) <= max_bytes:
             digest = hashlib.sha256(content).hexdigest()
             if self._digests.setdefault(path, digest) != digest:
@@ -65,10 +65,10 @@ class Reader:
         if path not in self._digests:
             hashed = hashlib.sha256()
             try:
-                with plain.open_below(self.folder, path) as stream:
+                with plainfiles.open_below(self.folder, path) as stream:
                     while chunk := stream.read(_CHUNK):
                         hashed.update(chunk)
-            except plain.NotPlainError:
+            except plainfiles.NotPlainError:
                 raise VerificationError(f"{self.shown(path)} is not a plain file") from None
             except OSError as error:
                 raise unreadable(self.shown(path), error) from None

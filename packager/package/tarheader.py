@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value, replace
-from packager.package.contents import ContentError, shown
+from packager.package.path_checks import ContentError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

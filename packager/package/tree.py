@@ -9,14 +9,14 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-from packager.base import plain
+from packager.base import plainfiles
 from packager.base.errors import SpecError, VerificationError, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.values import Value, indented
 from packager.package import inventory
-from packager.package.contents import ContentError, Contents, inactive, shown
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
+from packager.package.path_checks import ContentError, Contents, inactive, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -126,7 +126,7 @@ def chunks(entry: Entry) -> Iterator[bytes]:
         yield entry.content
         return
     try:
-        with plain.open_below(entry.content.parent, entry.content.name) as stream:
+        with plainfiles.open_below(entry.content.parent, entry.content.name) as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:

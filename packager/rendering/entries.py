@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import similar
-from packager.package.contents import ContentError, normalized, shown
+from packager.package.path_checks import ContentError, normalized, shown
 from packager.rendering.origins import Position
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from packager.base.envfile import Weight
 from packager.base.problems import Problem, similar
 from packager.base.values import replace
 from packager.package import declared
-from packager.package.contents import shown
 from packager.package.layout import KUSTOMIZATIONS
+from packager.package.path_checks import shown
 from packager.rendering import fields, transformers
 from packager.rendering.entries import Entries
 from packager.rendering.origins import Generated, Operations, Position, Replaced, Written

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from packager.service.fair import count_down
+from packager.service.fair_queues import count_down
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,13 +18,13 @@ from packager.service.callbacks.addresses import read_allowed
 from packager.service.callbacks.courier import Courier
 from packager.service.callbacks.signature import SigningSecrets
 from packager.service.callbacks.transport import Transport
-from packager.service.fair import FairPool
+from packager.service.fair_queues import FairPool
 from packager.service.jobs.follower import Follower
-from packager.service.jobs.keeper import Keeper
+from packager.service.jobs.kept_logs import Keeper
+from packager.service.jobs.limits import Room
 from packager.service.jobs.pulse import Pulse
 from packager.service.jobs.recorder import Recorder
 from packager.service.jobs.references import References
-from packager.service.jobs.room import Room
 from packager.service.jobs.sweeper import Sweeper
 from packager.service.jobs.tasks import Tasks
 from packager.service.processor import MeasuredThreads

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import VerificationError
 from packager.base.masking import masked_line, masked_urls
 from packager.base.values import Value, field
-from packager.package import contents, integrity, layout, tree
+from packager.package import integrity, layout, path_checks, tree
 from packager.package.layout import INVENTORY
 from packager.upgrade import edits
 from packager.upgrade.patch import Version, is_text, patch
@@ -71,7 +71,7 @@ def delivered(package: Package, path: str) -> bytes | None:
     """
     text = package.sealed(path)
     if text is not None and hashlib.sha256(text).hexdigest() != package.inventory["files"][path]["sha256"]:
-        message = f"{package.shown(INVENTORY)}: the lines of {contents.shown(path)} do not match its digest"
+        message = f"{package.shown(INVENTORY)}: the lines of {path_checks.shown(path)} do not match its digest"
         raise VerificationError(message)
     return text
 

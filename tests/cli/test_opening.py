@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base import plain
+from packager.base import plainfiles
 from packager.base.errors import VerificationError
 from packager.configure.settings import Files
 from packager.package.opened import opened
@@ -189,9 +189,9 @@ def test_open_below_opens_only_plain_files(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder/link").symlink_to(".")
     (tmp_path / "folder/file").touch()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(plain.NotPlainError):
-        plain.open_below(tmp_path, name)
-    with plain.open_below(tmp_path, "plain") as stream:
+    with pytest.raises(plainfiles.NotPlainError):
+        plainfiles.open_below(tmp_path, name)
+    with plainfiles.open_below(tmp_path, "plain") as stream:
         assert isinstance(stream, io.BufferedReader)
         assert stream.read() == b"content"
 

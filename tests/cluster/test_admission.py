@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from packager.cluster.admission import object_changes, pod_changes
-from packager.cluster.trial import Trial
+from packager.cluster.dry_run import Trial
 from packager.kubernetes.manifest import Manifest
 from packager.workloads.pods import Pods
 

@@ -125,7 +125,7 @@ def test_server_in_the_cluster_runs_a_job(
 
 
 def test_dockerfile_names_the_image_of_the_manifests() -> None:
-    from packager.service.in_cluster import IMAGE as DEFAULT
+    from packager.service.deployment.options import IMAGE as DEFAULT
 
     assert DEFAULT in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
     assert Path(CHECKOUT / "deploy/server/requirements.txt").is_file()

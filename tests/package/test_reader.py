@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base import plain
+from packager.base import plainfiles
 from packager.base.errors import ToolError
 from packager.package.reader import Reader
 from tests.cli.test_opening import VERBS
@@ -48,7 +48,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
     """Changes a file each time when it has been opened: to something else, back, and so on."""
     changes: dict[Path, tuple[str, str]] = {}
-    opened = plain.open_below
+    opened = plainfiles.open_below
 
     def opening(folder: Path, path: str) -> IO[bytes]:
         file = (folder / path).resolve()
@@ -61,7 +61,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
             new.replace(file)  # an open file keeps its content
         return stream
 
-    monkeypatch.setattr(plain, "open_below", opening)
+    monkeypatch.setattr(plainfiles, "open_below", opening)
 
     def register(path: Path, old: str, new: str) -> None:
         before = path.read_text()

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from packager.service import connections
-from packager.service.api import door
+from packager.service.api import rate_limits
 from packager.service.config import LimitsConfig
 from tests.service.api.conftest import Service
 from tests.service.live import listening
@@ -133,7 +133,7 @@ def test_request_without_a_token_is_refused_before_its_body(tmp_path: Path) -> N
 
 
 def test_token_guesses_are_delayed_and_other_requests_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "_BURST_SECONDS", 0.1)
+    monkeypatch.setattr(rate_limits, "_BURST_SECONDS", 0.1)
     with served(tmp_path) as url, httpx2.Client(base_url=url, headers={"Host": "testserver.local"}) as client:
         begun = time.monotonic()
         for number in range(22):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.service import processor
-from packager.service.fair import FairPool, Owner, Turns
+from packager.service.fair_queues import FairPool, Owner, Turns
 from packager.service.jobs.batches import Batches
 from packager.service.processor import MeasuredThreads, Meter, Shares, measured
 

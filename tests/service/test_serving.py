@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
-from packager.service.api import patience
+from packager.service.api import body_timeout
 from packager.service.serving import Main
 from tests.service.api.conftest import Service
 from tests.service.live import listening
@@ -45,7 +45,7 @@ UPGRADES = ("websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-Web
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Service, str]]:
-    monkeypatch.setattr(patience, "SECONDS", 2.0)
+    monkeypatch.setattr(body_timeout, "SECONDS", 2.0)
     service = Service(tmp_path / "server.db")
     with listening(service) as url:
         yield service, url

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, ToolError
 from packager.cluster import deploy
 from packager.cluster.doctor.demand import Demand, demands
+from packager.cluster.dry_run import Trial, try_pods
 from packager.cluster.ownership import look_up
-from packager.cluster.trial import Trial, try_pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

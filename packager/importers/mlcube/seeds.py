@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from packager.base import plain
+from packager.base import plainfiles
 from packager.base.errors import reason
 from packager.base.fields import ASSET_PATH
 from packager.base.problems import show
@@ -51,7 +51,7 @@ def files(root: Path, path: str, room: int) -> dict[str, bytes]:
                 f"{show(printable(name))} has other characters than letters, digits and - . _ + @ between the slashes"
             )
         try:
-            with plain.open_below(root, name) as stream:
+            with plainfiles.open_below(root, name) as stream:
                 content = stream.read(CODE_BYTES + 1)
         except OSError as error:
             raise SeedError(f"{show(printable(name))} cannot be read: {reason(error)}") from None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from litestar.handlers import BaseRouteHandler
 
     from packager.service.access.tokens import Caller
-    from packager.service.api.door import Door
+    from packager.service.api.rate_limits import Door
     from packager.service.server import Server
 
 Body = TypeVar("Body")

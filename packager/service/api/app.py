@@ -17,13 +17,13 @@ from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
 from packager.service import processor
 from packager.service.api import (
+    body_timeout,
     callbacks,
+    curves,
     events,
     incoming,
     jobs,
     logs,
-    metrics,
-    patience,
     prefix,
     projects,
     registry,
@@ -32,7 +32,7 @@ from packager.service.api import (
 )
 from packager.service.api.access import HttpRequest, door_of, require_caller, server_of
 from packager.service.api.document import PROBLEM, OpenApiDocument
-from packager.service.api.door import Door
+from packager.service.api.rate_limits import Door
 from packager.service.complaints import Complaint, pointer
 from packager.service.failures import TITLES, Failure
 from packager.service.jobs.kube import RefusedError
@@ -152,7 +152,7 @@ def make(
         async with server.running():
             yield
 
-    routes = (registry, jobs, callbacks, logs, metrics, events, projects, system)
+    routes = (registry, jobs, callbacks, logs, curves, events, projects, system)
     api = Router("/", route_handlers=[handler for part in routes for handler in part.HANDLERS], guards=[require_caller])
     return _Application(
         route_handlers=[api, _openapi, *pages],
@@ -207,7 +207,7 @@ class _Application(Litestar):
 
         try:
             with server.figures.request():
-                work = super().__call__(scope, patience.bounded(receive), measured)
+                work = super().__call__(scope, body_timeout.bounded(receive), measured)
                 await processor.measured(meter, work)
         finally:
             door.left(scope)

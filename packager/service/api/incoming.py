@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
     from packager.base.values import Json
-    from packager.service.api.door import Door
+    from packager.service.api.rate_limits import Door
 
 _ON_THE_LOOP = 4 << 10
 """The greatest length in bytes of a body that is parsed without a thread: starting a thread takes longer."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import labels, name, uid
-from packager.service.jobs import queues
+from packager.service.jobs import kueue
 from packager.service.registry.policy import JOB
 from packager.service.registry.refusals import SECRETS_OWNER
 
@@ -54,7 +54,7 @@ async def apply_objects(cluster: Cluster, items: Sequence[Object], namespace: st
 
 
 async def _apply_workload(cluster: Cluster, workload: Object, namespace: str) -> Object:
-    if queues.of(workload):  # Kueue decides whether an applied workload is suspended
+    if kueue.of(workload):  # Kueue decides whether an applied workload is suspended
         current = await cluster.get(workload["kind"], name(workload), namespace)
         if current is not None:
             return current

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from packager.service import processor
-from packager.service.fair import FairQueue, Owner
+from packager.service.fair_queues import FairQueue, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -21,7 +21,7 @@ from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
-from packager.service.jobs import applying, queues, records
+from packager.service.jobs import applying, kueue, records
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.jobs.user_hints import hint_for_user
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Finding, Verdict
     from packager.service.access.projects import Project
-    from packager.service.jobs.keeper import Keeper
+    from packager.service.jobs.kept_logs import Keeper
     from packager.service.jobs.kube import Cluster
     from packager.service.jobs.pulse import Pulse
     from packager.service.prometheus import Figures
@@ -339,8 +339,8 @@ def _changed(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snap
     """Return a job with its state in the cluster, and with the hints of its findings."""
     status = _STATUSES.get(verdict.phase, "pending")
     job = replace(job, pods=jsonio.compact([_pod(pod) for pod in snapshot.pods]))
-    queue = queues.of(snapshot.workload)
-    if queue and status not in FINAL and queues.is_held(snapshot.workload):
+    queue = kueue.of(snapshot.workload)
+    if queue and status not in FINAL and kueue.is_held(snapshot.workload):
         message = f"Kueue holds it in the queue {queue!r}"
         return replace(job, status="queued", reason="Queued", message=message, hint=None, findings="[]")
     if status == "pending" and job.started:

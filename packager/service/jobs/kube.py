@@ -21,7 +21,7 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubectl.messages import NOT_STARTED
 from packager.kubernetes.manifest import listing, mapping, text
-from packager.service.permitted import WORKLOADS
+from packager.service.allow import WORKLOADS
 from packager.service.registry.policy import JOB, SERVER
 from packager.workloads.kinds import kinds
 

@@ -16,8 +16,8 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Snapshot
+from packager.service.allow import WORKLOADS
 from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
-from packager.service.permitted import WORKLOADS
 from packager.service.registry.policy import JOB, SERVER
 from packager.workloads.kinds import kinds
 

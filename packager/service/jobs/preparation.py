@@ -9,13 +9,13 @@ from packager.base import jsonio
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
-from packager.service import permitted
+from packager.service import allow
 from packager.service.access import permissions
 from packager.service.callbacks import endpoints
 from packager.service.complaints import Complaint, counted
 from packager.service.failures import Failure
-from packager.service.jobs import queues, records
-from packager.service.registry import definitions, policy, values
+from packager.service.jobs import kueue, records
+from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.gpus import count_gpus
 from packager.service.registry.packages.content import ENV
@@ -118,17 +118,17 @@ class Preparation:
             raise Failure("invalid-values", f"{counted(complaints)} in the filled values", complaints)
         source = read.source(registered, request.revisions[1] if request.revisions else None)
         application = str(filled.get("name") or definition.body.application or "")
-        release = values.release_name(name, application, definition.longest_release)
+        release = template_values.release_name(name, application, definition.longest_release)
         site = self._catalog.site(project.name)
         made = definitions.Request(filled, creator, release)
         accepted, complaints = definitions.objects(definition, source.content, made, self._catalog.renderer, site)
         if complaints:
             kind = "package" if definition.origin else "template"
             raise Failure("policy", f"the {kind} and the values make objects that are refused", complaints)
-        gpus = count_gpus(accepted.objects, permitted.resources(project.allowed))
+        gpus = count_gpus(accepted.objects, allow.resources(project.allowed))
         _refuse_too_many(gpus, project)
         if project.queue:
-            queues.put(accepted.workload, project.queue)
+            kueue.put(accepted.workload, project.queue)
         objects = self._with_secrets(accepted.objects, release, definition, filled, site)
         job = StoredJob(
             release=release,
@@ -143,7 +143,7 @@ class Preparation:
             project=project.name,
             namespace=project.namespace,
             kind=accepted.workload["kind"],
-            filled=jsonio.compact(values.masked(filled, definition.secret_keys)),
+            filled=jsonio.compact(template_values.masked(filled, definition.secret_keys)),
             secrets=self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
             manifests=jsonio.compact(records.stored(objects, release)),
             gpus=gpus.count,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import jsonio
 from packager.kubernetes.manifest import mapping
-from packager.service.registry import values
+from packager.service.registry import template_values
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.env import as_text
 from packager.service.registry.packages.filling import SECRETS
@@ -48,13 +48,13 @@ def secrets(filled: Mapping[str, Json], secret_keys: Collection[str]) -> dict[st
 def filled_values(job: StoredJob, sealer: Sealer) -> dict[str, Json]:
     """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
     sealed = sealer.open(job.secrets, job.release)
-    filled = values.replaced_headers(job.values, lambda index, _: sealed[str(index)])
+    filled = template_values.replaced_headers(job.values, lambda index, _: sealed[str(index)])
     return {**filled, ENV: {**mapping(filled[ENV]), **mapping(sealed[ENV])}} if ENV in sealed else filled
 
 
 def endpoint_secret(filled: Mapping[str, Json]) -> str | None:
     """Return the content of the Secret `<release>-endpoints`; None if no dataset endpoint has headers."""
-    endpoints = values.dataset_headers(filled)
+    endpoints = template_values.dataset_headers(filled)
     return jsonio.compact(endpoints) if endpoints else None
 
 
@@ -87,7 +87,7 @@ def redacted(items: Sequence[Object]) -> list[Object]:
     """Return objects for callers, with *** in place of each value of a Secret."""
     return [
         {
-            key: dict.fromkeys(value, values.MASK)
+            key: dict.fromkeys(value, template_values.MASK)
             if key in ("data", "stringData") and isinstance(value, dict)
             else value
             for key, value in item.items()

@@ -11,7 +11,7 @@ from packager.kubernetes.manifest import mapping
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
-from packager.service.fair import FairPool, Owner
+from packager.service.fair_queues import FairPool, Owner
 from packager.service.jobs import applying
 from packager.service.jobs.batches import Batches
 from packager.service.jobs.kube import RefusedError
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from packager.service.callbacks.addresses import Allowed
     from packager.service.jobs.follower import Follower
     from packager.service.jobs.kube import Cluster
+    from packager.service.jobs.limits import Room
     from packager.service.jobs.references import References
-    from packager.service.jobs.room import Room
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer

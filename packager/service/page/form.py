@@ -15,7 +15,7 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.complaints import Complaint, of_problem, pointer
 from packager.service.registry.description import ENVELOPE, SECRET, FreeMapping, Group, Items, Leaf, read_mapping
-from packager.service.registry.values import MASK
+from packager.service.registry.template_values import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from packager.kubernetes.manifest import mapping
 from packager.kubernetes.podsecurity import Level
 from packager.options import BY_NAME
 from packager.service.complaints import Complaint, of_fault, of_problem
-from packager.service.registry import description, injections, policy, values
+from packager.service.registry import description, injections, policy, template_values
 from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items
 from packager.service.registry.omissions import omissions
@@ -64,15 +64,17 @@ class Definition(Value, frozen=True):
     @property
     def longest_release(self) -> int:
         """The maximum length of a job's name; shorter for packages, some of whose kinds append more to pod names."""
-        return _LONGEST_OF_PACKAGE if self.origin else values.LONGEST_RELEASE
+        return _LONGEST_OF_PACKAGE if self.origin else template_values.LONGEST_RELEASE
 
     @property
     def reserved(self) -> dict[str, str]:
         """The reason for each top-level key that users may not set."""
         if self.origin:
             return {}
-        keys = dict.fromkeys((values.ALWAYS_SYSTEM, *self.system), "is set by the definition, in system_values")
-        return {**keys, "global": values.RESERVED["global"], "configs": values.RESERVED["configs"]}
+        keys = dict.fromkeys(
+            (template_values.ALWAYS_SYSTEM, *self.system), "is set by the definition, in system_values"
+        )
+        return {**keys, **{key: template_values.RESERVED[key] for key in ("global", "configs")}}
 
     @property
     def json_schema(self) -> dict[str, Json]:
@@ -125,7 +127,7 @@ def read(body: DefinitionBody, origin: PackageOrigin | None = None) -> tuple[Def
             complaints.append(Complaint(f"/{key}", f"expected the value of a label, found {show(value)}"))
     complaints += [
         Complaint("/system_values", f"the key {key!r} cannot be set here: it {reason}")
-        for key, reason in values.RESERVED.items()
+        for key, reason in template_values.RESERVED.items()
         if key in read_texts["system_values"]
     ]
     if described is None or complaints or (body.package and not origin):
@@ -154,9 +156,9 @@ def _of_package(definition: Definition, origin: PackageOrigin) -> tuple[Definiti
         example = env.example(body.name, origin, described)
     complaints += problems
     complaints += [
-        Complaint("/user_values_example", f"env.{key} is a secret: expected {values.MASK}")
+        Complaint("/user_values_example", f"env.{key} is a secret: expected {template_values.MASK}")
         for key in definition.secret_keys
-        if mapping(example.get("env")).get(key) not in (None, values.MASK)
+        if mapping(example.get("env")).get(key) not in (None, template_values.MASK)
     ]
     return replace(definition, described=described, example=example), complaints
 
@@ -175,7 +177,10 @@ def _faults(definition: Definition, filled: Mapping[str, Json]) -> list[Fault]:
     if definition.origin:
         faults = [env.unknown_key(fault, definition.origin, definition.system) for fault in faults]
     places = {fault.location for fault in faults}
-    others = [*values.label_faults(filled), *(env.faults(filled, definition.origin) if definition.origin else ())]
+    others = [
+        *template_values.label_faults(filled),
+        *(env.faults(filled, definition.origin) if definition.origin else ()),
+    ]
     return [*faults, *(fault for fault in others if fault.location not in places)]
 
 
@@ -260,8 +265,8 @@ def objects(
 
 
 def _rendered(definition: Definition, template: str, request: Request, renderer: Renderer) -> FilledTemplate:
-    names = values.Names(request.release, definition.body.name, definition.body.application, request.creator)
-    return renderer.render(template, values.template_values(request.filled, definition.system, names))
+    names = template_values.Names(request.release, definition.body.name, definition.body.application, request.creator)
+    return renderer.render(template, template_values.template_values(request.filled, definition.system, names))
 
 
 def _objects_of_package(

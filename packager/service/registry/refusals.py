@@ -14,7 +14,7 @@ from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import Manifest, at, dotted, mapping
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
-from packager.service.permitted import COMPANIONS, WORKLOADS
+from packager.service.allow import COMPANIONS, WORKLOADS
 from packager.verify import (
     allowed_fields,
     containers,

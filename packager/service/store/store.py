@@ -10,10 +10,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError
 from packager.base.values import Value, replace
-from packager.service.store import databases, migration, outbox, prepared, room
+from packager.service.store import databases, migration, outbox, prepared, usage
+from packager.service.store.curves import Measured
 from packager.service.store.databases import AwayError
-from packager.service.store.kept import KeptLogs
-from packager.service.store.measured import Measured
+from packager.service.store.kept_logs import KeptLogs
 from packager.service.store.quota import Quota, Share, startable
 from packager.service.store.requests import KeyedRequests
 from packager.service.store.revisions import Revisions
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-    from packager.service.store.room import Taken
+    from packager.service.store.usage import Taken
 
 FINAL = ("succeeded", "failed", "deleted")
 """The statuses of ended jobs."""
@@ -198,7 +198,7 @@ class Store:
     def taken(self, project: str) -> Taken:
         """Return the use of the database by the jobs of a project."""
         with self._reading() as connection:
-            return room.taken(connection, project, ACTIVE)
+            return usage.taken(connection, project, ACTIVE)
 
     def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[StoredJob | Exception]:
         """Store jobs in one transaction, each with its first event and the response to its request.

@@ -13,7 +13,7 @@ from packager.base.values import Value, replace
 from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
-from packager.service.jobs import keeper
+from packager.service.jobs import kept_logs
 from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
@@ -122,8 +122,8 @@ class JobLogs(Value, frozen=True):
         if len(main) > 1:
             raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
         content = await asyncio.to_thread(self.store.logs.content, main[0])
-        lines = keeper.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
-        return LogOfPod(pod, None, keeper.as_stream(lines), is_kept=True)
+        lines = kept_logs.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
+        return LogOfPod(pod, None, kept_logs.as_stream(lines), is_kept=True)
 
 
 class LogQuery(Value, frozen=True):
@@ -266,8 +266,8 @@ def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
         raise Failure("no-log", "the job has no pod: it has not started, or its pods were deleted")
     if pod is not None and pod not in names:
         raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(names)}")
-    if follow and pod is None and len(names) > keeper.MOST_PODS:
-        raise Failure("conflict", f"follow takes {keeper.MOST_PODS} pods at most: name one of {', '.join(names)}")
+    if follow and pod is None and len(names) > kept_logs.MOST_PODS:
+        raise Failure("conflict", f"follow takes {kept_logs.MOST_PODS} pods at most: name one of {', '.join(names)}")
     return names if pod is None else [pod]
 
 
@@ -331,7 +331,7 @@ class Followed:
         live = job.pod_names - self._begun
         kept = await asyncio.to_thread(store.logs.of_job, release) if live or is_over else []
         gone = {entry.pod for entry in kept} - self._begun - live if is_over else set()
-        room = keeper.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
+        room = kept_logs.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
         logs = replace(self._logs, options=replace(self._logs.options, tail=None), kept=kept, live=live)
         for pod in sorted(live | gone)[: max(0, room)]:
             self._begin(pod, partial(logs.started, pod))

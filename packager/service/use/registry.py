@@ -9,7 +9,7 @@ from packager.base.values import replace
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
-from packager.service.fair import ALL, Owner
+from packager.service.fair_queues import ALL, Owner
 from packager.service.jobs import records
 from packager.service.registry.catalog import read_definition
 from packager.service.use import answers
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
-    from packager.service.fair import FairPool
+    from packager.service.fair_queues import FairPool
     from packager.service.jobs.tasks import Tasks
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog

@@ -12,7 +12,7 @@ import pytest
 from packager.base.errors import UnreachableError
 from packager.base.values import replace
 from packager.service.jobs import follower
-from packager.service.registry import values
+from packager.service.registry import template_values
 from packager.service.store.rows import KeyedRequest, StoredStatus
 from packager.service.store.store import Store
 from tests.service import bodies
@@ -78,7 +78,7 @@ def test_control_loop_keeps_checking_a_running_job(ticks: list[int], service: Se
 def test_job_gets_another_release_name_if_the_first_is_taken(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = service.created()
     names = [taken, taken, "countdown-another"]
-    monkeypatch.setattr(values, "release_name", lambda *_: names.pop(0))
+    monkeypatch.setattr(template_values, "release_name", lambda *_: names.pop(0))
     answer = service.post("/v1/jobs", FILLED, "user", headers={"Idempotency-Key": "k"})
     assert (answer.status_code, answer.json()["release"]) == (201, "countdown-another")
     assert answer.headers["location"] == "/v1/jobs/countdown-another"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from packager.base.values import replace
-from packager.service.fair import Owner
+from packager.service.fair_queues import Owner
 from packager.service.jobs.batches import Batches
 from packager.service.store.quota import Quota
 from packager.service.store.store import NewJob, QueueFullError

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packager.base.values import convert
-from packager.service.registry import bundled, definitions, omissions, values
+from packager.service.registry import bundled, definitions, omissions, template_values
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.policy import Site
 from tests.service import bodies
@@ -281,22 +281,22 @@ def test_final_name_has_a_unique_part_on_request(flag: Any, *, appended: bool) -
     ],
 )
 def test_release_name_is_valid_for_every_kind(definition: str, application: str, pattern: str) -> None:
-    name = values.release_name(definition, application)
+    name = template_values.release_name(definition, application)
     assert re.fullmatch(pattern, name)
     assert len(name) <= 50
 
 
 def test_headers_of_endpoints_are_masked() -> None:
-    shown: Any = values.masked(bodies.filled())
+    shown: Any = template_values.masked(bodies.filled())
     assert shown["endpoints"][1]["headers"] == {"x-api-key": "***"}
     assert msgspec.json.encode(bodies.filled()).count(b"secret-word") == 1
 
 
 def test_system_values_replace_filled_values_by_key() -> None:
-    names = values.template_values(
+    names = template_values.template_values(
         {"resources": {"cpu": "1", "gpu": "9"}, "empty": None, "process": {"a": 1}},
         {"resources": {"gpu": "0"}, "process": {"a": 2}, "image": {"tag": "x"}},
-        values.Names("r", "d", "", "c"),
+        template_values.Names("r", "d", "", "c"),
     )
     assert names["resources"] == {"cpu": "1", "gpu": "0"}
     assert names["process"] == {"a": 1}

@@ -16,7 +16,7 @@ from packager.options import BY_NAME
 from packager.service.complaints import Complaint
 from packager.service.registry.description import SECRET, Group, Items, Leaf
 from packager.service.registry.packages.content import ENV
-from packager.service.registry.values import MASK
+from packager.service.registry.template_values import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

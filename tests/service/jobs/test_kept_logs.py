@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from packager.base.errors import UnreachableError
-from packager.service.jobs import keeper
-from packager.service.jobs.keeper import MOST_BYTES, MOST_PODS, Keeper, instances, kept_lines
+from packager.service.jobs import kept_logs
+from packager.service.jobs.kept_logs import MOST_BYTES, MOST_PODS, Keeper, instances, kept_lines
 from packager.service.registry.policy import JOB, SERVER
 from packager.service.store.rows import StoredLog, StoredStatus
 from tests.service.fake import FakeCluster
@@ -159,7 +159,7 @@ def test_keeper_finishes_a_job_when_a_log_cannot_be_read(bench: Bench) -> None:
 
 
 def test_keeper_stops_waiting_for_a_silent_kubelet(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_SECONDS", 0.05)
+    monkeypatch.setattr(kept_logs, "_SECONDS", 0.05)
     item = bench.pod("p-1", ["a\n"])
     item["status"]["phase"] = "Running"
 

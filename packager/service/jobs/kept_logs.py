@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
-    from packager.service.store.kept import KeptLogs
+    from packager.service.store.kept_logs import KeptLogs
     from packager.service.store.rows import StoredStatus
 
 MOST_BYTES = 256 << 10

@@ -9,7 +9,7 @@ import yaml
 
 from packager.base.errors import UsageError
 from packager.kubernetes.podsecurity import Level
-from packager.service import permitted, prometheus, server_yaml
+from packager.service import allow, config_file, prometheus
 from packager.service.config import (
     CallbacksConfig,
     OidcConfig,
@@ -18,8 +18,8 @@ from packager.service.config import (
     RegistryConfig,
     ServerConfig,
 )
-from packager.service.in_cluster import InCluster
-from packager.service.manifests import manifests
+from packager.service.deployment.manifests import manifests
+from packager.service.deployment.options import InCluster
 from packager.verify import schema
 from packager.workloads.kinds import kinds
 
@@ -92,8 +92,8 @@ def test_role_allows_only_the_kinds_of_tasks() -> None:
     rules = objects(InCluster(ServerConfig()))["Role", "mlpack-jobs/mlpack-server"]["rules"]
     names = [(group, name, rule) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
     verbs = {(group, name): set(rule["verbs"]) for group, name, rule in names}
-    plurals = {("", f"{kind.lower()}s") for _, kind in permitted.COMPANIONS}
-    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in permitted.WORKLOADS}
+    plurals = {("", f"{kind.lower()}s") for _, kind in allow.COMPANIONS}
+    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in allow.WORKLOADS}
     assert verbs.keys() == {*plurals, ("", "events"), ("", "pods/log")}
     assert verbs["", "secrets"] == {"create"}
     assert all({"create", "patch", "delete"} <= verbs[plural] for plural in plurals - {("", "secrets")})
@@ -114,13 +114,13 @@ def test_server_reads_the_configuration_of_the_config_map(tmp_path: Path) -> Non
         "node_selectors: {a=b: {}}\ncallbacks: {allow: [hooks.example.com]}\n",
         encoding="utf-8",
     )
-    given = server_yaml.read(tmp_path / "server.yaml")
+    given = config_file.read(tmp_path / "server.yaml")
     items = objects(InCluster(given, with_namespaces=False))
     assert ("Role", "research/mlpack-server") in items
     assert not any(kind == "Namespace" for kind, _ in items)
     text = items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
     (tmp_path / "again.yaml").write_text(text, encoding="utf-8")
-    settings = server_yaml.read(tmp_path / "again.yaml")
+    settings = config_file.read(tmp_path / "again.yaml")
     assert (settings.listen, settings.database, settings.context) == (
         "0.0.0.0:8080",
         "/var/lib/mlpack/server.db",
@@ -193,7 +193,7 @@ def test_network_policy_opens_the_ports_of_callbacks_and_the_issuer(tmp_path: Pa
     for ports in (None, [443, 8443, 80]):
         items = objects(InCluster(ServerConfig(callbacks=CallbacksConfig(allow=["a.example"], ports=ports))))
         (tmp_path / "s.yaml").write_text(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
-        callbacks = server_yaml.read(tmp_path / "s.yaml").callbacks
+        callbacks = config_file.read(tmp_path / "s.yaml").callbacks
         assert (callbacks.allow, callbacks.ports) == (["a.example"], ports or [443])
         assert tcp_ports(items) == [53, 443, 6443, *(ports or [])[1:]]
     issuer = OidcConfig(issuer="https://sso.example.com:9443/realms/ml", audience="a", roles={})

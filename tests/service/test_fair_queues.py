@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.service.failures import Failure
-from packager.service.fair import FairPool, FairQueue, Owner, Turns
+from packager.service.fair_queues import FairPool, FairQueue, Owner, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,7 +9,7 @@ from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.base.values import FieldsError, convert, schema
-from packager.service import permitted, times
+from packager.service import allow, times
 from packager.service.callbacks.addresses import read_allowed
 from packager.service.config import DEFAULT_LISTEN, OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
 
@@ -77,7 +77,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
     yield from _faults_of_projects(settings)
     allowed: list[tuple[Location, list[str]]] = [(("allow",), settings.allow)]
     allowed += [(("projects", name, "allow"), project.allow) for name, project in settings.projects.items()]
-    yield from (fault.below(place) for place, words in allowed for fault in permitted.faults(words))
+    yield from (fault.below(place) for place, words in allowed for fault in allow.faults(words))
     if settings.oidc is not None:
         yield from _faults_of_oidc(settings, settings.oidc)
     _, refused = read_allowed(settings.callbacks.allow)

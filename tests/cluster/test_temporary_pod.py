@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.cluster import helper
+from packager.cluster import temporary_pod
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ echo "$1" >> slept
         encoding="utf-8",
     )
     sleep.chmod(0o755)
-    script = helper._IDLE.replace("/proc/", f"{tmp_path}/")  # noqa: SLF001
+    script = temporary_pod._IDLE.replace("/proc/", f"{tmp_path}/")  # noqa: SLF001
     path = f"{tmp_path}:/usr/bin:/bin"
     subprocess.run(["/bin/sh", "-c", script], env={"PATH": path}, timeout=60, check=True)
     assert (tmp_path / "slept").read_text(encoding="utf-8").splitlines() == ["10"] * rounds

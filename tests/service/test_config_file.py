@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import MlpackError, UsageError
-from packager.service import server_yaml
+from packager.service import config_file
 from packager.service.access import projects
 from packager.service.config import ServerConfig
 
@@ -77,7 +77,7 @@ def problems_of(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "server.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="is not valid") as raised:
-        server_yaml.read(path)
+        config_file.read(path)
     return [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems]
 
 
@@ -85,7 +85,7 @@ def test_read_returns_values_and_defaults(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     text = "namespace: ml\npod_security: baseline\nnode_selectors: {a=b: {c: d}}\nstorage_classes: {x: y}\n"
     path.write_text(text, encoding="utf-8")
-    settings = server_yaml.read(path)
+    settings = config_file.read(path)
     assert (settings.namespace, settings.pod_security, settings.listen) == ("ml", "baseline", "127.0.0.1:8080")
     assert settings.node_selectors == {"a=b": {"c": "d"}}
 
@@ -113,7 +113,7 @@ def test_allow_reports_each_faulty_entry_and_applies_to_projects(tmp_path: Path)
     ]
     path = tmp_path / "server.yaml"
     path.write_text("allow: [Secret]\nprojects: {a: {namespace: a, allow: ['label:team']}, b: {}}\n", encoding="utf-8")
-    known = projects.of_settings(server_yaml.read(path), "jobs")
+    known = projects.of_settings(config_file.read(path), "jobs")
     assert {name: project.allowed for name, project in known.items()} == {
         "a": {"Secret", "label:team"},
         "b": {"Secret"},
@@ -124,14 +124,14 @@ def test_callbacks_settings_report_each_faulty_host_and_port(tmp_path: Path) -> 
     path = tmp_path / "server.yaml"
     path.write_text("url: train\ncallbacks:\n  allow: [a.example, 10.0.0.1/8, 10.0.0.0/8, '*']\n", encoding="utf-8")
     with pytest.raises(MlpackError, match="is not valid") as raised:
-        server_yaml.read(path)
+        config_file.read(path)
     assert [(problem.line, problem.column, problem.message) for problem in raised.value.problems] == [
         (1, 6, "expected an address such as https://train.example.com, found 'train'"),
         (3, 22, "expected a host, an address or a network such as 10.1.0.0/16, found '10.0.0.1/8'"),
         (3, 46, "expected a host, an address or a network such as 10.1.0.0/16, found '*'"),
     ]
     path.write_text("callbacks: {allow: [a.example], signing_secret_file: s}\n", encoding="utf-8")
-    settings = server_yaml.read(path)
+    settings = config_file.read(path)
     assert (settings.callbacks.allow, settings.public_url) == (["a.example"], "http://127.0.0.1:8080")
     assert settings.callbacks.ports is None
     for ports, problem in (
@@ -148,14 +148,14 @@ def test_retention_reports_faulty_durations_and_has_defaults(tmp_path: Path) -> 
     path = tmp_path / "server.yaml"
     path.write_text("retention: {jobs: soon, logs: 0d}\n", encoding="utf-8")
     with pytest.raises(MlpackError, match="is not valid") as raised:
-        server_yaml.read(path)
+        config_file.read(path)
     expected = "expected a duration such as 90s, 1h30m or 7d, found"
     assert [(problem.column, problem.message) for problem in raised.value.problems] == [
         (19, f"{expected} 'soon'"),
         (31, f"{expected} '0d'"),
     ]
     path.write_text("retention: {jobs: 90d}\n", encoding="utf-8")
-    settings = server_yaml.read(path)
+    settings = config_file.read(path)
     assert (settings.retention.jobs, settings.retention.logs) == ("90d", "30d")
 
 
@@ -167,7 +167,7 @@ def test_registry_refuses_incomplete_credentials_and_faulty_hosts(tmp_path: Path
         encoding="utf-8",
     )
     with pytest.raises(UsageError) as raised:
-        server_yaml.read(path)
+        config_file.read(path)
     message = "expected `username` with either `password_file` or `password_variable`, or none of them"
     assert [str(problem) for problem in raised.value.problems] == [
         f"{path}:4:21: {message}",
@@ -177,7 +177,7 @@ def test_registry_refuses_incomplete_credentials_and_faulty_hosts(tmp_path: Path
     for host in ("A.example", "a/b", "https://a.example", "a:b", ""):
         path.write_text(f"packages: {{registries: {{{host!r}: {{}}}}}}\n", encoding="utf-8")
         with pytest.raises(UsageError):
-            server_yaml.read(path)
+            config_file.read(path)
 
 
 def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> No
         "projects:\n  a: {max_running: 8, queue: q}\n  b: {namespace: other, pod_security: privileged}\n",
         encoding="utf-8",
     )
-    known = projects.of_settings(server_yaml.read(file), "of-kubeconfig")
+    known = projects.of_settings(config_file.read(file), "of-kubeconfig")
     assert [(project.name, project.namespace, project.level.value) for project in known.values()] == [
         ("a", "ml", "baseline"),
         ("b", "other", "privileged"),
@@ -202,12 +202,12 @@ def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> No
 def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text("projects: {a: {}, b: {namespace: ml}}\n", encoding="utf-8")
-    settings = server_yaml.read(file)
+    settings = config_file.read(file)
     assert projects.warnings(projects.of_settings(settings, "jobs")) == []
     with pytest.raises(UsageError, match="the projects a, b share the namespace ml"):
         projects.of_settings(settings, "ml")
     file.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
-    assert projects.warnings(projects.of_settings(server_yaml.read(file), "ml")) == [
+    assert projects.warnings(projects.of_settings(config_file.read(file), "ml")) == [
         "WARNING: the projects a, b share the namespace ml, where nothing keeps their jobs and storage apart"
     ]
 
@@ -236,16 +236,16 @@ def test_read_reports_faulty_issuer_url_and_roles(tmp_path: Path) -> None:
     )
     path.write_text(text, encoding="utf-8")
     with pytest.raises(MlpackError) as error:
-        server_yaml.read(path)
+        config_file.read(path)
     assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
         "3:11: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
         "5:25: project 'reserch' not found (did you mean 'research'?)",
     ]
     path.write_text(text.replace("http:", "https:").replace("reserch", "research-2"), encoding="utf-8")
     with pytest.raises(MlpackError, match="is not valid"):
-        server_yaml.read(path)
+        config_file.read(path)
     path.write_text(text.replace("http:", "https:").replace("reserch: user, ", ""), encoding="utf-8")
-    assert server_yaml.read(path).oidc
+    assert config_file.read(path).oidc
     assert any("found 'king'" in problem for problem in problems_of(tmp_path, text.replace("admin", "king")))
 
 
@@ -254,14 +254,14 @@ def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path)
     text = "oidc:\n  issuer: https://sso.example.com\n  audience: mlpack\n  roles: {a: admin}\n"
     path.write_text(f"{text}  client_id: page\n  scopes: [profile]\n", encoding="utf-8")
     with pytest.raises(MlpackError) as error:
-        server_yaml.read(path)
+        config_file.read(path)
     assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
         "5:14: `url` is missing: the issuer leads people back to it (url: https://train.example.com)",
         "6:11: expected `openid` among them, without which no one is named",
     ]
     path.write_text(f"{text}  client_secret_file: x\n", encoding="utf-8")
     with pytest.raises(MlpackError) as error:
-        server_yaml.read(path)
+        config_file.read(path)
     assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
         "5:23: `client_id` is missing, whose secret this is"
     ]
@@ -282,5 +282,5 @@ def test_url_with_an_unusable_path_is_refused(tmp_path: Path, url: str, message:
     path = tmp_path / "server.yaml"
     path.write_text(f"url: {url}\n", encoding="utf-8")
     with pytest.raises(MlpackError) as error:
-        server_yaml.read(path)
+        config_file.read(path)
     assert message in str(error.value.problems[0])

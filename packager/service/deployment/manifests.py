@@ -1,4 +1,4 @@
-"""Renders the manifests that deploy a server in a cluster, from the files in `deployment/`."""
+"""Renders the manifests that deploy a server in a cluster, from the YAML files of this folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from packager.kubernetes.podsecurity import Level
 from packager.service import variables
 from packager.service.access import projects
 from packager.service.config import ServerConfig
-from packager.service.in_cluster import check
+from packager.service.deployment.options import check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.service.in_cluster import InCluster
+    from packager.service.deployment.options import InCluster
 
-_FOLDER = Path(__file__).resolve().parent / "deployment"
+_FOLDER = Path(__file__).resolve().parent
 _LISTEN = "0.0.0.0:8080"
 _DATABASE = "/var/lib/mlpack/server.db"
 _SECRET = "mlpack-server"  # noqa: S105 - the name of a Secret
@@ -178,7 +178,7 @@ def _configuration(deployment: InCluster) -> dict[str, object]:
 
 
 def _filled(name: str, values: Mapping[str, str]) -> str:
-    """Return a file of `deployment/` with values in place of `$NAME`.
+    """Return a YAML file of this folder with values in place of `$NAME`.
 
     A value is a scalar; on a line that contains only its name, it is a block of lines, indented as the name is.
     """

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from packager.service.config import LimitsConfig
-from packager.service.jobs import room
+from packager.service.jobs import limits
 from packager.service.store.tables import jobs
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.conftest import BOTH
@@ -43,7 +43,7 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
     assert narrow.post(f"/v1/jobs/{first}/cancel").status_code == 202
     narrow.status(first, "deleted")
     assert narrow.post("/v1/jobs", FILLED).status_code == 429  # the number of jobs is cached
-    monkeypatch.setattr(room, "_SECONDS", 0)
+    monkeypatch.setattr(limits, "_SECONDS", 0)
     assert narrow.post("/v1/jobs", FILLED).status_code == 201
 
 
@@ -51,7 +51,7 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
 def test_jobs_are_refused_when_the_project_uses_too_much_of_the_database(
     narrow: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "_SECONDS", 0)
+    monkeypatch.setattr(limits, "_SECONDS", 0)
     release = narrow.created()
     with narrow.server.store.database.writing() as connection:
         large = update(jobs).where(jobs.c.release == release).values(manifests=f'["{"x" * (3 << 19)}"]')

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.service.access.tokens import create
-from packager.service.api import door
-from packager.service.api.door import Rates
+from packager.service.api import rate_limits
+from packager.service.api.rate_limits import Rates
 from packager.service.config import LimitsConfig, ProjectConfig
 from packager.service.registry.rendering import Renderer
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
@@ -87,7 +87,7 @@ def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
 
 
 def test_caller_with_too_many_concurrent_requests_is_refused(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(rate_limits, "_LONGEST_PAUSE", 0.01)
     may_end, render = threading.Event(), Renderer.render
 
     def slow(renderer: Renderer, template: str, values: Any) -> Any:
@@ -109,8 +109,8 @@ def test_caller_with_too_many_concurrent_requests_is_refused(crowded: Service, m
 
 
 def test_caller_with_too_many_requests_per_second_is_refused(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr(door, "_BURST_SECONDS", 0.5)
+    monkeypatch.setattr(rate_limits, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(rate_limits, "_BURST_SECONDS", 0.5)
     monkeypatch.setattr(crowded.client.app.state.door._of_callers, "a_second", 5)  # noqa: SLF001
     answers = [crowded.get("/v1/whoami", "red") for _ in range(20)]
     refused = [answer for answer in answers if answer.status_code == 429]
@@ -124,7 +124,7 @@ def test_caller_with_too_many_requests_per_second_is_refused(crowded: Service, m
 def test_requests_without_a_caller_are_delayed_when_their_address_sends_many(
     crowded: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(rate_limits, "_LONGEST_PAUSE", 0.01)
     rates = Rates(20, lambda: 0.0)
     monkeypatch.setattr(crowded.client.app.state.door, "_anonymous", rates)
     paths = ("/openapi.json", "/healthz", "/v1/nothing", "/v1/jobs", "/sign-in")

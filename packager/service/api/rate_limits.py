@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packager.service import processor
 from packager.service.failures import Failure
-from packager.service.fair import ALL, FairPool, Owner, Turns, count_down
+from packager.service.fair_queues import ALL, FairPool, Owner, Turns, count_down
 from packager.service.processor import Shares
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from packager.service.api import patience
+from packager.service.api import body_timeout
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.live import listening
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Service, str]]:
-    monkeypatch.setattr(patience, "SECONDS", 0.5)
+    monkeypatch.setattr(body_timeout, "SECONDS", 0.5)
     service = Service(tmp_path / "server.db")
     with listening(service) as url:
         yield service, url
@@ -65,7 +65,7 @@ def test_stream_outlasts_the_time_limit_of_a_body(address: tuple[Service, str]) 
     with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
         assert client.post("/v1/definitions", json=COUNTDOWN).status_code == 201
         with client.stream("GET", "/v1/events", headers={"Accept": "text/event-stream"}) as answer:
-            time.sleep(2 * patience.SECONDS)
+            time.sleep(2 * body_timeout.SECONDS)
             assert client.post("/v1/jobs", json=FILLED).status_code == 201
             assert any(line.startswith("data:") and '"status":"pending"' in line for line in answer.iter_lines())
 

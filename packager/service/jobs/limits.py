@@ -11,8 +11,8 @@ from packager.service.failures import RETRY_SECONDS, Failure
 
 if TYPE_CHECKING:
     from packager.service.config import LimitsConfig
-    from packager.service.store.room import Taken
     from packager.service.store.store import Store
+    from packager.service.store.usage import Taken
 
 _SECONDS = RETRY_SECONDS[429]
 """The seconds for which values from the database are used: until a refused request may be repeated."""

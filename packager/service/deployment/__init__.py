@@ -1,0 +1,1 @@
+"""The manifests that deploy a server in a cluster."""
