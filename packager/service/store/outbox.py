@@ -9,18 +9,19 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from packager.base import jsonio
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import listing, mapping
+from packager.service.store import prepared
 from packager.service.store.rows import Delivery, columns, read
 from packager.service.store.tables import deliveries, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Connection
 
     from packager.base.values import Json
     from packager.service.store.databases import Database
@@ -142,45 +143,31 @@ class Outbox:
             busy: The hosts, projects and endpoints to skip.
             limit: The maximum number of callbacks.
         """
-        heads = self._heads().where(
-            deliveries.c.next_try <= time,
-            deliveries.c.host.not_in(busy.hosts),
-            deliveries.c.project.not_in(busy.projects),
-            tuple_(deliveries.c.release, deliveries.c.endpoint).not_in(busy.endpoints),
-        )
-        row = heads.subquery().c
-        of_host = func.row_number().over(partition_by=(row.project, row.host), order_by=row.next_try).label("of_host")
-        ranked = select(*row, of_host).subquery().c
-        turn = func.row_number().over(partition_by=ranked.project, order_by=(ranked.of_host, ranked.next_try))
-        parts = [ranked[column.name] for column in deliveries.c]
-        return self._database.rows(Delivery, select(*parts).order_by(turn, ranked.next_try).limit(limit))
+        values = {
+            "time": time,
+            "hosts": busy.hosts,
+            "projects": busy.projects,
+            "endpoints": busy.endpoints,
+            "limit": limit,
+        }
+        with self._database.reading() as connection:
+            ids = list(connection.scalars(prepared.DUE, values))
+            if not ids:
+                return []
+            due = {row.id: row for row in read(connection, Delivery, prepared.WAITING, ids=ids)}
+        return [due[identifier] for identifier in ids if identifier in due]
 
     def next_time(self) -> str | None:
         """Return the time of the next callback; None if none waits."""
-        first = self._heads().with_only_columns(deliveries.c.next_try).order_by(deliveries.c.next_try).limit(1)
         with self._database.reading() as connection:
-            return connection.execute(first).scalar()
+            time = connection.scalar(prepared.NEXT_TRY)
+        return None if time is None else str(time)
 
     def waiting(self) -> int:
         """Return the number of waiting callbacks."""
         statement = select(func.count()).select_from(deliveries).where(deliveries.c.state == "waiting")
         with self._database.reading() as connection:
             return int(connection.execute(statement).scalar_one())
-
-    @staticmethod
-    def _heads() -> Select[*tuple[object, ...]]:
-        earlier = deliveries.alias()
-        waits_behind = (
-            select(earlier.c.id)
-            .where(
-                earlier.c.release == deliveries.c.release,
-                earlier.c.endpoint == deliveries.c.endpoint,
-                earlier.c.state == "waiting",
-                earlier.c.sequence < deliveries.c.sequence,
-            )
-            .exists()
-        )
-        return select(deliveries).where(deliveries.c.state == "waiting", ~waits_behind)
 
     def settle(self, changed: Delivery) -> None:
         """Store the result of an attempt, and remove finished callbacks of a deleted job.
