@@ -1,7 +1,8 @@
 """Caches the output of the tests' kubectls, so that they render the same files only once.
 
-kubectl's rendering depends only on files. So a result is stored under a digest of the files, the kubectls and the
-rendered folder, in the user's cache, beside the kubectls. To render everything again, delete the folder.
+kubectl's rendering depends only on files. So a result is stored under a digest of the files that the overlay may be
+rendered from, the kubectls and the rendered folder, in the user's cache, beside the kubectls. To render everything
+again, delete the folder.
 """
 
 from __future__ import annotations
@@ -16,36 +17,47 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from packager.base.process import Finished
-from packager.package.layout import OVERLAYS
+from packager.package.layout import KUSTOMIZATIONS, OVERLAYS
 from tests import kubectls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 CACHE = kubectls.CACHE.parent / "renders"
 _UNUSED_DAYS = 30
 
-_UPWARDS = re.compile(rb"[^\s\"'\[\],]*\.\.[^\s\"'\[\],]*")
+_MANIFESTS = (".yaml", ".yml", ".json")
 
 
-def digest(kustomization: Path, inputs: Sequence[Path], versions: Sequence[str], overlay: str = "") -> str:
+def digest(kustomization: Path, inputs: Sequence[Path], versions: Sequence[str]) -> str:
     """Return a digest of everything that determines the output for a kustomization.
 
     Args:
         kustomization: The folder of the kustomization.
         inputs: The folders with every file that may be read for it; all have the same parent.
         versions: The versions of the kubectls.
-        overlay: The rendered overlay, if `kustomization` is a package's `quickstart`.
     """
-    parts = [kustomization.name.encode(), overlay.encode()]
-    parts += [f"kubectl {version} {kubectls.WHEELS[version].sha256}".encode() for version in versions]
-    for folder in sorted({kustomization, *inputs}):
+    files = []
+    for folder in {kustomization, *inputs}:
         assert folder.parent == kustomization.parent
-        for path in sorted(folder.rglob("*")):
+        for path in folder.rglob("*"):
             assert not path.is_symlink()
             if not path.is_dir():
-                parts += [path.relative_to(folder.parent).as_posix().encode(), path.read_bytes()]
+                files.append(path)
+    return _hashed([kustomization.name.encode(), *map(_kubectl, versions)], kustomization.parent, files)
+
+
+def _kubectl(version: str) -> bytes:
+    return f"kubectl {version} {kubectls.WHEELS[version].sha256}".encode()
+
+
+def _hashed(parts: list[bytes], root: Path, files: Iterable[Path]) -> str:
+    """Return a digest of parts, and of the paths below `root` and the contents of files."""
+    for path in sorted(files):
+        parts += [path.relative_to(root).as_posix().encode(), path.read_bytes()]
     whole = hashlib.sha256()
     for part in parts:
         whole.update(b"%d:" % len(part) + part)
@@ -110,14 +122,66 @@ def _package_digest(argv: Sequence[str]) -> str | None:
     root = overlay.parents[len(below)]
     if version is None or overlay.parent != root.joinpath(*below) or root.name != top or not overlay.is_dir():
         return None
-    for path in root.rglob("*"):
-        if path.is_symlink():
-            return None
-        if path.suffix in (".yaml", ".yml") or path.name == "Kustomization":
-            depth = len(path.relative_to(root).parts) - 1
-            if any(reference.count(b"..") > depth for reference in _UPWARDS.findall(path.read_bytes())):
+    if any(path.is_symlink() for path in root.rglob("*")):
+        return None
+    files = reached(root, overlay)
+    return None if files is None else _hashed([overlay.name.encode(), _kubectl(version)], root, files)
+
+
+def reached(root: Path, overlay: Path) -> set[Path] | None:
+    """Return the files below `root` that an overlay may be rendered from; None if it may need other files.
+
+    Each text in a reached kustomization or manifest counts as a reference if such a file or folder exists. A manifest
+    names files of the kustomization that includes it, and no folders.
+    """
+    files: set[Path] = set()
+    folders = {overlay}
+    waiting = [overlay]
+    while waiting:
+        folder = waiting.pop()
+        kustomizations = {folder / name for name in KUSTOMIZATIONS if (folder / name).is_file()}
+        unread = set(kustomizations or filter(Path.is_file, folder.rglob("*")))
+        while unread:
+            path = unread.pop()
+            files.add(path)
+            if path not in kustomizations and path.suffix not in _MANIFESTS:
+                continue
+            references = _references(path, folder)
+            if references is None:
                 return None
-    return digest(root, [], [version], overlay.name)
+            for reference in references:
+                if reference.is_file() and reference.is_relative_to(root):
+                    unread |= {reference} - files
+                elif path in kustomizations:
+                    if not reference.is_relative_to(root):
+                        return None
+                    if reference.is_dir() and reference not in folders:
+                        waiting.append(reference)
+                        folders.add(reference)
+    return files
+
+
+def _references(path: Path, folder: Path) -> set[Path] | None:
+    """Return the paths in a YAML file that exist or contain `..`; None if it is not YAML."""
+    names = _names(path.read_bytes())
+    if names is None:
+        return None
+    paths = {name: os.path.normpath(folder / name) for name in names}
+    return {Path(path) for name, path in paths.items() if ".." in name or os.path.lexists(path)}
+
+
+@functools.lru_cache(1_000)
+def _names(text: bytes) -> frozenset[str] | None:
+    """Return the texts in a YAML file that may be paths; None if it is not YAML."""
+    names = set()
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.ScalarEvent):
+                parts = event.value.split("=")  # `key=path` in a generator
+                names |= {"=".join(parts[start:]) for start in range(len(parts))}
+    except yaml.YAMLError:
+        return None
+    return frozenset(names - {""})
 
 
 @functools.cache

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.process import Finished
-from tests import kubectls, renders
+from packager.options import BY_NAME
+from packager.package.layout import OVERLAYS
+from tests import kinds, kubectls, renders
 from tests.files import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Any
+
+    from tests.conftest import Outcome
 
 
 @pytest.fixture(autouse=True)
@@ -112,9 +117,76 @@ def test_kubectl_renders_again_after_change_of_overlay_kubectl_or_file(package: 
     shutil.rmtree(renders.CACHE)
     assert _rendered_twice(package / MULTI, package / MULTI, ("1.35", "1.36"))
     shutil.rmtree(renders.CACHE)
-    with (other / SINGLE / "mlops.env").open("a") as file:
+    with (other / MULTI / "mlops.env").open("a") as file:
         file.write("# more\n")
     assert _rendered_twice(package / MULTI, other / MULTI)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_read"),
+    [
+        (f"{SINGLE}/mlops.env", True),
+        (f"{SINGLE}/pod-patch.yaml", True),
+        ("quickstart/common/mpi/k8s/mlops/site/site.env", True),
+        ("quickstart/common/mpi/k8s/mlops/placement/kustomization.yaml", True),
+        ("quickstart/common/mpi/k8s/mlops/site/placement.yaml", True),
+        ("quickstart/common/mpi/k8s/mlops/pvc/kustomization.yaml", False),
+        (f"{MULTI}/mlops.env", False),
+        ("quickstart/README.md", False),
+        ("README.md", False),
+    ],
+)
+def test_kubectl_renders_again_after_change_of_a_file_that_the_overlay_reads(
+    changed: str, *, is_read: bool, mlpack: Callable[..., Outcome], package: Path, tmp_path: Path
+) -> None:
+    assert mlpack("configure", package, "--with", "placement").code == 0
+    other = shutil.copytree(package, tmp_path / "other")
+    with (other / changed).open("a") as file:
+        file.write("# more\n")
+    assert _rendered_twice(package / SINGLE, other / SINGLE) == is_read
+
+
+@pytest.mark.parametrize("path", ["patch.yaml", "folder/patch.yaml"])
+def test_kubectl_renders_again_after_change_of_a_patch_of_a_transformer(
+    path: str, package: Path, tmp_path: Path
+) -> None:
+    """The transformer, a manifest, names the patch."""
+    folder = package / SINGLE
+    (folder / "transformers").mkdir()
+    transformer = f"kind: PatchTransformer\npath: {path}\n"
+    (folder / "transformers/kustomization.yaml").write_text("resources: [one.yaml]\n")
+    (folder / "transformers/one.yaml").write_text(transformer)
+    (folder / "transformers" / path).parent.mkdir(exist_ok=True)
+    (folder / "transformers" / path).write_text("a: 1\n")
+    replace(folder / "kustomization.yaml", "resources:\n", "transformers: [transformers]\nresources:\n")
+    other = shutil.copytree(package, tmp_path / "other")
+    assert not _rendered_twice(folder, other / SINGLE)
+    shutil.rmtree(renders.CACHE)
+    (other / SINGLE / "transformers" / path).write_text("a: 2\n")
+    assert _rendered_twice(folder, other / SINGLE)
+
+
+def test_overlay_renders_from_the_files_of_its_digest_alone(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
+) -> None:
+    names = ("queue", "placement", "pvc", "pvc-create", "gpu")
+    options = [f"--with={name}" for name in names]
+    options += [f"--site={key.name}={key.example}" for name in names for key in BY_NAME[name].keys]
+    settings = [f"--set={setting}" for setting in (*kinds.SET, *kinds.FOLDERS)]
+    built = mlpack("build", "hello-mpi", "--format", "dir", *options, *settings)
+    assert built.code == 0, built.stderr
+    package = Path("hello-mpi").resolve()
+    for overlay in sorted((package / OVERLAYS).iterdir()):
+        files = renders.reached(package / "quickstart", overlay)
+        assert files is not None
+        alone = tmp_path / "alone" / overlay.name
+        for path in files:
+            copy = alone / path.relative_to(package)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        folders = (overlay, alone / OVERLAYS / overlay.name)
+        whole, part = (subprocess.check_output([kubectl, "kustomize", folder]) for folder in folders)
+        assert part == whole
 
 
 @pytest.mark.parametrize("outcome", [{"code": 1}, {"stderr": "# Warning: 'x' is deprecated"}])
