@@ -66,6 +66,18 @@ class Served(Site):
             self._thread.join(30)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_pauses() -> Iterator[None]:
+    """Let the script of the page pause for a tenth of its time."""
+    script = static._FILES["page.js"]  # noqa: SLF001 - what the server answers with
+    for pause in (b"every = 5000;", b"soonest = 1000;"):
+        assert script.count(pause) == 1
+        script = script.replace(pause, pause.replace(b"0;", b";"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(static._FILES, "page.js", script)  # noqa: SLF001
+        yield
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with browser.chromium() as started:
