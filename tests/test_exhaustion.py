@@ -25,7 +25,7 @@ from tests.importers.test_intel import SPECS as SPECS_OF_ZOO
 from tests.importers.test_mxjob import WORKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     Change = Callable[[Path], object]
@@ -95,12 +95,15 @@ def kustomization(objects: int = 0, **lists: list[Any]) -> Change:
     return change
 
 
-def inventory(**values: Any) -> Change:
-    """Return a change of the inventory: a mapping is added to what is there, anything else replaces it."""
+def inventory(make: Callable[[], dict[str, Any]]) -> Change:
+    """Return a change of the inventory: a mapping is added to what is there, anything else replaces it.
+
+    The values are made by the test: in memory all the time, they would slow down each test that forks.
+    """
 
     def change(package: Path) -> None:
         content = json.loads((package / INVENTORY).read_text(encoding="utf-8"))
-        for key, value in values.items():
+        for key, value in make().items():
             content[key] = {**content[key], **value} if isinstance(value, dict) else value
         (package / INVENTORY).write_text(json.dumps(content), encoding="utf-8")
 
@@ -169,20 +172,23 @@ UNSEALED: dict[str, tuple[Change, str]] = {
     "many edited variables": (append(ENV, "".join(f"K{n}=1\n" for n in range(1_900))), "500 lines are edited"),
     "many overlays": (_many_overlays, "103 overlays: expected at most 100"),
     "an inventory of many files": (
-        inventory(files={f"f{n}": {"mode": "0644", "sha256": "0" * 64} for n in range(50_000)}),
+        inventory(lambda: {"files": {f"f{n}": {"mode": "0644", "sha256": "0" * 64} for n in range(50_000)}}),
         "more problems",
     ),
     "an inventory of many edits": (
-        inventory(editable={f"f{n}": [""] for n in range(500_000)}),
+        inventory(lambda: {"editable": {f"f{n}": [""] for n in range(500_000)}}),
         "expected lists of lines, of files that have a digest, at 'editable'",
     ),
-    "an inventory of a long version": (inventory(manifest="x" * 10_000_000), "expected version 1, found 'xxx"),
+    "an inventory of a long version": (
+        inventory(lambda: {"manifest": "x" * 10_000_000}),
+        "expected version 1, found 'xxx",
+    ),
     "an inventory of a long name": (
-        inventory(files={"x" * 500_000: {"mode": "0644", "sha256": "0" * 64}}),
+        inventory(lambda: {"files": {"x" * 500_000: {"mode": "0644", "sha256": "0" * 64}}}),
         "the path is too long",
     ),
     "an inventory of many settings": (
-        inventory(spec={"set": ["environment.A=1"] * 500_000}, workspace=""),
+        inventory(lambda: {"spec": {"set": ["environment.A=1"] * 500_000}, "workspace": ""}),
         "expected the name of a claim at 'workspace'",
     ),
 }
@@ -260,11 +266,11 @@ def _cube(text: str) -> Callable[[Path], Path]:
     return make
 
 
-def _zoo(old: str, new: str, files: dict[str, str] | None = None) -> Callable[[Path], Path]:
+def _zoo(old: str, new: str, content: str = "", names: Sequence[str] = ()) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         (name,) = (name for name in SMALL if name.endswith("_spec.yml"))
         assert old in SMALL[name]
-        write(folder, {**SMALL, name: SMALL[name].replace(old, new), **(files or {})})
+        write(folder, {**SMALL, name: SMALL[name].replace(old, new), **dict.fromkeys(names, content)})
         return folder / SPECS_OF_ZOO
 
     return make
@@ -290,13 +296,13 @@ IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
     "many references": ("mlcube", _cube(f"tasks: {{a: {{entrypoint: '{'${b}' * 1_000}'}}}}\nb: '{'x' * 900}'"), "4096"),
     "many files of specs": (
         "intel",
-        _zoo("{small}", "{small}{other}", {f"{SPECS_OF_ZOO}/a/{n}_spec.yml": "#" * 1_000_000 for n in range(20)}),
+        _zoo("{small}", "{small}{other}", "#" * 1_000_000, [f"{SPECS_OF_ZOO}/a/{n}_spec.yml" for n in range(20)]),
         "larger than 16 MiB together",
     ),
     "many slice sets": ("intel", _zoo("{small}", "{small}" * 50_000), "at most 100 names of slice sets, found 50,000"),
     "a page of brackets": (
         "intel",
-        _zoo("documentation: {", "documentation: {docs: [{name: a, uri: doc}], ", {"doc/a.md": "[" * 900_000}),
+        _zoo("documentation: {", "documentation: {docs: [{name: a, uri: doc}], ", "[" * 900_000, ["doc/a.md"]),
         "",
     ),
 }

@@ -39,7 +39,6 @@ class Model(Value, frozen=True):
         spec = self.spec
         return {
             "name": spec.name,
-            "version": spec.version,
             "aliases": spec.aliases,
             "title": spec.title,
             "path": str(self.path),

@@ -80,7 +80,6 @@ class PastRun:
         created: The time at which the workload was created, by the server's clock.
         phase: The phase when the record was finished.
         digest: The digest of the package that was deployed.
-        version: The version of that package; None if it has none.
     """
 
     folder: Path
@@ -88,7 +87,6 @@ class PastRun:
     created: str
     phase: str
     digest: str | None
-    version: str | None
 
     def as_json(self) -> dict[str, str | None]:
         """Return the fields for `-o json`."""
@@ -98,7 +96,6 @@ class PastRun:
             "created": self.created,
             "phase": self.phase,
             "digest": self.digest,
-            "version": self.version,
         }
 
 
@@ -120,8 +117,7 @@ def _past_run(path: Path, package: str) -> PastRun | None:
     texts = {key: value for key, value in answer.items() if isinstance(value, str)} if isinstance(answer, dict) else {}
     if texts.get("package") != package or not {"workload", "created", "phase"} <= texts.keys():
         return None
-    digest, version = texts.get("digest"), texts.get("version")
-    return PastRun(path.parent, texts["workload"], texts["created"], texts["phase"], digest, version)
+    return PastRun(path.parent, texts["workload"], texts["created"], texts["phase"], texts.get("digest"))
 
 
 class RunRecord:
@@ -188,7 +184,6 @@ class RunRecord:
             times = {"created": created(snapshot.workload).isoformat(), "recorded": snapshot.now.isoformat()}
             answer = {
                 "package": self._target.package.name,
-                "version": self._target.package.version,
                 **status_from(self._target, snapshot, verdict).as_json(),
                 **times,
                 "results": [answer.as_json() for answer in results],

@@ -11,7 +11,10 @@ import typer
 
 from packager.base.errors import unreadable
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")]
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.", show_default=False),
+]
 Specs = Annotated[
     list[Path],
     typer.Option(
@@ -19,12 +22,16 @@ Specs = Annotated[
         metavar="DIR",
         envvar="MLPACK_SPECS",
         help="A folder of models, searched before the bundled ones. Repeatable.",
+        show_default=False,
     ),
 ]
 Settings = Annotated[
     list[str],
     typer.Option(
-        "--set", metavar="PATH=VALUE", help="Override a field of the spec: environment.STEPS=100. Repeatable."
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a field of the spec: environment.STEPS=100. Repeatable.",
+        show_default=False,
     ),
 ]
 Additions = Annotated[
@@ -33,38 +40,57 @@ Additions = Annotated[
         "--add",
         metavar="PATH=VALUE",
         help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
+        show_default=False,
     ),
 ]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.")]
-Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.")]
+Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.", show_default=False)]
+Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.", show_default=False)]
 Root = Annotated[
-    str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
+    str | None,
+    typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.", show_default=False),
 ]
-RegistryHost = Annotated[str | None, typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.")]
+RegistryHost = Annotated[
+    str | None,
+    typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.", show_default=False),
+]
 With = Annotated[
     list[str],
     typer.Option(
         "--with",
         metavar="OPTION|DIR",
         help="A site option to switch on (nfs, gpu, ...), or a folder with a component of your own. Repeatable.",
+        show_default=False,
     ),
 ]
 Site = Annotated[
     list[str],
     typer.Option(
-        "--site", metavar="KEY=VALUE", help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable."
+        "--site",
+        metavar="KEY=VALUE",
+        help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable.",
+        show_default=False,
     ),
 ]
 _LARGEST_ID = 2**31 - 1  # equals ids.LARGEST_ID; importing it would make `--help` slower
 
 UserId = Annotated[
-    int | None, typer.Option("--uid", metavar="N", min=0, max=_LARGEST_ID, help="The user id to run as.")
+    int | None,
+    typer.Option("--uid", metavar="N", min=0, max=_LARGEST_ID, help="The user id to run as.", show_default=False),
 ]
 GroupId = Annotated[
-    int | None, typer.Option("--gid", metavar="N", min=0, max=_LARGEST_ID, help="The group id to run as.")
+    int | None,
+    typer.Option("--gid", metavar="N", min=0, max=_LARGEST_ID, help="The group id to run as.", show_default=False),
 ]
 FsGroup = Annotated[
-    int | None, typer.Option("--fs-group", metavar="N", min=0, max=_LARGEST_ID, help="The group id that owns volumes.")
+    int | None,
+    typer.Option(
+        "--fs-group",
+        metavar="N",
+        min=0,
+        max=_LARGEST_ID,
+        help="The group id that owns volumes.",
+        show_default=False,
+    ),
 ]
 
 

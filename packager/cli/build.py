@@ -36,7 +36,8 @@ class Format(StrEnum):
 
 def build(
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.", show_default=False),
     ] = None,
     precision: Precision = None,
     mode: Mode = None,
@@ -60,15 +61,14 @@ def build(
     form: Annotated[
         Format, typer.Option("--format", help="The form of the package: an archive or a folder.")
     ] = Format.tar_gz,
-    versioned: Annotated[
-        bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
-    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
     ] = False,
     specs: Specs = [],  # noqa: B006
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with more than the paths.")] = None,
+    output: Annotated[
+        Machine | None, typer.Option("-o", "--output", help="As JSON, with more than the paths.", show_default=False)
+    ] = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
     from packager.app.build import BuildRequest, Built, Destination, as_json
@@ -91,9 +91,7 @@ def build(
         record=record,
         processes=os.cpu_count() or 1,
     )
-    where = Destination(
-        destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch(), versioned=versioned
-    )
+    where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch())
     outcomes: list[Built | MlpackError] = []
     # Closing the generator ends the other build processes before this one, also after an error.
     with closing(build_packages(request, where, tell=say, progress=progress)) as built:

@@ -24,21 +24,35 @@ if TYPE_CHECKING:
     from packager.app.target import Target
     from packager.kubectl.client import Kubectl
 
-PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
+PackagePath = Annotated[
+    Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.", show_default=False)
+]
 OverlayOption = Annotated[
     str | None,
-    typer.Option("--overlay", metavar="NAME", help="The overlay to use; by default multi-node if the package has it."),
+    typer.Option(
+        "--overlay",
+        metavar="NAME",
+        help="The overlay to use; by default multi-node if the package has it.",
+        show_default=False,
+    ),
 ]
 OneWorkload = Annotated[
     str | None,
     typer.Option(
-        "--workload", metavar="NAME", help="The workload, if the overlay has several; by default the main one."
+        "--workload",
+        metavar="NAME",
+        help="The workload, if the overlay has several; by default the main one.",
+        show_default=False,
     ),
 ]
 Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="The kubectl to run.")]
 PodSecurity = Annotated[
     str | None,
-    typer.Option(metavar="LEVEL", help="The Pod Security level that every overlay must meet, such as restricted."),
+    typer.Option(
+        metavar="LEVEL",
+        help="The Pod Security level that every overlay must meet, such as restricted.",
+        show_default=False,
+    ),
 ]
 Allow = Annotated[
     list[str],
@@ -46,15 +60,21 @@ Allow = Annotated[
         metavar="WORD",
         help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, or "
         "variable:NAME, which an edit adds. Repeatable.",
+        show_default=False,
     ),
 ]
 Expect = Annotated[
     str | None,
     typer.Option(
-        metavar="DIGEST", help="Accept only the package with this digest, sha256:…, as its sender has told you."
+        metavar="DIGEST",
+        help="Accept only the package with this digest, sha256:…, as its sender has told you.",
+        show_default=False,
     ),
 ]
-Worker = Annotated[int | None, typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.")]
+Worker = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.", show_default=False),
+]
 
 
 class DryRun(StrEnum):
@@ -79,7 +99,9 @@ Patience = Annotated[
         help="How long to wait for temporary problems: no free resources, a full quota, no operator.",
     ),
 ]
-DryRunOption = Annotated[DryRun | None, typer.Option("--dry-run", help="Apply nothing; show what would be applied.")]
+DryRunOption = Annotated[
+    DryRun | None, typer.Option("--dry-run", help="Apply nothing; show what would be applied.", show_default=False)
+]
 Verify = Annotated[
     bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
 ]
@@ -105,12 +127,26 @@ class ClusterOptions:
 
     namespace: Annotated[
         str | None,
-        typer.Option("-n", "--namespace", metavar="NAME", help="The namespace; by default that of the context."),
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            help="The namespace; by default that of the context.",
+            show_default=False,
+        ),
     ] = None
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="The kubeconfig context to use.")] = None
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The kubeconfig context to use.", show_default=False)
+    ] = None
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", exists=True, dir_okay=False, help="The kubeconfig to use instead of $KUBECONFIG."),
+        typer.Option(
+            metavar="PATH",
+            exists=True,
+            dir_okay=False,
+            help="The kubeconfig to use instead of $KUBECONFIG.",
+            show_default=False,
+        ),
     ] = None
     kubectl: Program = "kubectl"
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")] = False

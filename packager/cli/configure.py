@@ -21,21 +21,33 @@ if TYPE_CHECKING:
 def configure(
     package: PackagePath,
     overlay: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.")
+        str | None,
+        typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.", show_default=False),
     ] = None,
     root: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The folder that contains the package, as the pods see it.")
+        str | None,
+        typer.Option(
+            metavar="PATH", help="The folder that contains the package, as the pods see it.", show_default=False
+        ),
     ] = None,
-    registry: Annotated[str | None, typer.Option(metavar="HOST", help="Where the image is pulled from.")] = None,
+    registry: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Where the image is pulled from.", show_default=False)
+    ] = None,
     uid: UserId = None,
     gid: GroupId = None,
     fs_group: FsGroup = None,
     settings: Annotated[
         list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a value that mlops.env or site.env has. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a value that mlops.env or site.env has. Repeatable.",
+            show_default=False,
+        ),
     ] = [],  # noqa: B006 - typer copies it
     additions: Annotated[
-        list[str], typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.")
+        list[str],
+        typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.", show_default=False),
     ] = [],  # noqa: B006
     site: Site = [],  # noqa: B006
     storage: Annotated[
@@ -44,13 +56,16 @@ def configure(
             metavar="NAME",
             help="Where all folders are: scratch, host-path, nfs or pvc; or where one is: output-nfs, dataset-pvc, ... "
             "Repeatable.",
+            show_default=False,
         ),
     ] = [],  # noqa: B006
     switch_on: Annotated[
-        list[str], typer.Option("--with", metavar="OPTION", help="Switch a site option on. Repeatable.")
+        list[str],
+        typer.Option("--with", metavar="OPTION", help="Switch a site option on. Repeatable.", show_default=False),
     ] = [],  # noqa: B006
     switch_off: Annotated[
-        list[str], typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.")
+        list[str],
+        typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.", show_default=False),
     ] = [],  # noqa: B006
     check: Annotated[
         bool,
@@ -64,7 +79,8 @@ def configure(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the changes.")] = False,
     destination: Annotated[
-        Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.")
+        Path | None,
+        typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing new tarball.")] = False,
 ) -> None:

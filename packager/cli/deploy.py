@@ -64,7 +64,8 @@ def deploy(
     pod_security: PodSecurity = None,
     expect: Expect = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.")
+        str | None,
+        typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.", show_default=False),
     ] = None,
     patience: Patience = "10m",
     results: Annotated[
@@ -72,9 +73,12 @@ def deploy(
         typer.Option(
             metavar="DIR",
             help="Record the run in a folder below it: logs, manifests, verdict, numbers, and OUTPUT_DIR.",
+            show_default=False,
         ),
     ] = None,
-    output: Annotated[Applied | None, typer.Option("-o", "--output", help="Print what was applied.")] = None,
+    output: Annotated[
+        Applied | None, typer.Option("-o", "--output", help="Print what was applied.", show_default=False)
+    ] = None,
 ) -> None:
     """Deploy a package to a cluster and wait until it has ended or is serving.
 

@@ -21,10 +21,14 @@ Output = Annotated[
         "--output",
         metavar="DIR|json",
         help="The folder in which the model's folder is made; `json` prints the result as JSON. Repeatable.",
+        show_default=False,
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model of the same name that was imported.")]
-Image = Annotated[str | None, typer.Option("--image", metavar="REF", help="The image to use instead of its own.")]
+Image = Annotated[
+    str | None,
+    typer.Option("--image", metavar="REF", help="The image to use instead of its own.", show_default=False),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,18 +55,29 @@ def mlcube(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A cube: its folder, or its mlcube.yaml.")],
     output: Output = [],  # noqa: B006 - typer copies it
     settings: Annotated[
-        list[str], typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the cube. Repeatable.")
+        list[str],
+        typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the cube. Repeatable.", show_default=False),
     ] = [],  # noqa: B006
     parameters: Annotated[
-        list[str], typer.Option("--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter. Repeatable.")
+        list[str],
+        typer.Option(
+            "--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter. Repeatable.", show_default=False
+        ),
     ] = [],  # noqa: B006
-    tasks: Annotated[str | None, typer.Option("--task", metavar="A,B", help="These tasks only.")] = None,
-    image: Image = None,
-    claim: Annotated[str | None, typer.Option(metavar="NAME", help="The claim that holds the workspace.")] = None,
-    input_claim: Annotated[
-        str | None, typer.Option("--input-claim", metavar="NAME", help="The claim of inputs that no task writes.")
+    tasks: Annotated[
+        str | None, typer.Option("--task", metavar="A,B", help="These tasks only.", show_default=False)
     ] = None,
-    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
+    image: Image = None,
+    claim: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The claim that holds the workspace.", show_default=False)
+    ] = None,
+    input_claim: Annotated[
+        str | None,
+        typer.Option(
+            "--input-claim", metavar="NAME", help="The claim of inputs that no task writes.", show_default=False
+        ),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.", show_default=False)] = None,
     force: Force = False,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
@@ -88,7 +103,12 @@ def intel(
         typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
     ] = None,
     downloads: Annotated[
-        bool, typer.Option("--downloads", help="List what packages download, for `mlpack build --record`.")
+        bool,
+        typer.Option(
+            "--downloads",
+            help="List what packages download, for `mlpack build --record`.",
+            show_default=False,
+        ),
     ] = False,
     image: Image = None,
     force: Force = False,

@@ -28,7 +28,9 @@ def register(app: typer.Typer) -> None:
 
 def list_models(
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or names alone.")] = None,
+    output: Annotated[
+        OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or names alone.", show_default=False)
+    ] = None,
 ) -> None:
     """List the models, their variants and aliases."""
     from packager.app.models import InvalidModel, Model, models
@@ -45,11 +47,11 @@ def list_models(
         for answer in valid:
             emit_data(answer.spec.name)
     else:
-        rows = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
+        rows = [("NAME", "VARIANTS", "ALIASES", "TITLE")]
         for answer in valid:
             spec = answer.spec
             variants = ", ".join(variant.label for variant in spec.variants)
-            rows.append((spec.name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
+            rows.append((spec.name, variants, ", ".join(spec.aliases) or "-", spec.title))
         emit_table(rows)
     if invalid:
         raise typer.Exit(SpecError.exit_code)
@@ -58,7 +60,7 @@ def list_models(
 def show(
     model: Model,
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
 ) -> None:
     """Show a model: what it is, its variants, overlays and parameters."""
     from packager.app.models import model as find
@@ -69,7 +71,7 @@ def show(
     if output is Machine.json:
         emit_json(answer.as_json(), is_bounded=False)
         return
-    emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")
+    emit(f"{spec.name}: {spec.title}")
     if spec.description:
         emit_lines(f"\n{spec.description.strip()}")
     rows = [("VARIANT", "PACKAGE", "OVERLAYS", "SCRIPT")]

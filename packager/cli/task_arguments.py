@@ -33,7 +33,9 @@ class Printed(StrEnum):
     name = "name"
 
 
-Output = Annotated[Printed | None, typer.Option("-o", "--output", help="As JSON or YAML, or the names alone.")]
+Output = Annotated[
+    Printed | None, typer.Option("-o", "--output", help="As JSON or YAML, or the names alone.", show_default=False)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,14 @@ class ServerOptions:
     """The options that name the server. Without a token file, the token is in the environment."""
 
     server: Annotated[
-        str | None, typer.Option("--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.")
+        str | None,
+        typer.Option(
+            "--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.", show_default=False
+        ),
     ] = None
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.", show_default=False),
     ] = None
     insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over http to another machine.")] = False
     timeout: Annotated[
@@ -53,6 +59,7 @@ class ServerOptions:
             metavar="DURATION",
             help="How long to wait at most; by default 1m for the server, and without limit for a log or the end of a"
             " job.",
+            show_default=False,
         ),
     ] = None
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from packager.app.task_registry import Kind, Registered
     from packager.base.rest import RestServer
 
-Revision = Annotated[int | None, typer.Option(min=1, max=1_000_000_000, help="An earlier revision.")]
+Revision = Annotated[
+    int | None, typer.Option(min=1, max=1_000_000_000, help="An earlier revision.", show_default=False)
+]
 File = Annotated[
     str,
     typer.Option(
@@ -28,11 +30,12 @@ File = Annotated[
         "--file",
         metavar="FILE",
         help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
+        show_default=False,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")]
-Template = Annotated[str, typer.Argument(metavar="NAME", help="The template.")]
-Definition = Annotated[str, typer.Argument(metavar="NAME", help="The definition.")]
+Template = Annotated[str, typer.Argument(metavar="NAME", help="The template.", show_default=False)]
+Definition = Annotated[str, typer.Argument(metavar="NAME", help="The definition.", show_default=False)]
 
 
 class _ShowsByDefault(TyperGroup):
@@ -61,7 +64,7 @@ def add_to(group: typer.Typer) -> None:
 @with_server
 def show_templates(
     at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(help="One template; by default all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One template; by default all.", show_default=False)] = None,
     revision: Revision = None,
     output: Output = None,
 ) -> None:
@@ -90,7 +93,7 @@ def delete_template(at: ServerOptions, name: Template, yes: Yes = False) -> None
 @with_server
 def show_definitions(
     at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(help="One definition; by default all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One definition; by default all.", show_default=False)] = None,
     revision: Revision = None,
     output: Output = None,
 ) -> None:
@@ -120,7 +123,7 @@ def delete_definition(at: ServerOptions, name: Definition, yes: Yes = False) -> 
 @with_server
 def schema(
     at: ServerOptions,
-    definition: Annotated[str, typer.Argument(help="The definition.")],
+    definition: Annotated[str, typer.Argument(help="The definition.", show_default=False)],
 ) -> None:
     """Print the JSON Schema of the values that a definition takes."""
     from packager.app.task_registry import schema as ask_schema

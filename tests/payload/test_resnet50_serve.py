@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -127,15 +127,15 @@ def test_numbers_without_a_prediction_are_refused(service: Any, address: str) ->
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        ([IMAGE] * 65, "instances: expected at most 64 images of 32x32 pixels, found more"),
-        ([1] * 65, "instances: expected at most 64 images, found 65"),
-        ([[]] * 100_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
-        ([0] * 1_000_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
-        ([0] * 3_000_000, f"expected at most {LARGEST:,} bytes, for 64 images at most, found 9000015"),
+        (lambda: [IMAGE] * 65, "instances: expected at most 64 images of 32x32 pixels, found more"),
+        (lambda: [1] * 65, "instances: expected at most 64 images, found 65"),
+        (lambda: [[]] * 100_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
+        (lambda: [0] * 1_000_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
+        (lambda: [0] * 3_000_000, f"expected at most {LARGEST:,} bytes, for 64 images at most, found 9000015"),
     ],
 )
-def test_request_with_too_many_images_is_refused(address: str, body: Any, error: str) -> None:
-    status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": body}).encode())
+def test_request_with_too_many_images_is_refused(address: str, body: Callable[[], list[Any]], error: str) -> None:
+    status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": body()}).encode())
     assert (status, json.loads(text)) == (413, {"error": error})
 
 
