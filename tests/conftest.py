@@ -105,7 +105,7 @@ class Outcome:
 
 # Variables of the developer that would change the behaviour of the command, kubectl and typer.
 _USERS = (
-    *("KUBECTL", "MLPACK_SPECS", "SOURCE_DATE_EPOCH", "NO_COLOR", "FORCE_COLOR"),
+    *("KUBECTL", "MLPACK_SPECS", "MLPACK_SITE", "SOURCE_DATE_EPOCH", "NO_COLOR", "FORCE_COLOR"),
     *("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
 )
 
@@ -121,6 +121,8 @@ def _hidden_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest
             environment.delenv(name, raising=False)
         # Without this variable, kubectl reads ~/.kube/config.
         environment.setenv("KUBECONFIG", str(tmp_path_factory.getbasetemp() / "no-kubeconfig"))
+        # Without this variable, mlpack reads ~/.config/mlpack/site.yaml.
+        environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-config"))
         yield
 
 

@@ -81,6 +81,7 @@ LAYERS = (
     ("modelspec",),
     ("importers",),
     ("builder",),
+    ("site",),
     ("rendering",),
     ("verify",),
     ("configure",),
@@ -491,9 +492,8 @@ DEFINED_ONCE = {
     r"^\[A-Za-z_\]\[A-Za-z0-9_\]\*$": {"base/envfile.py"},  # a variable that a shell can read
     r"^(restricted|baseline|privileged)$": {"kubernetes/podsecurity.py", "verify/security.py"},  # a field is called so
     r"^ROOT$": {"kubernetes/mountpath.py"},
-    r"^(manifest\.json|spec\.yaml|mlops\.env|/?kustomization\.ya?ml|Kustomization|patch\.yaml|site)$": {
-        "package/layout.py"
-    },
+    r"^(manifest\.json|spec\.yaml|mlops\.env|/?kustomization\.ya?ml|Kustomization|patch\.yaml)$": {"package/layout.py"},
+    r"^site$": {"package/layout.py", "cli/verbs.py"},  # the verb has the name of the folder
     # The packages of Intel's zoo have the same layout.
     r"^(quickstart/?|/scripts|/k8s/mlops|/common/\*/k8s/mlops)$|quickstart/(scripts|k8s|common)": {
         "importers/intel/read.py",

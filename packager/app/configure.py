@@ -138,7 +138,18 @@ def prepared(
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
             answers = ask(package, overlays)
-        yield PreparedEdits(package, stage.configure(package, overlays, answers))
+        yield PreparedEdits(package, stage.configure(package, overlays, answers, _filled(package, overlays, answers)))
+
+
+def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> dict[str, Answers]:
+    """Return the answers that the defaults of the site make, by overlay."""
+    if answers.site is None:
+        return {}
+    from packager.configure import site
+    from packager.site.defaults import defaults
+
+    files, values = settings.Files(package), defaults(answers.site, site.labels(package))
+    return {overlay: site.answers(files, overlay, values, answers) for overlay in overlays}
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import unreadable
+
+if TYPE_CHECKING:
+    from packager.site.read import SiteSettings
 
 Model = Annotated[
     str,
@@ -71,6 +74,15 @@ Site = Annotated[
         show_default=False,
     ),
 ]
+SiteFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--site-file",
+        metavar="FILE",
+        envvar="MLPACK_SITE",
+        help="The site's defaults, instead of the nearest mlpack-site.yaml or ~/.config/mlpack/site.yaml.",
+    ),
+]
 _LARGEST_ID = 2**31 - 1  # equals ids.LARGEST_ID; importing it would make `--help` slower
 
 UserId = Annotated[
@@ -98,6 +110,34 @@ def cache_folder() -> Path:
     """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME is ignored (XDG Base Directory)."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
+
+
+def site_path() -> Path:
+    """Return the path of the user's defaults; a relative path in XDG_CONFIG_HOME is ignored."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (config if config.is_absolute() else Path.home() / ".config") / "mlpack" / "site.yaml"
+
+
+def find_site(file: Path | None) -> SiteSettings | None:
+    """Return the site's defaults: those in `file`, or in the nearest file; None without one.
+
+    Raises:
+        ToolError: The file cannot be read.
+        UsageError: The file is not valid.
+    """
+    from packager.app import site
+
+    path = file or site.find(Path.cwd(), site_path())
+    return None if path is None else site.read(path)
+
+
+def announced_site(file: Path | None) -> SiteSettings | None:
+    """Return the site's defaults, and say so. Raises as `find_site`."""
+    from packager.cli.console import say
+
+    if site := find_site(file):
+        say(f"using site defaults of {site.path.absolute()}")
+    return site
 
 
 def folders(specs: list[Path]) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import MlpackError, UsageError
-from packager.cli.arguments import FsGroup, GroupId, Site, UserId  # noqa: TC001 - typer reads the annotations
+from packager.cli.arguments import FsGroup, GroupId, Site, SiteFile, UserId, announced_site
 from packager.cli.cluster_arguments import PackagePath, acceptance
 from packager.cli.console import emit, emit_data, say
 
@@ -50,6 +50,7 @@ def configure(
         typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.", show_default=False),
     ] = [],  # noqa: B006
     site: Site = [],  # noqa: B006
+    site_file: SiteFile = None,
     storage: Annotated[
         list[str],
         typer.Option(
@@ -86,6 +87,9 @@ def configure(
 ) -> None:
     """Set where a package and its image are and which user runs it; on a terminal, it asks.
 
+    A site's defaults (`mlpack site`) take the place of what was built, and not of what you edited. With them, it asks
+    nothing.
+
     A folder is edited in place; for a tarball, a new one is written. Prints the paths of the written files.
     """
     from packager.app import configure as use_case
@@ -93,6 +97,7 @@ def configure(
     from packager.cli import configure_questions
 
     answers = use_case.Answers(
+        site=None if check else announced_site(site_file),
         root=root,
         registry=registry,
         uid=uid,

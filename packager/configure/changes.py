@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
 from packager.base.errors import UsageError, VerificationError
@@ -24,12 +25,13 @@ from packager.configure.settings import (
     option_problems,
     options,
     patches,
+    placement_file,
     places,
 )
 from packager.kubernetes.mountpath import ROOT
 from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package import ids as patch_ids
-from packager.package import inventory, kustomization, layout, tree
+from packager.package import inventory, kustomization, layout, placement, tree
 from packager.package.layout import INVENTORY, env
 from packager.package.tree import Entry, Tree
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from packager.configure.assignments import Assignment
     from packager.package.opened import Package
+    from packager.site.read import SiteSettings
 
 _STORAGES = tuple(option.name for option in OPTIONS if option.places)
 _SHORT = frozenset(("scratch", "host-path", "nfs", "pvc"))
@@ -58,6 +61,8 @@ class Answers:
         switch_on: Site options.
         switch_off: Site options.
         storage: The options of storage that take the place of those that are on.
+        placement: The fields of a pod that the option `placement` sets.
+        site: The defaults of the site, which count less than the other answers.
     """
 
     root: str | None = None
@@ -69,6 +74,8 @@ class Answers:
     switch_on: tuple[str, ...] = ()
     switch_off: tuple[str, ...] = ()
     storage: tuple[str, ...] = ()
+    placement: Mapping[str, Any] | None = None
+    site: SiteSettings | None = None
 
     @property
     def ids(self) -> dict[str, int]:
@@ -100,8 +107,16 @@ class Change:
         return masked_line(text.strip(), is_site=self.path.endswith(layout.site_env("")))
 
 
-def configure(package: Package, overlays: Sequence[str], answers: Answers) -> dict[str, bytes]:
+def configure(
+    package: Package, overlays: Sequence[str], answers: Answers, defaults: Mapping[str, Answers] = MappingProxyType({})
+) -> dict[str, bytes]:
     """Return the new content of every file that changes, by its path below the package's root.
+
+    Args:
+        package: The package.
+        overlays: The overlays to change.
+        answers: The user's answers.
+        defaults: The answers of the site, which are applied before, by overlay.
 
     Raises:
         UsageError: An answer does not fit this package.
@@ -109,6 +124,16 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
         ToolError: A file that would be edited cannot be read.
     """
     files = Files(package)
+    for overlay, filled in defaults.items():
+        _apply(files, [overlay], filled)
+    _apply(files, overlays, answers)
+    for overlay in overlays:
+        _check_overlay(files, overlay, answers, defaults.get(overlay, Answers()))
+    return files.changed()
+
+
+def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
+    package = files.package
     for overlay in overlays:
         _switch_options(files, overlay, answers)
     assign(files, overlays, answers.assignments)
@@ -123,9 +148,8 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
             _set_root(files, path, answers.root.rstrip("/"))
         if answers.ids:
             _set_ids(files, overlay, answers.ids)
-    for overlay in overlays:
-        _check_overlay(files, overlay, answers)
-    return files.changed()
+    if answers.placement is not None and (file := placement_file(package)):
+        files.write(file, placement.assign(files.read(file), answers.placement, package.shown(file)))
 
 
 def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]:
@@ -220,9 +244,9 @@ def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
     return [option.name for option in replaced] + (needing if "output" in places else [])
 
 
-def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:
-    """Refuse answers with which the overlay could not run."""
-    requested = {*answers.switch_on, *answers.storage}
+def _check_overlay(files: Files, overlay: str, answers: Answers, filled: Answers) -> None:
+    """Refuse answers, and values of the site, with which the overlay could not run."""
+    requested = {*answers.switch_on, *answers.storage, *filled.switch_on, *filled.storage}
     problems = [problem for option, problem in option_problems(files, overlay) if option in requested]
     if problems:
         raise UsageError("an option has no value; nothing was changed", problems=problems)

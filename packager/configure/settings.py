@@ -74,6 +74,12 @@ def site_files(package: Package) -> list[str]:
     return sorted(path.relative_to(package.folder).as_posix() for path in paths if path.is_file())
 
 
+def placement_file(package: Package) -> str | None:
+    """Return the path of the values of the option `placement`; None if the package has no such file."""
+    paths = package.folder.glob(f"{COMMON}/{layout.SITE}/{layout.PLACEMENT}")
+    return next((path.relative_to(package.folder).as_posix() for path in paths if path.is_file()), None)
+
+
 def patches(files: Files, overlay: str) -> list[str]:
     """Return the paths of the patches in the overlay's folder.
 

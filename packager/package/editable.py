@@ -19,6 +19,6 @@ def is_editable(path: str) -> bool:
     if posixpath.dirname(posixpath.dirname(path)) == layout.OVERLAYS:
         return True
     folder, name = layout.component(path) or ("base", "")
-    if (folder, name) in ((layout.SITE, "placement.yaml"), ("gpu", layout.KUSTOMIZATION)):
+    if (folder, name) in ((layout.SITE, layout.PLACEMENT), ("gpu", layout.KUSTOMIZATION)):
         return True
     return folder != "base" and name.endswith(".env")

@@ -47,6 +47,9 @@ WORKSPACE = "workspace"
 SITE = "site"
 """The folder of the options' values, beside the folders of the options."""
 
+PLACEMENT = "placement.yaml"
+"""The values of the option `placement`, in that folder."""
+
 PATCH = "patch.yaml"
 """The end of the names of patches in an overlay's folder."""
 

@@ -8,13 +8,13 @@ from packager.base import rest, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
-from packager.base.values import FieldsError, convert, schema
+from packager.modelspec.conversion import converted
 from packager.service import allow, times
 from packager.service.callbacks.addresses import read_allowed
 from packager.service.config import DEFAULT_LISTEN, OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from packager.base.yamlio import Location
@@ -36,7 +36,7 @@ def read(path: Path | None) -> ServerConfig:
         raise unreadable(path, error) from None
     if problems and document.is_empty:
         raise UsageError(f"{path} is not valid", problems=problems)
-    settings, faults = _converted({} if document.data is None else document.data)
+    settings, faults = converted({} if document.data is None else document.data, ServerConfig)
     doubtful = [fault.location for fault in faults]
     for fault in (*faults, *(_faults(settings) if settings else ())):
         if fault in faults or not fault.rests_on(doubtful):
@@ -44,22 +44,6 @@ def read(path: Path | None) -> ServerConfig:
     if problems or settings is None:
         raise UsageError(f"{path} is not valid", problems=ordered(problems))
     return settings
-
-
-def _converted(data: object) -> tuple[ServerConfig | None, Sequence[Fault]]:
-    """Return the configuration without values of wrong types, and the faults; None if it cannot be completed."""
-    try:
-        return convert(data, ServerConfig), ()
-    except FieldsError as error:
-        first = str(error)
-    # This import is slow, and only a faulty file needs it.
-    from packager.modelspec.validation import SchemaFault, completed, validate  # noqa: PLC0415
-
-    faults = validate(data, schema(ServerConfig)) or [SchemaFault((), first)]
-    try:
-        return convert(completed(data, faults), ServerConfig), faults
-    except FieldsError:
-        return None, faults
 
 
 def _faults(settings: ServerConfig) -> Iterator[Fault]:

@@ -1,0 +1,92 @@
+"""`mlpack site init|show`: the defaults of a site."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from packager.base.errors import UsageError
+from packager.base.paths import argument
+from packager.cli.arguments import SiteFile, find_site, site_path
+from packager.cli.asking import ask, has_terminal
+from packager.cli.console import emit_data, emit_json, emit_table, say
+
+if TYPE_CHECKING:
+    from packager.site.read import SiteSettings
+
+
+class SiteFormat(StrEnum):
+    """The forms in which a site's defaults are printed."""
+
+    yaml = "yaml"
+    json = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to `app`."""
+    group = typer.Typer(help="Create and show the defaults of a site.", no_args_is_help=True)
+    for verb in (init, show):
+        group.command()(verb)
+    app.add_typer(group, name="site")
+
+
+def init(
+    site_file: SiteFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: every value is commented out.")] = False,
+) -> None:
+    """Write a commented site.yaml; on a terminal, it asks for the values that most sites have."""
+    from packager.app import site as use_case
+
+    path = site_file or site_path()
+    values = {} if yes or not has_terminal() else _answers(use_case.QUESTIONS)
+    use_case.create(path, values, force=force)
+    emit_data(str(path))
+    named = ["--site-file", argument(path)] if site_file else []
+    say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
+
+
+def show(
+    site_file: SiteFile = None,
+    package: Annotated[
+        Path | None,
+        typer.Option(metavar="PACKAGE", help="For this package: a tarball or a folder."),
+    ] = None,
+    output: Annotated[SiteFormat | None, typer.Option("-o", "--output", help="As YAML or JSON.")] = None,
+) -> None:
+    """Print the defaults that are in effect, and which line of which file sets each."""
+    from packager.app import site as use_case
+
+    shown = use_case.show(_site(site_file), package)
+    if output is SiteFormat.json:
+        emit_json(shown.as_json())
+    elif output is SiteFormat.yaml:
+        from packager.base import yamlio
+
+        emit_data(yamlio.dump([shown.as_json()]))
+    else:
+        rows = [[entry.key, _text(entry.value), entry.place] for entry in shown.entries]
+        emit_table([["KEY", "VALUE", "FROM"], *rows])
+        if shown.overrides:
+            say(f"{shown.path} has {shown.overrides} overrides; --package NAME shows those of a package")
+
+
+def _site(file: Path | None) -> SiteSettings:
+    site = find_site(file)
+    if site is None:
+        raise UsageError(f"there is no {site_path()}", hint="`mlpack site init` writes one")
+    return site
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _answers(questions: dict[str, str]) -> dict[str, str]:
+    answers = {key: ask(question, "none") for key, question in questions.items()}
+    return {key: answer for key, answer in answers.items() if answer != "none"}

@@ -1,0 +1,47 @@
+"""Tests of the use case `packager.app.site`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app.site import create, read, show
+from packager.base.errors import ToolError, UsageError
+from tests.site.test_read import COMPLETE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_create_keeps_existing_file_without_force(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "site.yaml"
+    create(path, {"registry": "a.example"}, force=False)
+    assert read(path).config.registry == "a.example"
+    with pytest.raises(UsageError, match="already exists"):
+        create(path, {}, force=False)
+    create(path, {}, force=True)
+    assert read(path).config.registry is None
+
+
+def test_create_refuses_invalid_answer(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    with pytest.raises(UsageError, match="is not valid"):
+        create(path, {"registry": "a b"}, force=False)
+    assert not path.exists()
+
+
+def test_create_reports_folder_that_cannot_be_created(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolError, match="cannot be created"):
+        create(tmp_path / "file" / "site.yaml", {}, force=False)
+
+
+def test_show_takes_overrides_of_package_into_account(tmp_path: Path, package: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(COMPLETE, encoding="utf-8")
+    everywhere, for_package = show(read(path), None).as_json(), show(read(path), package).as_json()
+    assert (everywhere["package"], everywhere["overrides"]) == (None, 2)
+    assert (for_package["package"], for_package["overrides"]) == ("hello-mpi", 0)
+    assert {"key": "queue", "value": "user-queue", "from": f"{path}:6"} in everywhere["values"]
+    assert {"key": "queue", "value": "small", "from": f"{path}:15"} in for_package["values"]

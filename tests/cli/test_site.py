@@ -1,0 +1,104 @@
+"""Tests of `mlpack site`, and of a site's defaults in `configure`, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.life import at_a_terminal
+from tests.site.test_read import COMPLETE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of the user's own file, which does not exist."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "mlpack" / "site.yaml"
+
+
+def test_init_writes_file_that_show_accepts(mlpack: Mlpack, config: Path) -> None:
+    done = mlpack("site", "init", "-y")
+    assert (done.code, done.stdout) == (0, f"{config}\n")
+    assert done.stderr == "edit it, then: mlpack site show\n"
+    assert mlpack("site", "show").stdout == "KEY   VALUE   FROM\n"
+    again = mlpack("site", "init", "-y")
+    assert again.code == 2
+    assert again.stderr == f"error: {config} already exists and was left unchanged\nhint: --force replaces it\n"
+    assert mlpack("site", "init", "-y", "--force").code == 0
+
+
+def test_init_asks_on_a_terminal(mlpack: Mlpack, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch, typed="reg.example\n\nteam-queue\n\n")
+    assert mlpack("site", "init").code == 0
+    values = yaml.safe_load(config.read_text(encoding="utf-8"))
+    assert values == {"registry": "reg.example", "queue": "team-queue"}
+
+
+def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path, package: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text("registry: reg.example\noverrides: [{package: hello-mpi, queue: small}]\n", encoding="utf-8")
+    done = mlpack("site", "show")
+    assert done.stdout == f"KEY        VALUE         FROM\nregistry   reg.example   {config}:1\n"
+    assert done.stderr == f"{config} has 1 overrides; --package NAME shows those of a package\n"
+    shown = json.loads(mlpack("site", "show", "--package", package, "-o", "json").stdout)
+    assert [entry["key"] for entry in shown["values"]] == ["registry", "queue"]
+    assert yaml.safe_load(mlpack("site", "show", "--package", package, "-o", "yaml").stdout) == shown
+
+
+def test_show_without_file_names_init(mlpack: Mlpack, config: Path) -> None:
+    done = mlpack("site", "show")
+    assert (done.code, done.stderr) == (2, f"error: there is no {config}\nhint: `mlpack site init` writes one\n")
+
+
+def test_configure_needs_no_option_with_a_site(mlpack: Mlpack, config: Path, package: Path, kubectl: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text(COMPLETE, encoding="utf-8")
+    done = mlpack("configure", package)
+    assert done.code == 0, done.stderr
+    assert done.stderr.splitlines()[0] == f"using site defaults of {config}"
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    printed = mlpack("configure", package)
+    assert printed.stdout == ""
+    assert "nothing to change" in printed.stderr
+
+
+def test_configure_takes_nearest_file(
+    mlpack: Mlpack, config: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text("registry: user.example\n", encoding="utf-8")
+    near = package.parent / "mlpack-site.yaml"
+    near.write_text("registry: folder.example\n", encoding="utf-8")
+    assert registry(mlpack, package) == "folder.example"
+    variable = package.parent / "variable.yaml"
+    variable.write_text("registry: variable.example\n", encoding="utf-8")
+    monkeypatch.setenv("MLPACK_SITE", str(variable))
+    assert registry(mlpack, package) == "variable.example"
+    assert registry(mlpack, package, "--site-file", near) == "folder.example"
+
+
+def registry(mlpack: Mlpack, package: Path, *options: str | Path) -> str:
+    """Return the registry that `configure` would set."""
+    done = mlpack("configure", package, "--dry-run", *options)
+    assert done.code == 0, done.stderr
+    return done.stderr.split("->  REGISTRY=")[1].split("\n")[0]
+
+
+def test_configure_refuses_hostile_file_and_changes_nothing(mlpack: Mlpack, config: Path, package: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text('registry: "a\\e[2Jb"\n', encoding="utf-8")
+    done = mlpack("configure", package)
+    assert done.code == 2
+    assert "\x1b" not in done.stderr
+    assert done.stderr.startswith(f"{config}:1:11: expected a host")
