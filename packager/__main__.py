@@ -1,4 +1,4 @@
-"""Starts the `mlpack` command as a process of its own; also for `python -m packager`."""
+"""Starts the `mlpack` command as a process of its own; also for `python -m packager`. Tests: cli/test_terminal.py."""
 
 from __future__ import annotations
 

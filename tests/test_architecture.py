@@ -20,6 +20,7 @@ from packager.workloads import AnyOverlay
 from tests import prose
 
 PACKAGE = Path(packager.__file__).parent
+TESTS = Path(__file__).parent
 MODULES = tuple(
     sorted(
         path.relative_to(PACKAGE).as_posix()
@@ -602,9 +603,8 @@ def test_contributing_names_existing_files_for_tasks() -> None:
 def test_test_modules_have_names_of_modules() -> None:
     """`tests/<folder>/test_<module>.py` or `test_<module>_<aspect>.py`; `test_<folder>.py` tests its `__init__.py`."""
     folders = [path for path in PACKAGE.rglob("*") if path.is_dir() and path.name != "__pycache__"]
-    tests = Path(__file__).parent
-    mirrored = [tests / folder.relative_to(PACKAGE) for folder in folders]
-    files = [path.relative_to(tests).as_posix() for folder in mirrored for path in folder.glob("test_*.py")]
+    mirrored = [TESTS / folder.relative_to(PACKAGE) for folder in folders]
+    files = [path.relative_to(TESTS).as_posix() for folder in mirrored for path in folder.glob("test_*.py")]
     assert len(files) > 50
     assert {file for file in files if not _is_called_after_a_module(file)} == TESTS_OF_MANY.keys()
 
@@ -614,6 +614,79 @@ def _is_called_after_a_module(file: str) -> bool:
     modules = {Path(module).stem for module in MODULES if Path(module).parent == folder} | {folder.name, "templates"}
     subfolders = {path.name for path in (PACKAGE / folder).iterdir() if path.is_dir()}
     return re.match(rf"test_({'|'.join(modules | subfolders)})(_\w+)?\.py$", Path(file).name) is not None
+
+
+def test_module_has_test_of_its_name_or_names_one() -> None:
+    """`packager/x/y.py` is tested in `tests/x/test_y.py`, or its docstring ends with `Tests: ` and the test's path."""
+    modules = {module for module in MODULES if Path(module).stem != "__init__" or _defines(module)}
+    assert {module for module in modules if not (own_tests(module) or named_tests(module))} == set()
+
+
+def test_test_that_module_names_uses_it() -> None:
+    named = {(module, file) for module in MODULES for file in named_tests(module)}
+    assert {file for _, file in named if not (TESTS / file).is_file()} == set()
+    assert {(module, file) for module, file in named if dotted(module) not in used_by(file)} == set()
+
+
+def _defines(module: str) -> bool:
+    return any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in parsed(module).body)
+
+
+def own_tests(module: str) -> list[str]:
+    """Return the test files that are called after a module."""
+    folder, stem = Path(module).parent, Path(module).stem
+    name = re.compile(rf"test_{folder.name if stem == '__init__' else stem}(_\w+)?\.py")
+    return [path.name for path in (TESTS / folder).glob("test_*.py") if name.fullmatch(path.name)]
+
+
+def named_tests(module: str) -> list[str]:
+    """Return the test file with which the docstring of a module ends, if it names one."""
+    return re.findall(r"\sTests: (\S+\.py)\.\Z", ast.get_docstring(parsed(module)) or "")
+
+
+# Modules that import others by names which they make.
+IMPORTING_BY_NAME = {
+    "packager.cli.verbs": "packager.cli.",
+    "packager.workloads": "packager.workloads.",
+    "packager.service.store.migration": "packager.service.store.migrations.",
+}
+
+
+@cache
+def used_by(file: str) -> set[str]:
+    """Return the modules that a test file imports: itself, through others, and by running the command."""
+    fixtures = [folder / "conftest.py" for folder in (TESTS / file).parents if TESTS in folder.parents]
+    waiting = {_module_of_tests(path) for path in (TESTS / file, *fixtures) if path.is_file()}
+    text = (TESTS / file).read_text(encoding="utf-8")
+    if "mlpack:" in text:  # the fixture that runs the command
+        waiting.add("packager.cli.verbs")
+    if '"-m", "packager"' in text:
+        waiting.add("packager.__main__")
+    graph, used = imports_of_all(), set[str]()
+    while waiting:
+        name = waiting.pop()
+        used.add(name)
+        by_name = IMPORTING_BY_NAME.get(name, " ")
+        waiting |= {*graph.get(name, ()), *(other for other in graph if other.startswith(by_name))} - used
+    return used
+
+
+def _module_of_tests(path: Path) -> str:
+    return ".".join(("tests", *path.relative_to(TESTS).with_suffix("").parts))
+
+
+@cache
+def imports_of_all() -> dict[str, set[str]]:
+    """Return the modules of packager and of its tests that each of them imports."""
+    graph = dict(dependencies())
+    for path in TESTS.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        origins = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names = {
+            name for node in origins for alias in node.names for name in (node.module, f"{node.module}.{alias.name}")
+        }
+        graph[_module_of_tests(path)] = {str(name) for name in names}
+    return graph
 
 
 def test_verb_has_module() -> None:

@@ -20,9 +20,9 @@ from packager.package.layout import INVENTORY
 from packager.package.opened import opened
 from tests import demo
 from tests.broken import seal
-from tests.importers.test_intel import SMALL, write
-from tests.importers.test_intel import SPECS as SPECS_OF_ZOO
-from tests.importers.test_mxjob import WORKER
+from tests.importers.intel.test_read import SMALL, write
+from tests.importers.intel.test_read import SPECS as SPECS_OF_ZOO
+from tests.importers.mxjob.test_read import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Lists the missing claims that a package's pods mount, and creates them."""
+"""Lists the missing claims that a package's pods mount, and creates them. Tests: cli/test_run.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the curves of a deployed workload from the logs of its pods."""
+"""Reads the curves of a deployed workload from the logs of its pods. Tests: app/test_status.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a workload of another system into a model folder."""
+"""Turns a workload of another system into a model folder. Tests: importers/mlcube/test_read.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proposes values to a user who configures a package, and validates the user's answers."""
+"""Proposes values to a user who configures a package, and validates the answers. Tests: cli/test_configure.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creates the Secret from which the pods of a package read secret values."""
+"""Creates the Secret from which the pods of a package read secret values. Tests: cli/test_secret.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a target: a rendered overlay of a package, and its cluster; the input of use cases that need a cluster."""
+"""Opens a target, the input of use cases for clusters: a rendered overlay and a cluster. Tests: app/test_status.py."""
 
 from __future__ import annotations
 

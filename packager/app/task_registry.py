@@ -1,4 +1,4 @@
-"""Registers templates and definitions at a task service, and lists them."""
+"""Registers templates and definitions at a task service, and lists them. Tests: cli/test_task.py."""
 
 from __future__ import annotations
 

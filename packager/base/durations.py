@@ -1,4 +1,4 @@
-"""Reads durations in the form that kubectl takes, with days and weeks besides."""
+"""Reads durations in the form that kubectl takes, with days and weeks besides. Tests: service/test_times.py."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@
     └── UnansweredError    9  a command needs an answer, and there is no terminal
 
 A closed pipe or Ctrl-C is not an error of ours; `packager.cli` maps these to 141 and 130, as shells do.
+
+Tests: cli/test_cli.py.
 """
 
 from __future__ import annotations

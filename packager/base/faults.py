@@ -1,4 +1,4 @@
-"""Fault: a problem with a value of a document, before its line and column are known."""
+"""Fault: a problem with a value of a document whose line and column are unknown. Tests: verify/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ A type's `title` says what form is accepted, in words that finish the sentence "
 
 `examples` are valid values: editors offer them, and where a required value is missing or wrong, validation goes
 on with the example in its place, so that one run finds every problem.
+
+Tests: modelspec/test_load.py.
 """
 
 from typing import Annotated

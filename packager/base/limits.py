@@ -1,4 +1,4 @@
-"""Defines how large a package may be: its size, its files, and the size of an extracted archive."""
+"""Defines how large a package may be: its size, its files, and its extracted archive. Tests: test_bounds.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks files against other processes: the only importer of fcntl."""
+"""Locks files against other processes: the only importer of fcntl. Tests: base/test_workfolder.py."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Where the system allows it (Linux, as root or with user namespaces), the program gets its own empty network namespace
 without even a loopback connection to this machine (unshare(2)). On all systems, the environment blocks the usual ways:
 it sets proxies that do not answer, and allows git no protocol.
+
+Tests: cli/test_elsewhere.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens plain files in a folder that may be hostile: follows no links and does not block."""
+"""Opens plain files in a folder that may be hostile: follows no links, never blocks. Tests: cli/test_opening.py."""
 
 from __future__ import annotations
 

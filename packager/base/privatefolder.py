@@ -1,4 +1,4 @@
-"""Creates the folders of mlpack's caches, which only their owner may change."""
+"""Creates the folders of mlpack's caches, which only their owner may change. Tests: app/test_downloads.py."""
 
 from __future__ import annotations
 

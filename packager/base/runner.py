@@ -1,4 +1,4 @@
-"""Runner: starts programs, tells the time and waits, as a value; tests pass their own."""
+"""Runner: starts programs, tells the time and waits, as a value that tests replace. Tests: kubectl/test_client.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shortens the texts of others, so that a message stays one that a person can read."""
+"""Shortens texts of others, so that a person can read the message. Tests: workloads/test_accelerators.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Keeps signal handlers from raising while a program is being started or ended, which would leave it running.
 
 Python runs them in the main thread, and ignores what they raise in a function that is called as a process forks.
+
+Tests: cli/test_asking.py.
 """
 
 from __future__ import annotations

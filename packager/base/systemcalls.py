@@ -1,6 +1,8 @@
 """Calls C functions of the system that Python does not offer: the only importer of ctypes.
 
 ctypes is a slow import, so it is made when a call is looked up.
+
+Tests: base/test_parallel.py.
 """
 
 from __future__ import annotations

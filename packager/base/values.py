@@ -2,6 +2,8 @@
 
 What a build imports is made of `Value`: a dataclass takes half a millisecond to define, since Python compiles its
 methods again in each process, and a build would define thirty of them.
+
+Tests: modelspec/test_model.py.
 """
 
 from __future__ import annotations

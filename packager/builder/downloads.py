@@ -1,4 +1,4 @@
-"""Fetches the downloads of a spec into a cache, by their digests."""
+"""Fetches the downloads of a spec into a cache, by their digests. Tests: app/test_downloads.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolves `--with` and `--site`: options by name, components from a site's own folders, and their values."""
+"""Resolves `--with` and `--site`: options, a site's own components, and values. Tests: test_options.py."""
 
 from __future__ import annotations
 

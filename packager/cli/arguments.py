@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs have in common."""
+"""Arguments and options that several verbs have in common. Tests: cli/test_usage_messages.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments and options of the verbs that work with a package in a cluster, named as kubectl names them."""
+"""Arguments and options of the verbs for clusters, named as kubectl names them. Tests: cli/test_usage_messages.py."""
 
 from __future__ import annotations
 

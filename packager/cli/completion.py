@@ -1,4 +1,4 @@
-"""`mlpack completion`: prints the script that completes verbs and options in a shell."""
+"""`mlpack completion`: prints the script that completes verbs and options in a shell. Tests: cli/test_cli.py."""
 
 from __future__ import annotations
 

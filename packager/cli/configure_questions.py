@@ -1,4 +1,4 @@
-"""Asks the questions of `mlpack configure`, or takes the proposed answers with `--yes`."""
+"""Asks the questions of `mlpack configure`, or takes the proposals with `--yes`. Tests: cli/test_configure.py."""
 
 from __future__ import annotations
 

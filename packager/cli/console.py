@@ -2,6 +2,8 @@
 
 Names, titles, logs and messages may come from others, so `printable` escapes the characters in them that a terminal
 would act on or show differently.
+
+Tests: cli/test_printable.py.
 """
 
 from __future__ import annotations

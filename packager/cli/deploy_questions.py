@@ -1,4 +1,4 @@
-"""Asks before a deploy whether an existing job may be deleted, and whether results may be lost."""
+"""Asks before a deploy whether a job may be deleted, and results may be lost. Tests: cli/test_deploy.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws progress bars and live pictures on a terminal; only imported there, as rich is slow to import."""
+"""Draws progress bars and live pictures on a terminal with rich, which is slow to import. Tests: cli/test_status.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine that a command runs on: the runner of programs, the time, and the user. Tests pass their own."""
+"""The machine that a command runs on, which tests replace: programs, time and user. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlpack image build|push`: builds and pushes the package's image with the tools on this machine."""
+"""`mlpack image build|push`: builds and pushes the package's image with local tools. Tests: app/test_image.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlpack import mxjob|mlcube|intel`: turns a workload of another system into a model folder."""
+"""`mlpack import mxjob|mlcube|intel`: imports a workload of another system. Tests: importers/mlcube/test_read.py."""
 
 from __future__ import annotations
 

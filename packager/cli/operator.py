@@ -1,4 +1,4 @@
-"""`mlpack operator install|status|uninstall`: manages the operator that packages need, once per cluster."""
+"""`mlpack operator install|status|uninstall`: manages operators, once per cluster. Tests: cluster/test_operator.py."""
 
 from __future__ import annotations
 

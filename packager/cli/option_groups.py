@@ -1,4 +1,4 @@
-"""Gives verbs the options that several share: each field of a dataclass is an option; the verb gets the dataclass."""
+"""Gives verbs the options that several share, as fields of a dataclass. Tests: cli/test_verbs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints curves: a drawing for each name, and a table of the last, lowest and highest values."""
+"""Prints curves: a drawing for each name, and a table of its values. Tests: cli/test_status.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints the parts of a log and the applied objects, for several verbs."""
+"""Prints the parts of a log and the applied objects, for several verbs. Tests: cli/test_results.py."""
 
 from __future__ import annotations
 

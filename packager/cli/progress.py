@@ -1,4 +1,4 @@
-"""Shows progress while a verb waits: as lines, or as one picture that is redrawn."""
+"""Shows progress while a verb waits: as lines, or as one picture that is redrawn. Tests: cli/test_status.py."""
 
 from __future__ import annotations
 

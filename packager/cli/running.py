@@ -1,4 +1,4 @@
-"""Runs tasks one after the other, shows their progress, and turns the results into messages and an exit code."""
+"""Runs tasks in order, shows their progress, and turns the results into an exit code. Tests: cli/test_run.py."""
 
 from __future__ import annotations
 

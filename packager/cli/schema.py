@@ -1,4 +1,4 @@
-"""`mlpack schema`: prints the JSON Schema of specs, for editors."""
+"""`mlpack schema`: prints the JSON Schema of specs, for editors. Tests: cli/test_cli.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of every verb of `mlpack task` that name the server, and the forms of their output."""
+"""The options of all verbs of `mlpack task`: the server, and the form of the output. Tests: cli/test_task.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlpack task templates|definitions`: shows, registers and removes the templates and definitions of jobs."""
+"""`mlpack task templates|definitions`: shows, registers and removes them. Tests: cli/test_task.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlpack verify`: checks whether a package from an untrusted source can be trusted to run."""
+"""`mlpack verify`: checks whether a package can be trusted to run. Tests: verify/test_verify.py."""
 
 from __future__ import annotations
 

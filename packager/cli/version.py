@@ -1,4 +1,4 @@
-"""`mlpack version`: prints the version."""
+"""`mlpack version`: prints the version. Tests: cli/test_cli.py."""
 
 from __future__ import annotations
 

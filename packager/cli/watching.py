@@ -1,4 +1,4 @@
-"""Follows a workload to its end, shows it, and turns the result into messages and an exit code."""
+"""Follows a workload to its end, shows it, and turns the result into an exit code. Tests: cli/test_deploy.py."""
 
 from __future__ import annotations
 

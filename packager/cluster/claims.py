@@ -1,4 +1,4 @@
-"""Finds the claims that pods mount and that do not exist, and creates them."""
+"""Finds the claims that pods mount and that do not exist, and creates them. Tests: cli/test_run.py."""
 
 from __future__ import annotations
 

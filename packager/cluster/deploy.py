@@ -1,4 +1,4 @@
-"""Applies manifests to the cluster with server-side apply, or refuses before anything is created."""
+"""Applies manifests with server-side apply, or refuses before anything is created. Tests: cli/test_deploy.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Tries the pods of an overlay with dry runs, since policies and webhooks for pods do not see templates.
 
 Each template becomes a pod as the workload's controller would create it, with the labels that the controller adds.
+
+Tests: cluster/test_admission.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The garbage collector deletes an object last, after its dependents: its own finalizer `foregroundDeletion` only says
 that one of these still exists, such as a pod that its controller no longer finds.
+
+Tests: cli/test_delete.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists the deployed workloads of a package and their builds, by the labels of the objects."""
+"""Lists the deployed workloads of a package and their builds, by labels of the objects. Tests: cli/test_history.py."""
 
 from __future__ import annotations
 

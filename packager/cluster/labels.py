@@ -1,4 +1,4 @@
-"""The labels and annotations that a deploy adds to every object."""
+"""The labels and annotations that a deploy adds to every object. Tests: cluster/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds objects of earlier deploys that an overlay no longer contains."""
+"""Finds objects of earlier deploys that an overlay no longer contains. Tests: cluster/test_ownership.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses the output of `kubectl logs --timestamps` into lines, and tracks how far a log was read."""
+"""Parses lines of `kubectl logs --timestamps`, and tracks how far a log was read. Tests: cluster/test_logs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks whether an operator is running, by its Deployment and by the lease that it renews."""
+"""Checks whether an operator is running, by its Deployment and its lease. Tests: cluster/test_operator.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provides the manifest of an operator: the upstream release that is tested with packages, or a site's own."""
+"""Provides the manifest of an operator: the tested release, or a site's own. Tests: cluster/test_operator.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes objects by their uid, so that a new object with the same name is never deleted."""
+"""Deletes objects by their uid, so that a new object with the same name stays. Tests: cluster/test_ownership.py."""
 
 from __future__ import annotations
 

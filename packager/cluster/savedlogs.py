@@ -1,4 +1,4 @@
-"""Saves the logs of all containers of a workload into local files while it runs."""
+"""Saves the logs of all containers of a workload into local files while it runs. Tests: app/test_record.py."""
 
 from __future__ import annotations
 

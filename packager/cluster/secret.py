@@ -1,4 +1,4 @@
-"""Creates the Secret that contains the values of a package's secrets."""
+"""Creates the Secret that contains the values of a package's secrets. Tests: cli/test_secret.py."""
 
 from __future__ import annotations
 

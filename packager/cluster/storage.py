@@ -1,4 +1,4 @@
-"""Determines whether the results of a workload outlive its pods, and how to keep them."""
+"""Determines whether the results of a workload outlive its pods, and how to keep them. Tests: cli/test_deploy.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Reads a tar stream from a pod in small pieces, in every format that GNU tar and busybox tar write.
 
 The stream is not trusted: headers are limited to 64 KiB, and all bytes are counted.
+
+Tests: cluster/test_receive.py.
 """
 
 from __future__ import annotations

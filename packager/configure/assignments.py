@@ -2,6 +2,8 @@
 
 A key has its line there already, perhaps commented out: an unknown one is probably misspelt, and is refused unless it
 is to be added.
+
+Tests: configure/test_changes.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Determines, without rendering, which options `mlpack deploy` needs to accept the edits of a package."""
+"""Determines the options with which `mlpack deploy` accepts edits. Tests: configure/test_agreement.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the values in a package's own files: mlops.env, the patches, and the options of its overlays."""
+"""Reads the values in a package's files: mlops.env, the patches, the options. Tests: configure/test_changes.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides, without rendering, whether the folders of results outlive the pods of an overlay."""
+"""Decides, without rendering, whether folders of results outlive pods. Tests: configure/test_agreement.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds processes that were killed for their memory use in a workload that ended well. Pure."""
+"""Finds processes that were OOMKilled in a workload that ended well. Tests: diagnosis/test_diagnose.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds volumes that a node cannot mount, from the events of a pod."""
+"""Finds volumes that a node cannot mount, from the events of a pod. Tests: diagnosis/test_diagnose.py."""
 
 from __future__ import annotations
 

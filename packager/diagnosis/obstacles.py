@@ -1,4 +1,4 @@
-"""Finds the obstacles to the start of a pod: its image, its volumes, its node, a sidecar."""
+"""Finds the obstacles to the start of a pod: image, volumes, node, sidecar. Tests: kubernetes/test_pods.py."""
 
 from __future__ import annotations
 

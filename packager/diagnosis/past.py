@@ -1,4 +1,4 @@
-"""Keeps facts that later snapshots may not show, because controllers delete pods."""
+"""Keeps facts that later snapshots may not show, because controllers delete pods. Tests: cluster/test_follow.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the fields of a Kubernetes pod template that a spec or an option can represent."""
+"""Reads the fields of a pod template that a spec or an option can represent. Tests: importers/mxjob/test_read.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draft: a model folder before it is written."""
+"""Draft: a model folder before it is written. Tests: importers/mxjob/test_read.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits the name of an image into the keys of a spec."""
+"""Splits the name of an image into the keys of a spec. Tests: importers/mxjob/test_read.py."""
 
 from __future__ import annotations
 

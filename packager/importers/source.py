@@ -1,6 +1,8 @@
 """Reads a foreign file, and records for each key whether it was carried over, reported, or not read yet.
 
 A key that an importer never reads is reported at the end, so nothing is dropped silently.
+
+Tests: importers/mlcube/test_read.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the spec of a draft as YAML, with the origin of each key as a comment."""
+"""Writes the spec of a draft as YAML, with the origin of each key as a comment. Tests: importers/mxjob/test_read.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs `kubectl kustomize`, without a network where the system allows it."""
+"""Runs `kubectl kustomize`, without a network where the system allows it. Tests: cli/test_elsewhere.py."""
 
 from __future__ import annotations
 

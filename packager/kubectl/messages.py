@@ -1,4 +1,4 @@
-"""Lists the messages of API servers and kubectl by which errors are recognized."""
+"""Lists the messages of API servers and kubectl by which errors are recognized. Tests: kubectl/test_client.py."""
 
 from __future__ import annotations
 

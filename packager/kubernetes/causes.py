@@ -1,4 +1,4 @@
-"""Words the causes for which Kubernetes stops pods, by their names in conditions, in events and in statuses."""
+"""Words the causes for which Kubernetes stops pods, by their names in its objects. Tests: diagnosis/test_losses.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the limits of a ConfigMap, and spreads files over several: keys without folders, and a maximum size."""
+"""Defines the limits of a ConfigMap, and spreads files over several. Tests: modelspec/test_code.py."""
 
 from __future__ import annotations
 

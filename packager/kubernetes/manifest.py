@@ -1,4 +1,4 @@
-"""Manifest: one object as written; reading it never raises, whatever it contains."""
+"""Manifest: one object as written; reading it never raises, whatever it contains. Tests: verify/test_finds.py."""
 
 from __future__ import annotations
 

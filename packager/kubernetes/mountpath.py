@@ -1,4 +1,4 @@
-"""Checks the folders of a container at which a volume is mounted; some of those that Kubernetes accepts break it."""
+"""Checks the folders of a container at which volumes are mounted. Tests: verify/test_podspec.py."""
 
 from __future__ import annotations
 

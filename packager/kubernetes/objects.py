@@ -1,4 +1,4 @@
-"""Reads single facts from Kubernetes objects, as `kubectl get -o json` prints them."""
+"""Reads single facts from Kubernetes objects, as `kubectl get -o json` prints them. Tests: kubernetes/test_pods.py."""
 
 from __future__ import annotations
 

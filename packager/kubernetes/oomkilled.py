@@ -1,4 +1,4 @@
-"""Makes the findings for containers and processes that were killed for their memory use (OOMKilled)."""
+"""Makes findings for containers and processes that were OOMKilled. Tests: diagnosis/test_losses.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the levels of the Pod Security Standards."""
+"""Defines the levels of the Pod Security Standards. Tests: verify/test_security.py."""
 
 from __future__ import annotations
 

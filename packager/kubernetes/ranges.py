@@ -1,4 +1,4 @@
-"""Checks numbers in manifests against the ranges that Kubernetes accepts."""
+"""Checks numbers in manifests against the ranges that Kubernetes accepts. Tests: verify/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remedy: the fix for a finding, as a value. Each kind of reader gets words of their own for it."""
+"""Remedy: the fix for a finding, as a value that each reader gets in words. Tests: kubernetes/test_owner_hints.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks resource requests and limits (Kubernetes, pkg/apis/core/validation: ValidateContainerResourceRequirements)."""
+"""Checks resource requests and limits (pkg/apis/core/validation). Tests: verify/test_podspec.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot: the objects of one workload in the cluster at one moment."""
+"""Snapshot: the objects of one workload in the cluster at one moment. Tests: kubernetes/test_pods.py."""
 
 from __future__ import annotations
 

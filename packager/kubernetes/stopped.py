@@ -3,6 +3,8 @@
 A program that saves its state when it is told to stop exits with 0, and Kubernetes then calls its pod Succeeded, as if
 its work were done. The order tells the two apart: whether the program ended before or after it was told to stop
 (https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions).
+
+Tests: diagnosis/test_losses.py.
 """
 
 from __future__ import annotations

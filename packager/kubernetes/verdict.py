@@ -1,4 +1,4 @@
-"""Verdict: the phase of a workload, and the findings that explain it."""
+"""Verdict: the phase of a workload, and the findings that explain it. Tests: diagnosis/test_diagnose.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the rules of a spec that types cannot express: combinations of values, and limits of Kubernetes."""
+"""Checks the rules of a spec that types cannot express, and limits of Kubernetes. Tests: modelspec/test_messages.py."""
 
 from __future__ import annotations
 

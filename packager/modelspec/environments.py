@@ -1,4 +1,4 @@
-"""Checks the environment variables of a spec, its variants and its overlays."""
+"""Checks the environment variables of a spec, its variants and its overlays. Tests: modelspec/test_messages.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the files excluded from folders of a spec: secrets, history, caches, and names that programs act on."""
+"""Defines the files excluded from folders of a spec: secrets, history, caches. Tests: modelspec/test_code.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses `--set PATH=VALUE` and `--add environment.KEY=VALUE`, and applies them to a spec."""
+"""Parses `--set PATH=VALUE` and `--add PATH=VALUE`, and applies them to a spec. Tests: modelspec/test_load.py."""
 
 from __future__ import annotations
 

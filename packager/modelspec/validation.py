@@ -1,4 +1,4 @@
-"""Validates a document against the schema of its type, and reports every violation with its place."""
+"""Validates a document against its schema, and reports violations with places. Tests: modelspec/test_load.py."""
 
 from __future__ import annotations
 

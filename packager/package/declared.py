@@ -1,6 +1,8 @@
 """Reads environment variables, secrets and the build command from the spec that a package contains.
 
 The values are used exactly as written, with quotes and spaces: in YAML, a quote in a value is intended.
+
+Tests: cli/test_secret.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares a package's files with its inventory: missing, extra, changed, or edited where that is allowed."""
+"""Compares a package's files with its inventory: missing, extra, changed or edited. Tests: package/test_opened.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads and validates a package's inventory, which `packager.package.tree.seal` makes."""
+"""Reads and validates a package's inventory, which `packager.package.tree.seal` makes. Tests: test_hostile.py."""
 
 from __future__ import annotations
 

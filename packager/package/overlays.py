@@ -1,4 +1,4 @@
-"""Lists the overlays of a package, and determines the default one."""
+"""Lists the overlays of a package, and determines the default one. Tests: package/test_opened.py."""
 
 from __future__ import annotations
 

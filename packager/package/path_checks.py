@@ -1,4 +1,4 @@
-"""Checks the paths in a package: each must name one file below the root on every system, within the limits."""
+"""Checks the paths in a package: each must name one file below the root on every system. Tests: test_hostile.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the entries of a kustomization, and checks that the paths in them are inside the package."""
+"""Reads the entries of a kustomization: their paths must be in the package. Tests: verify/test_messages.py."""
 
 from __future__ import annotations
 

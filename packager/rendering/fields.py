@@ -4,6 +4,8 @@ These are the fields of kustomize's own types (kustomize, api/types) that some k
 those with which kustomize fetches or runs something that is not in the package.
 
 kustomize is written in Go, which reads `Path` and `paTH` as `path`: only the spelling of this table is accepted.
+
+Tests: verify/test_messages.py.
 """
 
 from __future__ import annotations

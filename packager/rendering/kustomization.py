@@ -3,6 +3,8 @@
 This module finds problems that kustomize reports without a line or not at all. It checks that nothing from outside the
 package is included, before kubectl renders anything, and collects the places where the parts of manifests are written
 (`packager.rendering.origins`).
+
+Tests: verify/test_messages.py.
 """
 
 from __future__ import annotations

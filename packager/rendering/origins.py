@@ -2,6 +2,8 @@
 
 Kustomize renames, merges and generates, so line numbers of its output do not match any file. Each origin has one
 place where a part of a manifest is written, and returns how much of a path into the manifest leads there.
+
+Tests: verify/test_manifests.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RenderedOverlay: the manifests of an overlay, their pods, and the places where they are written."""
+"""RenderedOverlay: the manifests of an overlay, with pods and places in files. Tests: verify/test_manifests.py."""
 
 from __future__ import annotations
 

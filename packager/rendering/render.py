@@ -1,4 +1,4 @@
-"""Renders overlays with each kubectl; all must print the same bytes, without warnings."""
+"""Renders overlays with each kubectl: all print the same bytes, without warnings. Tests: verify/test_messages.py."""
 
 from __future__ import annotations
 

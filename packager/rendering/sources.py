@@ -1,4 +1,4 @@
-"""Sources: the files of an overlay as they are read, the places where values are written, and the files' problems."""
+"""Sources: the files of an overlay, the places of values, and the files' problems. Tests: verify/test_verify.py."""
 
 from __future__ import annotations
 

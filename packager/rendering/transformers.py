@@ -4,6 +4,8 @@ A folder that a kustomization lists under `transformers` renders to objects that
 some instructions fetch or run programs. So a folder of transformers may only render to PatchTransformers that contain
 their patch. Its files may contain PatchTransformers, or the options' own PodTemplate, which must be deleted again. Its
 patches may only delete, and its replacements may only fill in patches.
+
+Tests: verify/test_messages.py.
 """
 
 from __future__ import annotations

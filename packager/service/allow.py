@@ -1,4 +1,4 @@
-"""The kinds of objects that jobs may create, and the checks of `allow` in server.yaml, which permits more fields."""
+"""The kinds of objects that jobs may create, and checks of `allow`. Tests: service/test_config_file.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Complaint: a fault in a request, with its place as a JSON pointer (RFC 6901)."""
+"""Complaint: a fault in a request, at a JSON pointer (RFC 6901). Tests: service/registry/test_description.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure: the error of a refused request, which becomes a problem of RFC 9457."""
+"""Failure: the error of a refused request, which becomes a problem of RFC 9457. Tests: service/api/test_document.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server: connects, starts and stops the parts of the task service."""
+"""Server: connects, starts and stops the parts of the task service. Tests: service/api/test_system.py."""
 
 from __future__ import annotations
 

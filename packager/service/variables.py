@@ -1,4 +1,4 @@
-"""Names of a server's environment variables, which have secrets that must not be in its configuration."""
+"""Names of a server's environment variables, which contain its secrets. Tests: cli/test_serve.py."""
 
 from __future__ import annotations
 

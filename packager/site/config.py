@@ -1,4 +1,4 @@
-"""The types of site.yaml: a site's defaults, and the packages for which they differ."""
+"""The types of site.yaml: a site's defaults, and the packages for which they differ. Tests: site/test_read.py."""
 
 from typing import Annotated, Literal
 

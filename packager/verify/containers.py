@@ -1,4 +1,4 @@
-"""Checks containers and ConfigMaps by Kubernetes' rules: images, resources, users, sizes."""
+"""Checks containers and ConfigMaps by Kubernetes' rules: images, resources, sizes. Tests: verify/test_podspec.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds Secrets and service accounts of the namespace that a package's pods use."""
+"""Finds Secrets and service accounts of the namespace that a package's pods use. Tests: verify/test_objects.py."""
 
 from __future__ import annotations
 

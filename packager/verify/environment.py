@@ -1,4 +1,4 @@
-"""Checks the variables of containers: those in mlops.env and other ConfigMaps, and those that an edit adds."""
+"""Checks the variables of containers, in ConfigMaps and in edits. Tests: verify/test_edits.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares a package with the digest that its user expects."""
+"""Compares a package with the digest that its user expects. Tests: verify/test_edits.py."""
 
 from __future__ import annotations
 

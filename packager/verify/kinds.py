@@ -1,4 +1,4 @@
-"""Runs the checks that belong to the kind of a workload."""
+"""Runs the checks that belong to the kind of a workload. Tests: verify/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks whether edits of a package need a weaker Pod Security level than the sealed package."""
+"""Checks whether edits need a weaker Pod Security level than the sealed package. Tests: verify/test_changes.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds names that Kubernetes or an operator would refuse, including those that are derived from others."""
+"""Finds names that Kubernetes or an operator would refuse, also derived ones. Tests: verify/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the site options that an overlay has on: whether they are compatible and have the values they need."""
+"""Checks the site options of an overlay: they are compatible and have their values. Tests: test_options.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renders an overlay as it was sealed, to find what an edit has added."""
+"""Renders an overlay as it was sealed, to find what an edit has added. Tests: verify/test_additions.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that the ConfigMaps, keys, volumes, claims and variables exist that a manifest refers to."""
+"""Checks that ConfigMaps, keys, volumes and claims of a manifest exist. Tests: verify/test_podspec.py."""
 
 from __future__ import annotations
 

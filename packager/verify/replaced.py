@@ -1,4 +1,4 @@
-"""Lists the images, programs, mounts, claims, and folders of nodes and servers that pods use because of an edit."""
+"""Lists the images, programs, mounts and claims that an edit makes pods use. Tests: verify/test_edits.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report: the result of verifying a package, as data; the command line decides how it is printed."""
+"""Report: the result of verifying a package, as data. Tests: verify/test_verify.py."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Only names and types are checked here; other modules check the values. The schemas of Kubernetes' own kinds, and of
 kinds without a folder in `packager.workloads`, are in `schemas/`; the schema of another kind is in its folder.
 `python -m tools.schemas` makes all schemas, and describes their format.
+
+Tests: verify/test_manifests.py.
 """
 
 from __future__ import annotations

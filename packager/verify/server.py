@@ -1,4 +1,4 @@
-"""Checks an overlay with a server-side dry run on a cluster, which changes nothing."""
+"""Checks an overlay with a server-side dry run on a cluster, which changes nothing. Tests: verify/test_verify.py."""
 
 from __future__ import annotations
 

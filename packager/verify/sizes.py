@@ -1,4 +1,4 @@
-"""Checks the sizes, keys and characters of objects against the limits of the API server and `kubectl apply`."""
+"""Checks sizes, keys and characters against limits of the API server and kubectl. Tests: verify/test_podspec.py."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Pods never start their containers again here (restartPolicy Never): each attempt is a pod, and stays until the Job is
 deleted (Kubernetes, pkg/controller/job).
+
+Tests: workloads/job/test_life.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks values in manifests against the few that a controller accepts."""
+"""Checks values in manifests against the few that a controller accepts. Tests: workloads/jobset/test_structure.py."""
 
 from __future__ import annotations
 

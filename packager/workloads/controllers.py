@@ -1,4 +1,4 @@
-"""Checks that the controllers of Kubernetes share; kube-controller-manager runs all of these controllers."""
+"""Checks that the controllers of kube-controller-manager share. Tests: workloads/deployment/test_life.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a pod of an Indexed Job: where the pod finds it, and the limit of indexes."""
+"""The index of a pod of an Indexed Job: its places, and the limit of indexes. Tests: workloads/job/test_array.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the kinds of workload in a cluster, and the operators that they need."""
+"""Lists the kinds of workload in a cluster, and the operators that they need. Tests: cluster/test_operator.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator: the program in a cluster that runs the workloads of a kind."""
+"""Operator: the program in a cluster that runs the workloads of a kind. Tests: cluster/test_operator.py."""
 
 from __future__ import annotations
 

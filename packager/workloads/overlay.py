@@ -1,4 +1,4 @@
-"""The keys that every kind of overlay has."""
+"""The keys that every kind of overlay has. Tests: modelspec/test_messages.py."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar

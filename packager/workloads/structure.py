@@ -1,4 +1,4 @@
-"""Structure: the base class for the manifests of one kind, implemented in `<kind>/structure.py`."""
+"""Structure: the base class for the manifests of a kind (`<kind>/structure.py`). Tests: verify/test_podspec.py."""
 
 from __future__ import annotations
 

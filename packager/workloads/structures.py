@@ -1,4 +1,4 @@
-"""Finds the Structure of each kind, and reads manifests with it."""
+"""Finds the Structure of each kind, and reads manifests with it. Tests: workloads/test_pods.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workload: the base class for one kind of workload in a cluster, implemented in `<kind>/life.py`."""
+"""Workload: the base class of a kind in a cluster (`<kind>/life.py`). Tests: diagnosis/test_diagnose.py."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Tests of `mlpack status` and `mlpack history`: their text, JSON and exit codes."""
+"""Tests of `mlpack status`: its text, JSON and exit codes."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     Mlpack = Callable[..., Outcome]
 
 STATUS = ("status", "hello-mpi", "-n", "team")
-HISTORY = ("history", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
 
 
@@ -262,68 +260,6 @@ def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkey
         assert text in done.stderr
 
 
-def build(life: Life, digest: str, **fields: Any) -> None:
-    """Deploy the pod as bob@laptop, from the build with this digest."""
-    notes = {"mlpack/digest": digest, "mlpack/deployed-by": "bob@laptop"}
-    life.deploy("single-node")["metadata"] |= {"annotations": notes, **fields}
-
-
-def test_history_reports_that_nothing_is_deployed(mlpack: Mlpack, life: Life) -> None:
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stdout, done.stderr) == (0, "", "nothing of hello-mpi is deployed\n")
-    assert all("app.kubernetes.io/name=hello-mpi" in call for call in life.calls)
-
-
-def test_history_shows_build_of_each_deployment(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    package_digest = json.loads(mlpack(*HISTORY, "-o", "json").stdout)["digest"]
-    build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
-    life.deploy()["metadata"] |= {"creationTimestamp": "2026-11-21T13:00:00Z"}
-    life.end()
-    assert [line.split("  ") for line in _columns(mlpack(*HISTORY).stdout)] == [
-        ["DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY"],
-        ["2026-11-21 13:00", "team", MPIJOB, "succeeded", "applied by kubectl", "-"],
-        ["2026-11-21 12:00", "team", f"pod/{POD}", "-", "0123456789ab", "bob@laptop"],
-    ]
-    build(life, package_digest)
-    assert f"{package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
-
-
-UNKNOWN = 'error: the server doesn\'t have a resource type "mpijobs"'
-
-
-def test_history_works_without_operator(mlpack: Mlpack, life: Life) -> None:
-    del life.served["kubeflow.org/v2beta1"]
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stderr) == (0, "nothing of hello-mpi is deployed\n")
-    assert [call for call in life.calls if "--raw" in call] == ["get --raw /readyz", "get --raw /apis/kubeflow.org"] * 2
-
-
-def test_history_asks_again_for_kind_that_server_has_just_added(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.refused_once["get mpijobs"] = UNKNOWN
-    assert MPIJOB in mlpack(*HISTORY).stdout
-
-
-def test_history_reports_server_that_is_not_ready(mlpack: Mlpack, life: Life) -> None:
-    life.refused["get mpijobs"] = UNKNOWN
-    life.unready = 'Error from server (InternalError): an error on the server ("[-]crds failed")'
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stderr) == (
-        7,
-        "error: the cluster does not answer: it is not ready yet\nhint: kubectl get --raw '/readyz?verbose'\n",
-    )
-
-
-def test_history_reports_served_kind_without_resource_as_no_answer(mlpack: Mlpack, life: Life) -> None:
-    life.refused["get mpijobs"] = UNKNOWN
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stderr) == (
-        7,
-        "error: the cluster does not answer: it does not serve mpijobs.kubeflow.org yet\nhint: kubectl cluster-info\n",
-    )
-
-
 @pytest.mark.usefixtures("life")
 def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:
     del life.served["kubeflow.org/v2beta1"]
@@ -337,57 +273,8 @@ def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Lif
     )
 
 
-def test_history_reports_stopped_pod_as_failed(mlpack: Mlpack, life: Life) -> None:
-    stopped = {"deletionTimestamp": "2026-11-21T00:00:30Z", "deletionGracePeriodSeconds": 30}
-    pod = life.deploy("single-node")
-    pod["metadata"] |= stopped
-    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-11-21T00:00:05Z"}}
-    pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
-    assert mlpack(*HISTORY, "-o", "json").json["deployments"][0]["ended"] == "failed"
-
-
-def _columns(text: str) -> list[str]:
-    return [re.sub("  +", "  ", line) for line in text.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("stderr", "code", "message"),
-    [
-        (
-            'Error from server (Forbidden): mpijobs.kubeflow.org is forbidden: User "me" cannot list resource',
-            7,
-            'error: mpijobs.kubeflow.org is forbidden: User "me" cannot list resource\n',
-        ),
-        (
-            "Unable to connect to the server: EOF",
-            7,
-            "error: the cluster does not answer: Unable to connect to the server: EOF\nhint: kubectl cluster-info\n",
-        ),
-    ],
-    ids=["forbidden", "away"],
-)
-def test_history_reports_why_jobs_cannot_be_listed(
-    mlpack: Mlpack, life: Life, stderr: str, code: int, message: str
-) -> None:
-    life.refused["get mpijobs"] = stderr
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stderr) == (code, message)
-
-
-NO_JOBS = 'mpijobs.kubeflow.org is forbidden: User "me" cannot list resource "mpijobs" in API group "" in the namespace'
 NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API group "" in the namespace'
 UNSEEN = f"reasons may be missing: {NO_EVENTS}\n"
-
-
-def test_history_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack, life: Life) -> None:
-    build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
-    life.denied.add("list mpijobs")
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stderr) == (0, f"mpijobs.kubeflow.org are not among these: {NO_JOBS}\n")
-    assert f"pod/{POD}" in done.stdout
-    answer = json.loads(mlpack(*HISTORY, "-o", "json").stdout)
-    assert answer["unseen"] == {"mpijobs.kubeflow.org": NO_JOBS}
-    assert [deployment["workload"] for deployment in answer["deployments"]] == [f"pod/{POD}"]
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "json")], ids=["people", "json"])

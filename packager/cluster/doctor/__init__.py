@@ -9,6 +9,8 @@ reference   claims, secrets, names, and the server's own dry run
 beside      the needs of the objects that options put beside a workload
 memory      whether the processes of a pod can share enough of it
 results     whether results outlive the pods
+
+Tests: cli/test_doctor.py.
 """
 
 from __future__ import annotations

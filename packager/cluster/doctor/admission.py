@@ -1,4 +1,4 @@
-"""Checks whether the cluster's policies admit the pods, and which changes policies and webhooks make in them."""
+"""Checks whether policies admit the pods, and what policies and webhooks change. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

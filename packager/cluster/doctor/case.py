@@ -1,4 +1,4 @@
-"""Case and CheckResult: the input and the output of a check."""
+"""Case and CheckResult: the input and the output of a check. Tests: app/test_doctor.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks whether the nodes can get the images."""
+"""Checks whether the nodes can get the images. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

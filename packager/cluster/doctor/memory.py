@@ -1,4 +1,4 @@
-"""Checks whether processes that share a pod's GPUs can exchange data through its memory."""
+"""Checks whether processes that share a pod's GPUs can exchange data through its memory. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

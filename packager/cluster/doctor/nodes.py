@@ -1,4 +1,4 @@
-"""Checks whether the pods fit on the nodes."""
+"""Checks whether the pods fit on the nodes. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the namespace and its Pod Security level, and the user's permissions."""
+"""Checks the namespace and its Pod Security level, and the user's permissions. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

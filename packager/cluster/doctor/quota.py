@@ -1,4 +1,4 @@
-"""Checks whether the pods fit into the quotas of the namespace."""
+"""Checks whether the pods fit into the quotas of the namespace. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

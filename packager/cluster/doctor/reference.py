@@ -1,4 +1,4 @@
-"""Checks that claims and other objects that pods refer to exist, and that no name is taken."""
+"""Checks that the claims and other objects of pods exist, and that no name is taken. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

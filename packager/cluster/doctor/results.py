@@ -1,4 +1,4 @@
-"""Checks whether the results outlive the pods."""
+"""Checks whether the results outlive the pods. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

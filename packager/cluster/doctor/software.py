@@ -1,4 +1,4 @@
-"""Checks kubectl, the server, the kinds that it serves, and the operator."""
+"""Checks kubectl, the server, the kinds that it serves, and the operator. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

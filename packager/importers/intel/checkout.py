@@ -1,4 +1,4 @@
-"""Finds the checkout of Intel's Model Zoo that a spec belongs to."""
+"""Finds the checkout of Intel's Model Zoo that a spec belongs to. Tests: importers/intel/test_read.py."""
 
 from __future__ import annotations
 

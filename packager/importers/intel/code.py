@@ -3,6 +3,8 @@
 IntelAI/models, tools/docker/assembler.py, get_file: a folder is copied over existing files, without `.gitignore` and
 the `.docs` at its top. Only a link in a folder to a plain file of the same checkout is followed, except to files that
 a package leaves out, such as `.git/config`.
+
+Tests: importers/intel/test_read.py.
 """
 
 from __future__ import annotations

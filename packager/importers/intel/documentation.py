@@ -3,6 +3,8 @@
 IntelAI/models, tools/docker/assembler.py, merge_docs: fragments are joined in order, then each key of `text_replace` is
 replaced by its value. Since v2.5 a package has several documents. The first fragment called Description becomes the
 description of the model, and each other one a section of the README.
+
+Tests: importers/intel/test_read.py.
 """
 
 from __future__ import annotations

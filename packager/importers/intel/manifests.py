@@ -1,6 +1,8 @@
 """Reads the Kubernetes manifests of a package: Pods, MPIJobs, Deployments, and the containers of Argo's Workflows.
 
 IntelAI/models, k8s/<use case>/<framework>/<model>/<mode>/<precision>/mlops/<use>/<storage>/.
+
+Tests: importers/intel/test_read.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The pool of specs that contains a spec of Intel's Model Zoo, and the slices that a release uses.
 
 IntelAI/models, tools/docker/assembler.py: read_spec_files, get_slice_sets_and_required_args, gather_slice_list_items.
+
+Tests: importers/intel/test_read.py.
 """
 
 from __future__ import annotations

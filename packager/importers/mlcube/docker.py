@@ -1,4 +1,4 @@
-"""Reads the options of `docker run` in a cube: some become options of a site, the others are reported."""
+"""Reads the options of `docker run` in a cube: some become options of a site. Tests: importers/mlcube/test_read.py."""
 
 from __future__ import annotations
 

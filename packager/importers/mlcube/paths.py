@@ -2,6 +2,8 @@
 
 mlcommons/mlcube, runners/mlcube_docker and mlcube/shell.py: relative paths are below the workspace; `~` and `$NAME`
 refer to the user's machine.
+
+Tests: importers/mlcube/test_read.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the fields, labels and annotations of an object, and values of them, that the table does not list."""
+"""Finds fields, labels, annotations and values that the table does not list. Tests: verify/test_allowed_fields.py."""
 
 from __future__ import annotations
 

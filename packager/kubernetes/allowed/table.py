@@ -1,4 +1,4 @@
-"""Reads `fields.txt`, the list of all fields that objects may contain; the head of the file explains the columns."""
+"""Reads `fields.txt`, the list of all fields that objects may contain. Tests: verify/test_allowed_fields.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the table for the values of fields, labels and annotations."""
+"""The rules of the table for the values of fields, labels and annotations. Tests: verify/test_allowed_fields.py."""
 
 from __future__ import annotations
 

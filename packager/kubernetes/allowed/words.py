@@ -1,4 +1,4 @@
-"""The words of `--allow`: a kind, a field (`pod.spec.hostname`), `label:KEY`, `annotation:KEY` and `variable:NAME`."""
+"""The words of `--allow`: kinds, fields, labels, annotations and variables. Tests: verify/test_allowed_fields.py."""
 
 from __future__ import annotations
 

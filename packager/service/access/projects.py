@@ -1,4 +1,4 @@
-"""Projects, to which jobs belong. A project has a namespace, a Pod Security level, limits and perhaps a queue."""
+"""Projects of jobs: namespace, Pod Security level, limits and queue. Tests: service/test_config_file.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The sessions of the page: stored, and identified by cookies that are encrypted with the server's key.
 
 A stored session contains the id of the token with which its owner has signed in, or the person from the issuer.
+
+Tests: service/page/test_sign_in.py.
 """
 
 from __future__ import annotations

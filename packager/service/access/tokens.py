@@ -1,4 +1,4 @@
-"""Tokens and roles: identifies callers and their permissions."""
+"""Tokens and roles: identifies callers and their permissions. Tests: service/access/test_permissions.py."""
 
 from __future__ import annotations
 

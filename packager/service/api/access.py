@@ -1,4 +1,4 @@
-"""Identifies the callers of requests, and answers requests with the same idempotency key once."""
+"""Identifies callers, and answers requests with the same idempotency key once. Tests: service/test_refusals.py."""
 
 from __future__ import annotations
 

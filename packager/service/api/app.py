@@ -1,4 +1,4 @@
-"""The application: its routes, and its errors as problems of RFC 9457."""
+"""The application: its routes, and its errors as problems of RFC 9457. Tests: service/api/test_document.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of events, as lists and as streams."""
+"""The routes of events, as lists and as streams. Tests: service/use/test_streams.py."""
 
 from __future__ import annotations
 

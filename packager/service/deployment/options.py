@@ -1,4 +1,4 @@
-"""The options of `mlpack serve manifests`, which describe a server in a cluster, and their checks."""
+"""The options of `mlpack serve manifests`, and their checks. Tests: service/deployment/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A Secret is created, and never applied: with the right to apply or to delete Secrets, a client can read them. The API
 server returns the whole Secret, also for a dry run that changes nothing or deletes dependents of the Secret first.
+
+Tests: service/api/test_jobs.py.
 """
 
 from __future__ import annotations

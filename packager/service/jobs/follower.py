@@ -2,6 +2,8 @@
 
 The cluster is the authority on running objects, and the database on requested jobs: after a restart, missing objects
 are applied, and the others are followed.
+
+Tests: service/api/test_jobs.py.
 """
 
 from __future__ import annotations

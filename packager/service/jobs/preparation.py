@@ -1,4 +1,4 @@
-"""Creates jobs from filled values: checks the values, renders the template, and applies the policy to the objects."""
+"""Creates jobs from filled values: checks, renders, applies the policy. Tests: service/api/test_jobs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pulse: notifies all waiting tasks of this process about events of jobs."""
+"""Pulse: notifies all waiting tasks of this process about events of jobs. Tests: service/use/test_events.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restores the filled values and the objects of a job from the database, with the secrets that are stored encrypted."""
+"""Restores the filled values and objects of a job, with stored secrets. Tests: service/api/test_jobs.py."""
 
 from __future__ import annotations
 

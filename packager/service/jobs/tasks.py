@@ -1,4 +1,4 @@
-"""Creates jobs from filled values, and changes their goals."""
+"""Creates jobs from filled values, and changes their goals. Tests: service/api/test_jobs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes HTML: the only place where the page's templates are filled in. Everything is escaped."""
+"""Makes HTML: the only place that fills in the page's templates, escaped. Tests: service/page/test_page.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's own files: one stylesheet, one script, one icon. A file's address changes with its content."""
+"""The page's stylesheet, script and icon. An address changes with the content. Tests: service/page/test_page.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of request bodies of the API."""
+"""The types of request bodies of the API. Tests: service/registry/test_definitions.py."""
 
 from __future__ import annotations
 

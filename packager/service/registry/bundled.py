@@ -1,4 +1,4 @@
-"""The templates that every server has initially."""
+"""The templates that every server has initially. Tests: service/registry/test_definitions.py."""
 
 from __future__ import annotations
 

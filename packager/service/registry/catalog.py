@@ -1,4 +1,4 @@
-"""Registers templates and definitions: checks them, and stores them as revisions."""
+"""Registers templates and definitions: checks and stores them as revisions. Tests: service/api/test_registry.py."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The template is rendered with marks in place of the values. A mark in a script that is not a quoted word of the shell
 (the filter `sh`) shows a place where a value such as `$(…)` would run.
+
+Tests: service/registry/test_definitions.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Filled values -> the same values without optional ones, with which a template must also work."""
+"""Filled values -> the same values without optional ones. Tests: service/registry/test_definitions.py."""
 
 from __future__ import annotations
 

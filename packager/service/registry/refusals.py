@@ -1,6 +1,8 @@
 """Checks the objects that a template or a package renders for a job.
 
 The checks of fields, names, references and pods are those of `packager.verify`.
+
+Tests: service/registry/test_policy.py.
 """
 
 from __future__ import annotations

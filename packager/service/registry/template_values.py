@@ -1,4 +1,4 @@
-"""Definition + filled values -> the values of a template."""
+"""Definition + filled values -> the values of a template. Tests: service/registry/test_definitions.py."""
 
 from __future__ import annotations
 

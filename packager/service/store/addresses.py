@@ -1,4 +1,4 @@
-"""Recognizes addresses of PostgreSQL, without its library."""
+"""Recognizes addresses of PostgreSQL, without its library. Tests: service/store/test_databases.py."""
 
 from __future__ import annotations
 

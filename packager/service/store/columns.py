@@ -1,4 +1,4 @@
-"""The types of columns that have different names in SQLite and PostgreSQL."""
+"""The types of columns that have different names in SQLite and PostgreSQL. Tests: service/store/test_migration.py."""
 
 from __future__ import annotations
 

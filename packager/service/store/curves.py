@@ -1,4 +1,4 @@
-"""The SQL statements for curves of jobs, which are kept after the deletion of pods and logs."""
+"""The SQL statements for curves of jobs, which outlive pods and logs. Tests: service/api/test_curves.py."""
 
 from __future__ import annotations
 

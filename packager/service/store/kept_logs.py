@@ -1,4 +1,4 @@
-"""The SQL statements for kept logs of jobs, which are compressed."""
+"""The SQL statements for kept logs of jobs, which are compressed. Tests: service/jobs/test_kept_logs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL statements for requests with an idempotency key."""
+"""The SQL statements for requests with an idempotency key. Tests: service/store/test_store.py."""
 
 from __future__ import annotations
 

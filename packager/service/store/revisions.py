@@ -1,4 +1,4 @@
-"""The SQL statements for templates and definitions, which are stored in the same way: as revisions."""
+"""The SQL statements for templates and definitions, stored as revisions. Tests: service/store/test_store.py."""
 
 from __future__ import annotations
 

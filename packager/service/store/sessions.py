@@ -1,4 +1,4 @@
-"""The SQL statements for sessions of the page."""
+"""The SQL statements for sessions of the page. Tests: service/page/test_sign_in.py."""
 
 from __future__ import annotations
 

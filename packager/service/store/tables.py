@@ -3,6 +3,8 @@
 Revisions of templates and definitions are never changed, and a job keeps its applied manifests, so a changed template
 never changes a running job. The rendered package of a definition is also in `templates`, under a name with its digest,
 and is never current. Times are RFC 3339 in UTC with microseconds, so they sort as text.
+
+Tests: service/store/test_migration.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SQL statements for tokens."""
+"""The SQL statements for tokens. Tests: service/store/test_store.py."""
 
 from __future__ import annotations
 

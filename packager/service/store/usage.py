@@ -1,4 +1,4 @@
-"""The SQL statements for the part of the database that the jobs of a project use."""
+"""The SQL statements for the use of the database by the jobs of a project. Tests: service/jobs/test_limits.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bodies that the API answers with, as types: the OpenAPI document is made from them."""
+"""The bodies of answers of the API, as types that make the OpenAPI document. Tests: service/use/test_jobs.py."""
 
 from __future__ import annotations
 

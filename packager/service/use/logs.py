@@ -1,4 +1,4 @@
-"""The use case of logs: reads logs of existing pods, and the kept logs of deleted pods."""
+"""The use case of logs: reads logs of existing pods, and kept logs of deleted ones. Tests: service/api/test_logs.py."""
 
 from __future__ import annotations
 

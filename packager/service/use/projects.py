@@ -1,4 +1,4 @@
-"""The use cases of projects: list projects, their limits and their use."""
+"""The use cases of projects: list projects, their limits and their use. Tests: service/api/test_projects.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use cases of templates and definitions: list, register, try, change and remove them."""
+"""The use cases of templates and definitions: list, register, try, change them. Tests: service/api/test_registry.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use cases of tokens: list, create and remove tokens."""
+"""The use cases of tokens: list, create and remove tokens. Tests: service/api/test_projects.py."""
 
 from __future__ import annotations
 

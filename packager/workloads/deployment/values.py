@@ -1,4 +1,4 @@
-"""Deployment: replicas that serve, run by Kubernetes itself (apps/v1)."""
+"""Deployment: replicas that serve, run by Kubernetes (apps/v1). Tests: workloads/deployment/test_structure.py."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal

@@ -3,6 +3,8 @@
 When one pod fails, its Job deletes the Job's other pods, JobSet deletes its other Jobs, and pods that still run fail
 because the first is gone. So the cause is in the pod that failed first. That need not be the one that ends first: a
 program that has raised an error may take longer to end than one that loses its connection to it.
+
+Tests: workloads/jobset/test_life.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Finds errors for JobSet's webhook, and settings that it accepts although the pods would fail or lose their logs.
 
 From JobSet v0.12.0, pkg/webhooks/jobset_webhook.go and the rules in its CRD.
+
+Tests: workloads/jobset/test_structure.py.
 """
 
 from __future__ import annotations

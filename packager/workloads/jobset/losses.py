@@ -1,6 +1,8 @@
 """Finds the pods of a JobSet that were deleted from outside and so made it fail. Pure.
 
 The Job counts a deleted pod as failed and deletes the others; for those it writes events.
+
+Tests: workloads/jobset/test_life.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operator of JobSets: JobSet's controller."""
+"""Operator of JobSets: JobSet's controller. Tests: cluster/test_operator.py."""
 
 from packager.workloads.operator import Operator
 

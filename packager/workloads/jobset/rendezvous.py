@@ -10,6 +10,8 @@ dmlc: what ps-lite reads (dmlc/ps-lite, src/postoffice.cc and src/van.cc). DMLC_
 is given a name, listen on all addresses; without DMLC_NODE_HOST the others take the first interface that they find.
 
 jax: what jax.distributed.initialize() reads (jax/_src/distributed.py). xgboost: what its tracker's clients read.
+
+Tests: workloads/jobset/test_values.py.
 """
 
 from __future__ import annotations

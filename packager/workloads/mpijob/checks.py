@@ -1,6 +1,8 @@
 """Finds values that mpi-operator's controller rejects after the API server has accepted a job, or misreads.
 
 From mpi-operator v0.8, pkg/apis/kubeflow/validation/validation.go and pkg/controller/mpi_job_controller.go.
+
+Tests: verify/test_manifests.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds worker processes that were killed for their memory use, from the launcher's termination message. Pure."""
+"""Finds worker processes that were OOMKilled, in the launcher's message. Tests: workloads/mpijob/test_templates.py."""
 
 from __future__ import annotations
 

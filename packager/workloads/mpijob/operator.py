@@ -1,4 +1,4 @@
-"""Operator of MPIJobs: mpi-operator."""
+"""Operator of MPIJobs: mpi-operator. Tests: cluster/test_operator.py."""
 
 from packager.workloads.operator import Operator
 

@@ -1,4 +1,4 @@
-"""Lists environment variables that only mpirun, mpi-operator or the launcher's script may set."""
+"""Lists variables that only mpirun, mpi-operator or the launcher may set. Tests: workloads/test_launchers.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifest of an MPIJob (kubeflow.org/v2beta1, as mpi-operator v0.8 reads it)."""
+"""Manifest of an MPIJob (kubeflow.org/v2beta1, as mpi-operator v0.8 reads it). Tests: verify/test_manifests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPIJob: a launcher and its workers (kubeflow.org/v2beta1, served by mpi-operator and nothing else)."""
+"""MPIJob: a launcher and its workers (kubeflow.org/v2beta1, of mpi-operator). Tests: builder/test_targets.py."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal

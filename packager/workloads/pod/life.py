@@ -1,4 +1,4 @@
-"""Pod in a cluster: one process, run by Kubernetes itself."""
+"""Pod in a cluster: one process, run by Kubernetes itself. Tests: workloads/job/test_life.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pod: one process on one node."""
+"""Pod: one process on one node. Tests: builder/test_targets.py."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The stored parts of a package: its origin, its keys of mlops.env, and its rendered objects."""
+"""The stored parts of a package: origin, variables, objects. Tests: service/registry/packages/test_reading.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `packager.service.store.migration` passes."""
+"""Runs migrations on the connection of `packager.service.store.migration`. Tests: service/store/test_migration.py."""
 
 from alembic import context
 

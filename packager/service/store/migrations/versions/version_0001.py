@@ -1,4 +1,4 @@
-"""The first schema."""
+"""The first schema. Tests: service/store/test_migration.py."""
 
 from alembic import op
 from sqlalchemy import (

@@ -30,7 +30,7 @@ def choices(values: dict[str, Any]) -> Any:
     return mlcube_choices(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
-@pytest.mark.golden_test("../golden/import/mlcube/[!r]*.yml")
+@pytest.mark.golden_test("../../golden/import/mlcube/[!r]*.yml")
 def test_import_of_cube_writes_the_golden_model(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
@@ -46,7 +46,7 @@ def test_import_of_cube_writes_the_golden_model(
     check_package(result, tmp_path / "packages", kubectl)
 
 
-@pytest.mark.golden_test("../golden/import/mlcube/refused.yml")
+@pytest.mark.golden_test("../../golden/import/mlcube/refused.yml")
 def test_import_refuses_invalid_cubes_with_problems(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

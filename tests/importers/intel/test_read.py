@@ -40,7 +40,7 @@ def one(path: Path, models: Path) -> Imported:
     return outcome
 
 
-@pytest.mark.golden_test("../golden/import/intel/zoo.yml")
+@pytest.mark.golden_test("../../golden/import/intel/zoo.yml")
 def test_import_of_zoo_writes_the_golden_models(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
@@ -57,7 +57,7 @@ def test_import_of_zoo_writes_the_golden_models(
         assert [path.name for path in packages.iterdir()] == [f"{result.folder.name}.tar.gz"]
 
 
-@pytest.mark.golden_test("../golden/import/intel/refused.yml")
+@pytest.mark.golden_test("../../golden/import/intel/refused.yml")
 def test_import_refuses_invalid_specs_with_problems(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
