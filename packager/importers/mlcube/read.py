@@ -6,7 +6,6 @@ the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documen
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import stat
@@ -18,17 +17,12 @@ from packager.base.errors import UsageError
 from packager.base.names import is_label
 from packager.base.problems import show, similar
 from packager.base.values import Value, replace
-from packager.importers.draft import Draft, DraftFile, Sketch, named, with_option
+from packager.importers.draft import Draft, DraftFile, Sketch, named
 from packager.importers.images import put_image
 from packager.importers.mlcube import docker, seeds
-from packager.importers.mlcube.interpolation import (
-    PATH_SYMBOLS,
-    WORKSPACES,
-    InterpolationError,
-    references,
-    resolved,
-)
-from packager.importers.mlcube.paths import PathError, Place, place, written
+from packager.importers.mlcube.platform import put_platform
+from packager.importers.mlcube.tasks import CubeParameter, CubeTask, TaskReader
+from packager.importers.mlcube.texts import MOUNT, Texts
 from packager.importers.source import (
     ForeignValue,
     Ledger,
@@ -42,24 +36,19 @@ from packager.importers.source import (
     template,
 )
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size
-from packager.options import KEYS
 from packager.package.layout import MAX_OVERLAYS, SCRIPTS, WORKSPACE
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
 
 _KIND = "an MLCube"
 _FILE = "mlcube.yaml"
-_MOUNT = "/mnt/mlcube"
 _REWRITE = "write it as configuration 2.0"
 _RETRIES = 4
-_MOST_GIGABYTES = 1_000_000
-_VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
-_TYPES = ("file", "directory")
 _RUNNER = ("pvc", "image", "namespace")
 # For each pair of words up to `--`, copies the first path to the second, unless that exists and is not an empty folder.
 # The copy is made beside the target and then renamed, so the target is never half-written. Only files with the script's
@@ -100,38 +89,6 @@ class Choices(Value, frozen=True):
 def overlay_of(task: str) -> str:
     """Return the name of a task's overlay."""
     return named(task, prefix="task").name
-
-
-class CubeParameter(Value, frozen=True):
-    """A parameter of a task.
-
-    Attributes:
-        name: The name of the parameter.
-        is_input: Whether the task reads it.
-        kind: `file` or `directory`; None if the cube does not specify it.
-        place: The place of the parameter's path.
-        read_only: Whether the task may only read the path.
-        entry: The parameter's entry in the cube.
-        origin: The origin of the path.
-    """
-
-    name: str
-    is_input: bool
-    kind: str | None
-    place: Place
-    read_only: bool
-    entry: ForeignValue
-    origin: ValueOrigin
-
-
-class CubeTask(Value, frozen=True):
-    """A task of a cube."""
-
-    name: str
-    overlay: str
-    entry: ForeignValue
-    entrypoint: list[str]
-    parameters: tuple[CubeParameter, ...]
 
 
 def read(path: Path, name: str, choices: Choices) -> Draft:
@@ -230,10 +187,10 @@ class _CubeImport:
         self.choices = choices
         self.sketch = Sketch()
         self.root = source.root
+        self.texts = Texts(source.root)
         self.kinds: dict[str, str] = {}
         self.seeds: dict[str, str] = {}
         self.namespace: str | None = None
-        self.programs_know_workspace = False
 
     def draft(self) -> Sketch:
         """Fill in the sketch; problems and findings are in the ledger."""
@@ -241,7 +198,9 @@ class _CubeImport:
         settings = self._settings()
         self._image(settings.get("image"))
         claim = self._claim(settings)
-        tasks = self._tasks(claim[0])
+        pairs = [parameter.partition("=") for parameter in self.choices.parameters]
+        paths = {name: path for name, _, path in pairs}
+        tasks = TaskReader(self.root, self.texts, paths).tasks(claim[0])
         self._check_choices(tasks)
         chosen = [tasks[name] for name in dict.fromkeys(self.choices.tasks or tasks) if name in tasks]
         if len(chosen) > MAX_OVERLAYS:
@@ -254,45 +213,15 @@ class _CubeImport:
                 task.entry.source.mark(("tasks", name), whole=True)
         self._docker(claim[0])
         self._overlays(chosen, list(tasks.values()), *claim)
-        self._platform(chosen)
+        put_platform(self.sketch, self.root, self.choices.gpus, chosen)
         if not chosen and not self.ledger.problems:
             self.root.refuse("expected at least one task")
         self.sketch.put(("variants", 0, "mode"), "task", decided("each overlay is a task"))
         return self.sketch
 
-    def _text(self, entry: ForeignValue | None, symbols: Mapping[str, str] | None = None) -> str | None:
-        """Return a scalar with its references replaced; None, with a problem, if that is not possible.
-
-        Args:
-            entry: The scalar.
-            symbols: The replacements of the runner's own names; None where these names are not allowed.
-        """
-        text = entry.text() if entry else None
-        if entry is None or text is None:
-            return None
-        try:
-            for name in references(text):
-                entry.source.mark(tuple(name.split(".")), whole=True)
-                for length in range(1, name.count(".") + 1):
-                    entry.source.mark(tuple(name.split(".")[:length]), whole=False)
-            extra = {"name": text if entry.key == "name" else str(self.root.value.get("name", ""))}
-            return resolved(text, self.root.value, {**extra, **(symbols or {})})
-        except InterpolationError as error:
-            entry.refuse(str(error), "write the value out, or set it with -P")
-            return None
-
-    def _program_text(self, entry: ForeignValue | None, claim: str) -> ForeignValue | None:
-        """Return a program's words with references replaced, those to the workspace by the mount of the claim."""
-        folder = f"{_MOUNT}/{claim}"
-        text = self._text(entry, dict.fromkeys(WORKSPACES, folder))
-        if entry is None or text is None:
-            return None
-        self.programs_know_workspace |= folder in text and text != entry.value
-        return ForeignValue(entry.source, entry.location, text)
-
     def _names(self) -> None:
         entry = self.root.child("name")
-        text = self._text(entry) or self.folder.name
+        text = self.texts.text(entry) or self.folder.name
         naming = named(text, prefix="mlcube")
         origin = entry.origin if entry else decided("the name of its folder")
         self.sketch.put(("name",), naming.name, origin)
@@ -303,13 +232,13 @@ class _CubeImport:
         self.sketch.put(("framework",), "mlcube", decided("an MLCube does not name one"))
         lines = []
         description = self.root.child("description")
-        if description and (about := self._text(description)):
+        if description and (about := self.texts.text(description)):
             lines.append(_plain(about))
         authors = self.root.child("authors")
         for author in authors.items() if authors else ():
             if not author.is_mapping():
                 continue
-            values = {key: self._text(author.child(key)) for key in ("name", "email", "org")}
+            values = {key: self.texts.text(author.child(key)) for key in ("name", "email", "org")}
             parts = (values["name"], f"<{values['email']}>" if values["email"] else None, values["org"])
             lines.append("Author: " + _plain(", ".join(part for part in parts if part)))
         if lines:
@@ -323,7 +252,7 @@ class _CubeImport:
             holder = self.root.at(section)
             for key in _RUNNER if holder else ():
                 entry = holder.child(key) if holder else None
-                if entry and (text := self._text(entry)):
+                if entry and (text := self.texts.text(entry)):
                     values[key] = (text, entry)
         if "namespace" in values:
             namespace, entry = values["namespace"]
@@ -347,7 +276,7 @@ class _CubeImport:
         elif entry is None:
             holder = self.root.child("docker") or self.root
             holder.refuse("the key 'image' is missing", "--image REPOSITORY:TAG sets one")
-        elif text := self._text(entry):
+        elif text := self.texts.text(entry):
             put_image(self.sketch, text, entry.origin, self.ledger)
 
     def _docker(self, claim: str) -> None:
@@ -361,101 +290,11 @@ class _CubeImport:
                 entry.leave("is not carried over: build and push the image as the cube says, it is not in the package")
             elif entry.key not in ("--mount_opts", "--gpus"):
                 entry.leave()
-        if env_args := self._program_text(section.child("env_args"), claim):
+        if env_args := self.texts.program(section.child("env_args"), claim):
             docker.variables(env_args, self.sketch)
         for key in ("gpu_args", "cpu_args"):
-            if arguments := self._program_text(section.child(key), claim):
+            if arguments := self.texts.program(section.child(key), claim):
                 docker.run_options(arguments, self.sketch)
-
-    def _read_only_inputs(self) -> bool:
-        for section in ("docker", "runner"):
-            entry = self.root.at(section)
-            option = entry.child("--mount_opts") if entry and isinstance(entry.value, dict) else None
-            if option and option.text() == "ro":
-                return True
-        return False
-
-    def _tasks(self, claim: str) -> dict[str, CubeTask]:
-        listed = self.root.child("tasks")
-        assert listed is not None
-        read_only = self._read_only_inputs()
-        result: dict[str, CubeTask] = {}
-        overlays: dict[str, str] = {}
-        for entry in listed.children():
-            naming = named(entry.key, prefix="task")
-            other = overlays.setdefault(naming.name, entry.key)
-            if other != entry.key:
-                entry.refuse(f"the tasks {other!r} and {entry.key!r} both become {naming.name!r}", "rename one of them")
-            elif naming.changes:
-                entry.source.ledger.findings.append(entry.problem(f"{entry.path} {naming.changes}", at_key=True))
-            if entry.value is not None and not entry.is_mapping():
-                continue
-            entrypoint = self._program_text(entry.child("entrypoint"), claim)
-            words = docker.words(entrypoint) if entrypoint else []
-            parameters = entry.at("parameters")
-            own: list[CubeParameter] = []
-            for direction in ("inputs", "outputs"):
-                holder = parameters.child(direction) if parameters else None
-                for parameter in holder.children() if holder else ():
-                    is_input = direction == "inputs"
-                    made = self._parameter(entry.key, parameter, is_input=is_input, read_only=read_only)
-                    if made is not None:
-                        own.append(made)
-            result[entry.key] = CubeTask(entry.key, naming.name, entry, words, tuple(own))
-        return result
-
-    def _parameter(self, task: str, entry: ForeignValue, *, is_input: bool, read_only: bool) -> CubeParameter | None:
-        path_entry: ForeignValue | None = entry if isinstance(entry.value, str | int | float) else None
-        kind = None
-        if isinstance(entry.value, dict):
-            path_entry, type_entry = entry.child("default"), entry.child("type")
-            kind = type_entry.text() if type_entry else None
-            if type_entry and kind is not None and kind not in (*_TYPES, "unknown"):
-                type_entry.refuse(f"expected file or directory, found {show(kind)}")
-                return None
-            read_only = self._is_read_only(entry.child("opts"), is_input=is_input, default=read_only)
-        elif path_entry is None and entry.value is not None:
-            entry.refuse(f"expected a path, or a mapping with type and default, found {show(entry.value)}")
-            return None
-        text = self._text(path_entry, PATH_SYMBOLS) if path_entry else entry.key
-        origin = (path_entry or entry).origin
-        for key in (entry.key, f"{task}.{entry.key}"):
-            if key in self._chosen_paths():
-                text = self._chosen_paths()[key]
-                origin = ValueOrigin(f"--param {printable(key)}")
-        where = self._place(path_entry or entry, text)
-        if where is None:
-            return None
-        if where.is_outside:
-            shown = show(printable(written(text or "")))
-            message = f"({shown}) is outside of the workspace, and becomes {where.path} on the claim"
-            self.ledger.findings.append(entry.problem(f"{entry.path} {message}", at_key=True))
-        known = kind if kind in _TYPES else "directory" if where.is_folder else None
-        return CubeParameter(entry.key, is_input, known, where, is_input and read_only, entry, origin)
-
-    def _place(self, entry: ForeignValue, text: str | None) -> Place | None:
-        """Return the place of a path; None, with a problem, if the path is not valid."""
-        if text is None:
-            return None
-        try:
-            return place(text)
-        except PathError as error:
-            entry.refuse(f"{error}, found {show(printable(written(text)))}")
-            return None
-
-    def _is_read_only(self, options: ForeignValue | None, *, is_input: bool, default: bool) -> bool:
-        text = options.text() if options else None
-        if options is None or text is None:
-            return default
-        if text not in ("ro", "rw"):
-            options.refuse(f"expected ro or rw, found {show(text)}")
-        elif not is_input:
-            options.leave("is not carried over: a task writes its outputs")
-        return text == "ro"
-
-    def _chosen_paths(self) -> dict[str, str]:
-        pairs = [parameter.partition("=") for parameter in self.choices.parameters]
-        return {name: value for name, _, value in pairs}
 
     def _check_choices(self, tasks: dict[str, CubeTask]) -> None:
         """Raise UsageError for tasks and parameters that the cube does not have."""
@@ -508,7 +347,7 @@ class _CubeImport:
     def _workspace(self, chosen: Sequence[CubeTask], claim: str, origin: ValueOrigin, made: set[str]) -> None:
         """Let the package create the claim, unless the user names one or a task has the name of that overlay."""
         parameters = (parameter for task in chosen for parameter in task.parameters)
-        is_mounted = self.programs_know_workspace or any(
+        is_mounted = self.texts.show_workspace or any(
             self._claim_of(parameter, claim, made) == claim for parameter in parameters
         )
         is_free = WORKSPACE not in (task.overlay for task in chosen)
@@ -532,7 +371,7 @@ class _CubeImport:
                 message = f"the parameters {other!r} and {parameter.name!r} both become {variable}"
                 parameter.entry.refuse(message, "rename one of them")
                 continue
-            folder = f"{_MOUNT}/{self._claim_of(parameter, claim, made)}"
+            folder = f"{MOUNT}/{self._claim_of(parameter, claim, made)}"
             arguments.append(f"--{_literal(parameter.name)}={folder}/$({variable})")
             (folders if self._kind(parameter) == "directory" else files).append(f"{folder}/$({variable})")
             if parameter.is_input and (seed := self.seeds.get(parameter.place.path)):
@@ -561,14 +400,14 @@ class _CubeImport:
         """Put each claim of a task once, and read-only inputs as additional mounts at their own paths."""
         claim, origin = workspace
         names = (self._claim_of(parameter, claim, made) for parameter in task.parameters)
-        used = dict.fromkeys([*names, *([claim] if self.programs_know_workspace else ())])
+        used = dict.fromkeys([*names, *([claim] if self.texts.show_workspace else ())])
         mounts: dict[str, tuple[dict[str, Any], ValueOrigin]] = {}
         for name in used:
             given = origin if name == claim else ValueOrigin("--input-claim", "--input-claim")
-            mounts[f"{_MOUNT}/{name}"] = ({"claim": name, "path": f"{_MOUNT}/{name}"}, given)
+            mounts[f"{MOUNT}/{name}"] = ({"claim": name, "path": f"{MOUNT}/{name}"}, given)
         for parameter in task.parameters:
             name = self._claim_of(parameter, claim, made)
-            path = f"{_MOUNT}/{name}/{parameter.place.path}"
+            path = f"{MOUNT}/{name}/{parameter.place.path}"
             if parameter.read_only and parameter.place.path:
                 mount = {"claim": name, "path": path, "sub_path": parameter.place.path, "read_only": True}
                 mounts[path] = (mount, parameter.entry.origin)
@@ -636,66 +475,6 @@ class _CubeImport:
                 if name not in (file.path for file in self.sketch.files):
                     self.sketch.files.append(DraftFile(name, content))
                     self.sketch.put(("files", len(self.sketch.files) - 1), name, parameter.origin)
-
-    def _platform(self, chosen: Sequence[CubeTask]) -> None:
-        section = self.root.at("platform")
-        values = {entry.key: entry for entry in section.children()} if section else {}
-        count_entry = values.pop("accelerator_count", None)
-        maker = values.pop("accelerator_maker", None)
-        count = count_entry.whole(0, 9999) if count_entry and count_entry.value is not None else 0
-        if self.choices.gpus is not None:
-            count = self.choices.gpus
-            if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
-                raise UsageError(f"--gpus {count}: {complaint}")
-        if count:
-            hint = with_option(self.sketch, "gpu", GPU_COUNT=str(count), **self._vendor(maker))
-            if count_entry:
-                count_entry.leave("is the option gpu of a site", hint)
-        elif maker and maker.value is not None:
-            maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
-        memory, disk = values.pop("host_memory_gb", None), values.pop("host_disk_space_gb", None)
-        size = _gigabytes(memory)
-        for task in chosen if memory and size else ():
-            assert memory is not None
-            place_of: Location = ("overlays", task.overlay, "resources", "requests", "memory")
-            self.sketch.put(place_of, size, memory.origin)
-        self._disk(disk)
-        for entry in values.values():
-            if entry.value is not None:
-                entry.leave(f"({show(entry.value)}) is not carried over")
-
-    def _disk(self, entry: ForeignValue | None) -> None:
-        """Set the size of the workspace's claim to the disk size that the cube needs."""
-        size = _gigabytes(entry)
-        if entry is None or size is None:
-            return
-        if "workspace" in self.sketch.data:
-            self.sketch.site["CLAIM_SIZE"] = size
-            entry.leave("is the size of the claim", f"--site CLAIM_SIZE={size}")
-        else:
-            entry.leave(f"({show(entry.value)}) is not carried over", "the claim has to be as large")
-
-    @staticmethod
-    def _vendor(maker: ForeignValue | None) -> dict[str, str]:
-        """Return the value for `site.env` that names the vendor of an accelerator."""
-        if maker is None or not maker.value:
-            return {}
-        vendor = _VENDORS.get(str(maker.value).lower())
-        if vendor is None:
-            maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
-        return {} if vendor in (None, "nvidia.com") else {"GPU_VENDOR": vendor or ""}
-
-
-def _gigabytes(entry: ForeignValue | None) -> str | None:
-    """Return a number of gigabytes as a quantity; None for null and zero, and, with a problem, for an invalid value."""
-    if entry is None or entry.value is None:
-        return None
-    if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
-        mebibytes = math.ceil(entry.value * 1024)
-        size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
-        return size if mebibytes else None
-    number = entry.whole(0, _MOST_GIGABYTES)
-    return f"{number}Gi" if number else None
 
 
 def _literal(word: str) -> str:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.problems import Problem, show
-from packager.base.values import Value
 from packager.importers import container as containers
 from packager.importers.container import ForeignContainer, Given, escaped
-from packager.importers.draft import Draft, Sketch, named, with_option
+from packager.importers.draft import Draft, Sketch, named
 from packager.importers.images import put_image
+from packager.importers.mxjob.policies import put_policies
+from packager.importers.mxjob.roles import PORT, Replicas, mode_of, read_roles
 from packager.importers.source import (
     ForeignValue,
     Ledger,
@@ -31,7 +32,6 @@ from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
@@ -39,39 +39,10 @@ if TYPE_CHECKING:
 _KIND = "an MxJob"
 _OLD = ("mlkube.io/v1beta1", "mxnet.mlkube.io/v1beta1", "kubeflow.org/v1alpha1")
 _NEW = ("kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v1")
-_CONTAINER = "mxnet"
-_PORT_NAME = "mxjob-port"
-_PORT = 9091
-_INT32 = (1 << 31) - 1
-_RESTARTS = 3
-_PERMANENT = "1-127"
-_SHORTEST_TTL = 60
-_DIST = ("scheduler", "server", "worker")
-_TUNE = ("tunertracker", "tunerserver", "tuner")
 _MADE_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation")
 _COMPUTING_OPTIONS = ("shared-memory", "host-network")
 _WAYS = {"dist": "dmlc", "tune": "none"}
 _LABEL_ANNOTATION = "tuner-server-key"
-
-
-class Replicas(Value, frozen=True):
-    """The pods of one role.
-
-    Attributes:
-        role: The role, in lower case.
-        count: The number of pods.
-        entry: The role's entry.
-        template: The role's pod template.
-        container: The main container of the pods.
-        port: The port on which the pods listen.
-    """
-
-    role: str
-    count: Given
-    entry: ForeignValue
-    template: ForeignValue
-    container: ForeignContainer
-    port: Given
 
 
 def read(path: Path, name: str, image: str | None = None) -> Draft:
@@ -168,12 +139,12 @@ class _Import:
         if spec is None:
             root.refuse("the key 'spec' is missing")
             return self.sketch
-        replicas = self._replicas(spec)
-        mode = self._mode(spec, replicas)
+        replicas = read_roles(spec, self.sketch, is_old=self.is_old)
+        mode = mode_of(spec, replicas, is_old=self.is_old)
         self._image(replicas)
         if mode and not self.ledger.problems:
             self._overlay(spec, mode, replicas)
-            self._policies(spec, mode, replicas)
+            put_policies(self.sketch, spec, mode, replicas)
             self.sketch.put(("variants", 0, "mode"), "training", decided("what an MxJob does"))
         return self.sketch
 
@@ -201,109 +172,6 @@ class _Import:
                 entry.leave("is not in a package", "mlpack deploy -n NAMESPACE")
             elif entry.key not in _MADE_BY_THE_SERVER and entry.value:
                 entry.leave()
-
-    def _replicas(self, spec: ForeignValue) -> list[Replicas]:
-        """Return the roles, in the order in which they are started."""
-        key = "replicaSpecs" if self.is_old else "mxReplicaSpecs"
-        listed = spec.child(key)
-        if listed is None:
-            spec.refuse(f"the key {key!r} is missing", "it lists the pods of each role")
-            return []
-        result: dict[str, Replicas] = {}
-        for entry in listed.items() if self.is_old else listed.children():
-            role = self._role(entry)
-            if role is None:
-                continue
-            if role in result:
-                entry.refuse(f"the role {role!r} occurs twice")
-                continue
-            if made := self._one(role, entry):
-                result[role] = made
-        order = (*_DIST, *_TUNE)
-        return sorted(result.values(), key=lambda replicas: order.index(replicas.role))
-
-    def _role(self, entry: ForeignValue) -> str | None:
-        if not entry.is_mapping():
-            return None
-        text: str | None = entry.key
-        if self.is_old:
-            kind = entry.child("mxReplicaType")
-            text = kind.text() if kind else "WORKER"
-        role = (text or "").lower()
-        expected = _DIST if self.is_old else (*_DIST, *_TUNE)
-        if role in expected:
-            return role
-        entry.refuse(f"unknown role {show(text)}", f"the roles are: {', '.join(expected)}", at_key=True)
-        return None
-
-    def _one(self, role: str, entry: ForeignValue) -> Replicas | None:
-        count_entry = entry.child("replicas")
-        count = count_entry.whole(1, 10_000) if count_entry else 1
-        template = entry.at("template")
-        if template is None:
-            entry.refuse("the key 'template' is missing", at_key=True)
-            return None
-        read_container = containers.read(template, _CONTAINER, self.sketch, {_PORT_NAME})
-        if read_container is None or count is None:
-            return None
-        count_origin = count_entry.origin if count_entry else decided("the operator's default")
-        return Replicas(
-            role, Given(count, count_origin), entry, template, read_container, self._port(role, entry, template)
-        )
-
-    def _port(self, role: str, entry: ForeignValue, template: ForeignValue) -> Given:
-        """Return the port on which a role listens: the old operator's `PsRootPort`, or the port named `mxjob-port`."""
-        candidates: list[ForeignValue] = []
-        if self.is_old:
-            if port := entry.child("PsRootPort"):
-                candidates.append(port)
-                if role != "scheduler":
-                    port.leave("is not carried over: the scheduler's counts")
-                    candidates.clear()
-        else:
-            listed = template.at("spec", "containers")
-            for item in listed.items() if listed else ():
-                ports = item.child("ports") if isinstance(item.value, dict) else None
-                for port in ports.items() if ports else ():
-                    name, number = port.at("name"), port.at("containerPort")
-                    if name and number and name.value == _PORT_NAME:
-                        candidates.append(number)
-        if candidates:
-            number_value = candidates[0].whole(1, 65_535)
-            return Given(number_value or _PORT, candidates[0].origin)
-        return Given(_PORT, decided("the operator's default"))
-
-    def _mode(self, spec: ForeignValue, replicas: list[Replicas]) -> str | None:
-        """Return the mode of the job: dist, local or tune; add a problem if it is invalid or the roles do not fit."""
-        entry = spec.child("jobMode")
-        text = entry.text() if entry else ""
-        if text is None:
-            return None
-        roles = [one.role for one in replicas]
-        modes = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune": "tune"}
-        if text not in modes:
-            assert entry is not None
-            expected = "local or dist" if self.is_old else "MXTrain or MXTune"
-            entry.refuse(f"expected {expected}, found {show(text)}")
-            return None
-        mode = modes[text] or ("local" if self.is_old or roles == ["worker"] else "dist")
-        if not self.is_old and mode == "dist" and roles == ["worker"] and replicas[0].count.value == 1:
-            mode = "local"
-        needed = {"dist": _DIST, "tune": _TUNE, "local": ("worker",)}[mode]
-        missing = [role for role in needed if role not in roles]
-        extra = [one for one in replicas if one.role not in needed]
-        for one in extra:
-            one.entry.refuse(
-                f"a job of this mode has no role {one.role!r}", f"it has: {', '.join(needed)}", at_key=True
-            )
-        if missing and not self.ledger.problems:
-            (entry or spec).refuse(f"the role {missing[0]!r} is missing", f"it needs: {', '.join(needed)}")
-        single = {"dist": "scheduler", "local": "worker", "tune": "tunertracker"}[mode]
-        for one in replicas:
-            if one.role == single and one.count.value != 1:
-                number = one.entry.child("replicas") or one.entry
-                number.refuse(f"expected 1 {single}, found {one.count.value}")
-        return mode
 
     def _image(self, replicas: list[Replicas]) -> None:
         if self.image is not None:
@@ -346,7 +214,7 @@ class _Import:
         self.sketch.put((*place, "kind"), "JobSet", origin)
         self.sketch.put((*place, "rendezvous"), _WAYS[mode], origin)
         leader = replicas[0]
-        if mode == "dist" and leader.port.value != _PORT:
+        if mode == "dist" and leader.port.value != PORT:
             self.sketch.put((*place, "port"), leader.port.value, leader.port.origin)
         shared = self._shared(place, mode, replicas)
         for one in replicas:
@@ -491,96 +359,6 @@ class _Import:
                 message = f"each of the {one.count.value} pods finds the index 0 in MX_CONFIG"
                 hint = "its own index is in JOB_COMPLETION_INDEX"
                 self.ledger.findings.append(one.count.origin.problem(message, hint))
-
-    def _policies(self, spec: ForeignValue, mode: str, replicas: list[Replicas]) -> None:
-        place: Location = ("overlays", mode)
-        policy = spec.at("runPolicy")
-        holders = [holder for holder in (policy, spec) if holder]
-        self._retries(place, holders, replicas)
-        self._priority(place, holders, replicas)
-        for key, low, name in (("activeDeadlineSeconds", 1, "deadline"), ("ttlSecondsAfterFinished", 0, "ttl")):
-            for entry in _all(holders, key):
-                number = entry.whole(low, _INT32)
-                if number is not None and name == "ttl" and number < _SHORTEST_TTL:
-                    entry.leave(
-                        f"becomes {_SHORTEST_TTL} seconds, found {number}", "sooner, no one would see the result"
-                    )
-                    number = _SHORTEST_TTL
-                if number is not None:
-                    self.sketch.put((*place, name), number, entry.origin)
-        for key, message, hint in (
-            ("cleanPodPolicy", "is not carried over: a finished set deletes pods that still run", None),
-            ("suspend", "is not carried over: a deployed package runs", "the option queue holds it back"),
-            ("RuntimeId", "is not carried over: names need no random part", None),
-            ("successPolicy", "is not carried over: all workers have to end well", None),
-        ):
-            for entry in _all(holders, key):
-                entry.leave(message, hint)
-        self._scheduling(_all(holders, "schedulingPolicy"))
-        if mode == "dist":
-            message = "succeeds when all workers do; the operator waited for the scheduler"
-            self.ledger.findings.append(replicas[0].entry.problem(message, at_key=True))
-
-    def _priority(self, place: Location, holders: list[ForeignValue], replicas: list[Replicas]) -> None:
-        """Put the PriorityClass of the pods, if it is the same for all."""
-        policies = [policy.at("priorityClass") for policy in _all(holders, "schedulingPolicy")]
-        own = [one.template.at("spec", "priorityClassName") for one in replicas]
-        entries = [entry for entry in (*own, *policies) if entry is not None]
-        names = {text for entry in entries if (text := entry.text())}
-        if len(names) == 1 and (any(policies) or None not in own):
-            self.sketch.put((*place, "priority_class"), names.pop(), entries[0].origin)
-            return
-        for entry in entries:
-            entry.leave("is not carried over: all pods of a workload have the same")
-
-    def _scheduling(self, policies: Iterable[ForeignValue]) -> None:
-        for policy in policies:
-            queue = policy.at("queue")
-            text = queue.text() if queue else None
-            if queue and text:
-                queue.leave("is the option queue of a site", with_option(self.sketch, "queue", QUEUE=text))
-            for entry in policy.children():
-                if entry.key not in ("queue", "priorityClass"):
-                    entry.leave("is not carried over: Kueue starts all pods together")
-
-    def _retries(self, place: Location, holders: list[ForeignValue], replicas: list[Replicas]) -> None:
-        limit = next(iter(_all(holders, "backoffLimit")), None)
-        policies: list[ForeignValue] = []
-        for one in replicas:
-            pod_policy = one.template.at("spec", "restartPolicy")
-            own = one.entry.child("restartPolicy")
-            for entry in (own, pod_policy):
-                text = entry.text() if entry else None
-                if entry is None or text is None:
-                    continue
-                if text not in ("Never", "OnFailure", "Always", "ExitCode"):
-                    entry.refuse(f"expected Never, OnFailure, Always or ExitCode, found {show(text)}")
-                    continue
-                policies.append(entry)
-        restarting = [entry for entry in policies if entry.value != "Never"]
-        origin = restarting[0].origin if restarting else (policies[0].origin if policies else None)
-        number = _RESTARTS if restarting else 0
-        if limit is not None:
-            given = limit.whole(0, _INT32)
-            if given is not None and given > 100:
-                limit.leave("becomes 100, the most that a spec allows")
-            number, origin = min(given or 0, 100), limit.origin
-        by_code = [entry for entry in restarting if entry.value == "ExitCode"]
-        # A JobSet has one list of codes for all pods: if some pods restart after any code, no code is permanent.
-        is_permanent = place[1] != "local" and number > 0 and by_code == restarting
-        for entry in restarting:
-            codes = ", and exit codes 1 to 127 are retried too" if entry in by_code and not is_permanent else ""
-            scope = "the job starts" if place[1] == "local" else "all pods start"
-            cause = "an exit code above 127" if is_permanent else "a failure"
-            entry.leave(f"is {entry.value}: after {cause} {scope} again, at most {number} times{codes}")
-        if origin is not None:
-            self.sketch.put((*place, "retries"), number, origin)
-        if by_code and is_permanent:
-            self.sketch.put((*place, "permanent_exit_codes"), _PERMANENT, by_code[0].origin)
-
-
-def _all(holders: Iterable[ForeignValue], key: str) -> list[ForeignValue]:
-    return [entry for holder in holders if (entry := holder.child(key)) is not None]
 
 
 def _value(given: Given | None) -> Any:
