@@ -71,7 +71,7 @@ fmt: setup ## format the code, and fix what ruff can fix
 	ruff format
 
 golden: setup ## update the expected outputs of the golden tests; read the diff before you commit it
-	$(WITH_KUBECTL) python -m pytest -m "not e2e and not matrix" --update-goldens
+	$(WITH_KUBECTL) python -m pytest --ignore tests/e2e -m golden_test --update-goldens
 
 quickstart: setup ## build quickstart/ again
 	mlpack build resnet50 --precision fp32 --mode training --format dir --force --destination build
