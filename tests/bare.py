@@ -156,7 +156,10 @@ def _share_cache(target: Path, person: Person) -> None:
             run(["cp", "--recursive", "--link", _CACHE / name, target])
     run(["find", target, "-type", "d", "-exec", "chown", owner, "{}", "+"])
     if (_CACHE / _RENDERS).is_dir():  # only root can read these files
-        run(["cp", "--recursive", _CACHE / _RENDERS, target])
+        (target / _RENDERS).mkdir()
+        for path in (_CACHE / _RENDERS).iterdir():
+            if not path.name.startswith("."):  # root's tests may be writing others now
+                shutil.copy2(path, target / _RENDERS)
         run(["chown", "--recursive", owner, target / _RENDERS])
 
 
