@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from packager.package.opened import Package
     from packager.rendering.origins import Position
+    from packager.rendering.sources import Sources
 
 _LASTING = "--storage, with one of " + ", ".join(
     option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places)
@@ -38,6 +39,7 @@ class Files:
     def __init__(self, package: Package) -> None:
         self.package = package
         self._changed: dict[str, bytes] = {}
+        self._sources: dict[str, Sources] = {}
 
     def read(self, path: str) -> bytes:
         """Return the content of a file, by its path below the package's root.
@@ -52,11 +54,24 @@ class Files:
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file; nothing is written to disk."""
-        self._changed[path] = content
+        if content != self.read(path):
+            self._changed[path] = content
+            self._sources.clear()
 
     def assign(self, path: str, key: str, value: str) -> None:
         """Set a key of an env file."""
         self.write(path, envfile.assign(self.read(path), key, value, self.package.shown(path)))
+
+    def sources(self, overlay: str) -> Sources:
+        """Return the sources of an overlay with these changes; they are read once for each state of the files.
+
+        Raises:
+            VerificationError: The overlay reads far more than any has to.
+            ToolError: A file cannot be read.
+        """
+        if overlay not in self._sources:
+            self._sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay))
+        return self._sources[overlay]
 
     def edited_package(self) -> Package:
         """Return the package as it would be with these changes."""
@@ -145,7 +160,7 @@ def options(files: Files, overlay: str) -> dict[str, bool]:
 
 def places(files: Files, overlay: str) -> dict[str, Position]:
     """Return the site options that are on, and where each is listed. Raises as `options`."""
-    components = judged.read(files.edited_package(), layout.overlay(overlay)).components
+    components = files.sources(overlay).components
     listed = [(posixpath.basename(folder), place) for folder, place in components]
     return {name: place for name, place in reversed(listed) if name in BY_NAME}
 
@@ -153,7 +168,7 @@ def places(files: Files, overlay: str) -> dict[str, Position]:
 def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
     """Yield the values that the user has not set yet."""
     for overlay in overlays:
-        lost = lost_folders(judged.read(files.edited_package(), layout.overlay(overlay)))
+        lost = lost_folders(files.sources(overlay))
         for line in envfile.lines(files.read(env(overlay))):
             place = (files.package.shown(env(overlay)), line.number, 1)
             if line.key in lost:
