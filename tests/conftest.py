@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 import signal
 from contextlib import contextmanager
@@ -37,6 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not config.getoption("--update-goldens"):
         config.hook.pytest_assertion_pass._remove_plugin(golden)  # noqa: SLF001 - no public way to drop a single hook
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the processes for `--numprocesses auto`: three for two processors, because many tests wait."""
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 # The modules and tests are a million objects, which live to the end. Python would go through all of them again and
