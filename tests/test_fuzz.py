@@ -184,7 +184,7 @@ def test_runner_reports_bad_inputs_and_tries_the_rest(
     if bad in (hang, compute, hang_in_c):
         monkeypatch.setattr("tests.fuzz.runner.SECONDS", 1)
         monkeypatch.setattr("tests.fuzz.runner._WAIT_SECONDS", 3)
-        monkeypatch.setattr("tests.fuzz.runner._PATIENCE", 10)
+        monkeypatch.setattr("tests.fuzz.runner._PATIENCE", 5 if bad is hang_in_c else 10)
     outcome = run(lambda work: odd(work, bad), 24, "a", tmp_path, workers=2)
     # The tenth of a worker's twelve inputs is bad; the worker that replaces it tries the last two.
     assert sorted(outcome.finds) == [18, 19]

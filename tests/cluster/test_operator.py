@@ -352,7 +352,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch, manifest: Path) -> Iterator[Callab
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         digest = hashlib.sha256(content[0]).hexdigest()
         release = replace(MPI, url=f"http://127.0.0.1:{server.server_port}/operator.yaml", sha256=digest)
         monkeypatch.setattr(MPIJob, "operator", release)

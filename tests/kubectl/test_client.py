@@ -312,7 +312,7 @@ def _listener_on_port_8080() -> Iterator[None]:
         yield
     else:
         with server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             yield
             server.shutdown()
 

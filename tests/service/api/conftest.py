@@ -11,7 +11,7 @@ import pytest
 from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
 from packager.service.callbacks.transport import Reply
-from packager.service.config import ServerConfig
+from packager.service.config import LimitsConfig, ServerConfig
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store
@@ -44,6 +44,9 @@ class Endpoints:
 _PATIENCE = 120.0
 """Seconds that a busy machine may take."""
 
+_QUICK = LimitsConfig(caller_requests_per_second=10_000, project_requests_per_second=10_000)
+"""Limits for tests of other things, which send hundreds of requests without a pause."""
+
 COUNTDOWN = {
     "name": "countdown",
     "task_template_name": "countdown-task",
@@ -74,7 +77,9 @@ class Service:
         store = Store(where)
         self.tokens = dict(roles or {role: create(store, role, role, None)[1] for role in ROLES})
         settings = ServerConfig(
-            storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}, **more
+            storage_classes={"aws-efs": "shared"},
+            node_selectors={"kops.k8s.io/ml-instance=true": {}},
+            **{"limits": _QUICK, **more},
         )
         caller = Caller("anonymous", "anonymous", {EVERY: "admin"}, is_trusted=True) if trusted else None
         self.endpoints = Endpoints()
