@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from alembic.script import ScriptDirectory
 from packager.base.errors import ToolError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
 _FOLDER = Path(__file__).resolve().parent / "migrations"
@@ -24,7 +27,8 @@ def _config() -> Config:
     return config
 
 
-def versions() -> list[str]:
+@cache
+def versions() -> Sequence[str]:
     """Return the versions of the schema, the oldest first."""
     return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
 
@@ -44,17 +48,19 @@ def upgrade(connection: Connection, *, is_allowed: bool = True) -> bool:
     Raises:
         ToolError: A newer mlpack has written the database; or an older one, and it may not be migrated.
     """
-    config = _config()
     version = current(connection)
     own_versions = versions()
+    if version == own_versions[-1]:
+        return False
     if version is not None and version not in own_versions:
         message = f"the database has the schema {version}, which a newer mlpack has written"
         raise ToolError(message, hint="use that mlpack, or a backup of the database")
-    if version not in (None, own_versions[-1]) and not is_allowed:
+    if version is not None and not is_allowed:
         message = f"the database has the schema {version} of an older mlpack, whose server may be running"
         raise ToolError(
             message, hint="use that mlpack, or stop the server, and start the new one or `mlpack serve migrate`"
         )
+    config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-    return version != own_versions[-1]
+    return True

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import functools
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +59,15 @@ COUNTDOWN = {
 FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
 
 
+@functools.cache
+def _empty_database() -> bytes:
+    """Return the file of a database without rows: making its tables takes longer than most tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "server.db")
+        Store(path).close()
+        return path.read_bytes()
+
+
 class Service:
     """A server with a cluster in memory, its client, and a token for each role."""
 
@@ -74,6 +85,8 @@ class Service:
         self.path = Path(where)
         self.cluster = cluster or FakeCluster()
         self.log: list[str] = []
+        if not str(where).startswith("postgresql:") and not self.path.exists():
+            self.path.write_bytes(_empty_database())
         store = Store(where)
         self.tokens = dict(roles or {role: create(store, role, role, None)[1] for role in ROLES})
         settings = ServerConfig(
