@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
     from packager.package.tree import Entry, Tree
+    from packager.site.read import SiteSettings
 
 # For fewer models, starting a second process takes longer than it saves.
 _MODELS_OF_A_PROCESS = 4
@@ -54,6 +55,7 @@ class BuildRequest(Value, frozen=True):
         components: The site options to switch on, and folders of the user's own components.
         site: The values of site options, each as `key=value`.
         cache: The folder of mlpack's caches.
+        defaults: The defaults of the site.
         record: Whether digests of downloads that a spec lacks are added to it.
         processes: The largest number of processes that build models.
     """
@@ -70,6 +72,7 @@ class BuildRequest(Value, frozen=True):
     components: tuple[str, ...] = ()
     site: tuple[str, ...] = ()
     cache: Path = Path(".mlpack-cache")
+    defaults: SiteSettings | None = None
     record: bool = False
     processes: int = 1
 
@@ -312,7 +315,7 @@ class _Builds(Value, frozen=True):
             yield error
             return
         other_makers = self.makers.claim(spec, map(loaded.spec.package_name, variants))
-        writer = _Writer(self.destination, self.options, note, self.progress)
+        writer = _Writer(self.destination, self.options, self.request.defaults, note, self.progress)
         for variant in variants:
             try:
                 built = writer.write(loaded, variant, other_makers)
@@ -360,17 +363,23 @@ class _Writer:
     """Writes the packages of a spec to the destination."""
 
     def __init__(
-        self, destination: Destination, options: Options, note: Callable[[_Note], None], progress: Progress
+        self,
+        destination: Destination,
+        options: Options,
+        site: SiteSettings | None,
+        note: Callable[[_Note], None],
+        progress: Progress,
     ) -> None:
         self._destination = destination
         self._options = options
+        self._site = site
         self._take_note = note
         self._progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
 
     def write(self, loaded: LoadedSpec, variant: Variant, other_makers: Mapping[str, Path]) -> Built:
         """Write the package of one variant, unless another spec makes it: then it is a key of `other_makers`."""
-        planned = plan(loaded, variant, self._options)
+        planned = self._planned(loaded, variant)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
         for claim in planned.shared_claims:
@@ -388,7 +397,7 @@ class _Writer:
         unpacked = self._destination.folder / package.name
         if not as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
             self._take_note(_Note(f"note: {path} would unpack into the model's own folder: unpack it elsewhere"))
-        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in self._options.site.options):
+        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in planned.site.options):
             self._note_assets(loaded, planned.name)
         return Built(
             package.name,
@@ -399,6 +408,14 @@ class _Writer:
             variant.mode,
             len(package.entries) + 1,
         )
+
+    def _planned(self, loaded: LoadedSpec, variant: Variant) -> Plan:
+        planned = plan(loaded, variant, self._options)
+        if self._site is None:
+            return planned
+        from packager.site.building import with_site
+
+        return plan(loaded, variant, with_site(self._options, planned, self._site))
 
     def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
         """Note that the containers cannot read the assets, unless the image contains them."""

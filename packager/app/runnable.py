@@ -16,11 +16,12 @@ from packager.base.errors import MlpackError, ToolError, UsageError, reason, sho
 from packager.package.layout import INVENTORY, SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from packager.app.importing import Imported
     from packager.app.progress import Progress, Tell
+    from packager.site.read import SiteSettings
 
 _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
@@ -66,12 +67,14 @@ class RunRequest:
         cube: Options for an MLCube.
         build: Options for a build.
         cache: The folder of mlpack's caches.
+        find_site: Returns the defaults of the site; it is called only for a build.
     """
 
     path: Path
     cube: CubeOptions
     build: BuildOptions
     cache: Path
+    find_site: Callable[[], SiteSettings | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,7 @@ def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, pro
         components=build.components,
         site=build.site,
         cache=request.cache,
+        defaults=request.find_site(),
     )
     (outcome,) = build_packages(packages, Destination(folder, force=True), tell=tell, progress=progress)
     if not isinstance(outcome, Built):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic
-from packager.base.errors import ToolError, reason
+from packager.base.errors import MlpackError, ToolError, reason
+from packager.cluster import sitecheck
+from packager.cluster.sitecheck import NamedState
 from packager.configure.site import labels
 from packager.package.opened import opened
 from packager.site import example
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from packager.cluster.sitecheck import SiteCheck
+    from packager.kubectl.client import Kubectl
     from packager.site.defaults import SetValue
     from packager.site.read import SiteSettings
 
-__all__ = ["FOLDER_FILE", "QUESTIONS", "ShownSite", "create", "find", "read", "show"]
+__all__ = ["FOLDER_FILE", "QUESTIONS", "CheckedSite", "ShownSite", "check", "create", "find", "read", "show"]
 
 QUESTIONS = example.QUESTIONS
 
@@ -50,6 +54,48 @@ class ShownSite:
             "values": [entry.as_json() for entry in self.entries],
             "overrides": self.overrides,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSite:
+    """The results of checking a site's file against a cluster.
+
+    Attributes:
+        path: The site's file.
+        namespace: The namespace of the objects.
+        checks: The results.
+    """
+
+    path: Path
+    namespace: str
+    checks: tuple[SiteCheck, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 when something is missing, 6 when something could not be checked, else 0."""
+        states = {result.state for result in self.checks}
+        if NamedState.MISSING in states:
+            return MlpackError.exit_code
+        return ToolError.exit_code if NamedState.UNKNOWN in states else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the results for `-o json`."""
+        checks = [
+            {"state": result.state, "subject": result.subject, "from": result.place, "message": result.message}
+            for result in self.checks
+        ]
+        return {"file": str(self.path), "namespace": self.namespace, "checks": checks, "exit_code": self.exit_code}
+
+
+def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
+    """Ask a cluster whether it has the objects and the node labels that a site's file names.
+
+    Raises:
+        ClusterError: The cluster does not answer.
+        ToolError: kubectl is missing.
+    """
+    namespace = kubectl.default_namespace()
+    return CheckedSite(site.path, namespace, tuple(sitecheck.check(site, replace(kubectl, namespace=namespace))))
 
 
 def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:

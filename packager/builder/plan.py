@@ -45,11 +45,25 @@ class Options(Value, frozen=True):
         root: The folder, as the nodes see it, that will contain the package; None leaves ROOT for the user.
         registry: The host and path that the image is pulled from, in place of the registry in the spec.
         site: The components that are switched on, and values for them.
+        user: The user that pods run as; None for the usual one, also below.
+        group: The group that pods run as.
+        fs_group: The group that volumes belong to.
     """
 
     root: str | None = None
     registry: str | None = None
     site: Selection = field(default_factory=Selection)
+    user: int | None = None
+    group: int | None = None
+    fs_group: int | None = None
+
+
+class Ids(Value, frozen=True):
+    """The user and the groups of the workload until the patch is edited."""
+
+    user: int
+    group: int
+    fs_group: int
 
 
 class Variable(Value, frozen=True):
@@ -129,6 +143,7 @@ class Plan(Value, frozen=True):
         overlays: In the spec's order.
         payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
         site: The components that are switched on, and values for them.
+        ids: The user and the groups of the workload.
         documentation: The sections at the end of the README.
         text: The spec file's bytes.
         about: The entries of the inventory beside the digests.
@@ -143,6 +158,7 @@ class Plan(Value, frozen=True):
     overlays: tuple[PlannedOverlay, ...]
     payload: tuple[tuple[str, SourceFile, bool], ...]
     site: Selection
+    ids: Ids
     documentation: tuple[ReadmeSection, ...]
     text: bytes
     about: dict[str, Any]
@@ -157,11 +173,6 @@ class Plan(Value, frozen=True):
     def dockerfile(self) -> bool:
         """Whether the package contains the image's Dockerfile."""
         return any(path == "Dockerfile" for path, _, _ in self.payload)
-
-    @property
-    def user(self) -> int:
-        """The user and group of the workload until the patch is edited."""
-        return 0 if "root" in self.site.options else 1000
 
     @property
     def secret(self) -> str:
@@ -283,6 +294,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=_with_access_mode(options.site) if workspace else options.site,
+        ids=_ids(options),
         documentation=loaded.documentation.sections(variant) if loaded.documentation else (),
         text=loaded.text,
         about={
@@ -308,6 +320,12 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):
         raise UsageError(f"--with {option.name}: {TRAITS[str(option.only)].format(name)}")
     return planned
+
+
+def _ids(options: Options) -> Ids:
+    usual = 0 if "root" in options.site.options else 1000
+    ids = (options.user, options.group, options.fs_group)
+    return Ids(*(usual if value is None else value for value in ids))
 
 
 def _workspace(spec: Spec, overlays: Sequence[str]) -> str | None:

@@ -32,7 +32,7 @@ from packager.base.yamlio import MISREAD
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
 from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
-from packager.package import layout, tree
+from packager.package import layout, placement, tree
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import AnyOverlay
@@ -93,6 +93,8 @@ def render(plan: Plan) -> Tree:
             options = offered(plan.traits - {"serves"} | serving)
             context = {"overlay": overlay, "label": label, "pods": pods[overlay.name], "options": options}
             _add(entries, path, _fill(template, plan=plan, **context))
+    if plan.site.placement:
+        _place(entries, plan)
     for component in plan.site.own:
         for entry in component.files:
             path = f"{layout.common(plan.spec.framework)}/{component.name}/{entry.path}"
@@ -107,6 +109,15 @@ def render(plan: Plan) -> Tree:
     except ContentError as error:
         raise SpecError(f"{plan.name}: {error}", hint="pack many small asset files into one archive") from None
     return package
+
+
+def _place(entries: dict[str, Entry], plan: Plan) -> None:
+    """Put the fields that the plan has into site/placement.yaml."""
+    path = f"{layout.common(plan.spec.framework)}/{layout.SITE}/{layout.PLACEMENT}"
+    text = entries[path].content
+    assert isinstance(text, bytes)
+    content = placement.assign(text, plan.site.placement, path)
+    entries[path] = replace(entries[path], content=content, size=len(content))
 
 
 def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[tuple[str, str, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, yamlio
 from packager.base.errors import UsageError, VerificationError
@@ -41,11 +41,13 @@ class Selection(Value, frozen=True):
         options: Names of options, in the order in which overlays list them.
         own: The site's own components, which come after them.
         values: Values of `site.env`.
+        placement: Fields of a pod for `site/placement.yaml`, in place of those that every package has.
     """
 
     options: tuple[str, ...] = ()
     own: tuple[OwnComponent, ...] = ()
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def names(self) -> tuple[str, ...]:

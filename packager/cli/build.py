@@ -19,8 +19,10 @@ from packager.cli.arguments import (
     Root,
     Settings,
     Site,
+    SiteFile,
     Specs,
     With,
+    announced_site,
     cache_folder,
     folders,
 )
@@ -58,6 +60,7 @@ def build(
     registry: RegistryHost = None,
     components: With = [],  # noqa: B006
     site: Site = [],  # noqa: B006
+    site_file: SiteFile = None,
     form: Annotated[
         Format, typer.Option("--format", help="The form of the package: an archive or a folder.")
     ] = Format.tar_gz,
@@ -87,6 +90,7 @@ def build(
         registry=registry,
         components=tuple(components),
         site=tuple(site),
+        defaults=announced_site(site_file),
         cache=cache_folder(),
         record=record,
         processes=os.cpu_count() or 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +18,10 @@ from packager.cli.arguments import (
     Precision,
     Settings,
     Site,
+    SiteFile,
     UserId,
     With,
+    announced_site,
     cache_folder,
 )
 from packager.cli.asking import limited
@@ -98,6 +101,7 @@ def run(
     additions: Additions = [],  # noqa: B006
     components: With = [],  # noqa: B006
     site: Site = [],  # noqa: B006
+    site_file: SiteFile = None,
     uid: UserId = None,
     gid: GroupId = None,
     fs_group: FsGroup = None,
@@ -174,7 +178,11 @@ def run(
     )
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
-        package = runnable(RunRequest(target, cube, build, cache_folder()), tell=say, progress=progress)
+        package = runnable(
+            RunRequest(target, cube, build, cache_folder(), partial(announced_site, site_file)),
+            tell=say,
+            progress=progress,
+        )
         if package.namespace and at.namespace is None:
             say(f"namespace {package.namespace}, as the cube says; -n names another one")
         to_cluster = at.client(ctx, package.namespace)

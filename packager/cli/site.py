@@ -1,4 +1,4 @@
-"""`mlpack site init|show`: the defaults of a site."""
+"""`mlpack site init|show|check`: the defaults of a site."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from packager.base.errors import UsageError
 from packager.base.paths import argument
 from packager.cli.arguments import SiteFile, find_site, site_path
 from packager.cli.asking import ask, has_terminal
-from packager.cli.console import emit_data, emit_json, emit_table, say
+from packager.cli.cluster_arguments import ClusterOptions, with_cluster
+from packager.cli.console import Machine, emit, emit_data, emit_json, emit_table, say
 
 if TYPE_CHECKING:
     from packager.site.read import SiteSettings
@@ -29,8 +30,8 @@ class SiteFormat(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
-    group = typer.Typer(help="Create and show the defaults of a site.", no_args_is_help=True)
-    for verb in (init, show):
+    group = typer.Typer(help="Create, show and check the defaults of a site.", no_args_is_help=True)
+    for verb in (init, show, check):
         group.command()(verb)
     app.add_typer(group, name="site")
 
@@ -74,6 +75,30 @@ def show(
         emit_table([["KEY", "VALUE", "FROM"], *rows])
         if shown.overrides:
             say(f"{shown.path} has {shown.overrides} overrides; --package NAME shows those of a package")
+
+
+@with_cluster
+def check(
+    ctx: typer.Context,
+    at: ClusterOptions,
+    site_file: SiteFile = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+) -> None:
+    """Ask the cluster for the claims, classes, queues, secrets and node labels that the file names; one line each.
+
+    Exit code 1 when something is missing, 6 when nothing is missing but something could not be checked.
+    """
+    from packager.app import site as use_case
+
+    site = _site(site_file)
+    checked = use_case.check(site, at.client(ctx))
+    if output is Machine.json:
+        emit_json(checked.as_json())
+    else:
+        for result in checked.checks:
+            emit(f"{result.state:8} {result.subject} ({result.place})" + (f": {result.message}" * bool(result.message)))
+        say(f"{len(checked.checks)} checked in the namespace {checked.namespace}")
+    raise typer.Exit(checked.exit_code)
 
 
 def _site(file: Path | None) -> SiteSettings:

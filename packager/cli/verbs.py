@@ -32,7 +32,7 @@ class Verb(NamedTuple):
 VERBS = {
     "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
     "configure": Verb("configure", "Set where a package is and which user runs it."),
-    "site": Verb("site", "Create and show the defaults of a site."),
+    "site": Verb("site", "Create, show and check the defaults of a site."),
     "diff": Verb("diff", "Show what was edited in a package since it was built."),
     "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
     "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),

@@ -121,14 +121,9 @@ class _Filling:
 
     def _placement(self) -> Mapping[str, Any] | None:
         """Return the fields of site/placement.yaml; None if a person has edited it."""
-        fields: dict[str, Any] = {}
-        if self._defaults.node_selector is not None:
-            fields["nodeSelector"] = dict(self._defaults.node_selector)
-        if self._defaults.tolerations is not None:
-            fields["tolerations"] = list(self._defaults.tolerations)
         path = settings.placement_file(self._files.package)
         is_as_built = path is not None and self._files.read(path) == self._files.package.sealed(path)
-        return fields if is_as_built and fields else None
+        return self._defaults.placement if is_as_built and self._defaults.placement else None
 
     def _has_folders_as_built(self) -> bool:
         model_dir = settings.value(self._files, self._overlay, "MODEL_DIR") or ""

@@ -53,8 +53,7 @@ class Defaults(Value, frozen=True):
         storage: The options of storage; None if the site sets none.
         options: The other options that are on.
         values: The values for `site.env`.
-        node_selector: The labels of nodes.
-        tolerations: The taints that pods tolerate, as in a pod.
+        placement: The fields of a pod for the option `placement`.
     """
 
     path: Path
@@ -62,8 +61,7 @@ class Defaults(Value, frozen=True):
     storage: tuple[str, ...] | None = None
     options: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    node_selector: Mapping[str, str] | None = None
-    tolerations: tuple[Mapping[str, Any], ...] | None = None
+    placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def value(self, key: str) -> Any:
         """Return the value of an entry; None without one."""
@@ -108,18 +106,26 @@ def defaults(site: SiteSettings, labels: Labels | None) -> Defaults:
         if key in by_key:
             chosen.add(option)
             values[name] = by_key[key]
-    if "nodeSelector" in by_key or "tolerations" in by_key:
+    placement: dict[str, Any] = {key: by_key[key] for key in ("nodeSelector", "tolerations") if key in by_key}
+    if placement:
         chosen.add(PLACEMENT)
-    tolerations = by_key.get("tolerations")
     return Defaults(
         site.path,
         tuple(entries.values()),
         storage=storage or None,
         options=tuple(name for name in BY_NAME if name in chosen),
         values=MappingProxyType(values),
-        node_selector=by_key.get("nodeSelector"),
-        tolerations=None if tolerations is None else tuple(tolerations),
+        placement=MappingProxyType(placement),
     )
+
+
+def everything(site: SiteSettings) -> Iterator[SetValue]:
+    """Yield each value in the file of a site: those of the defaults, and those of every override."""
+    parts: list[tuple[SiteFields, Location]] = [(site.config, ())]
+    parts += [(override, ("overrides", index)) for index, override in enumerate(site.config.overrides)]
+    for fields, place in parts:
+        for key, location, value in _entries(fields):
+            yield SetValue(key, value, site.place((*place, *location)))
 
 
 def _matching(site: SiteSettings, labels: Labels | None) -> Iterator[tuple[SiteFields, Location]]:

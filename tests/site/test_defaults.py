@@ -28,8 +28,10 @@ def test_defaults_are_those_of_all_packages() -> None:
         "QUEUE": "user-queue",
         "PULL_SECRET": "registry",
     }
-    assert values.node_selector == {"pool": "train"}
-    assert values.tolerations == ({"key": "train", "operator": "Exists", "effect": "NoSchedule"},)
+    assert values.placement == {
+        "nodeSelector": {"pool": "train"},
+        "tolerations": [{"key": "train", "operator": "Exists", "effect": "NoSchedule"}],
+    }
 
 
 def test_override_replaces_values_of_matching_package() -> None:
