@@ -18,13 +18,16 @@ from pytest_golden import plugin as golden
 from pytest_golden import yaml as golden_yaml
 
 from packager import cli
+from packager.base import yamlio
 from packager.base.runner import Runner
 from packager.cli.host import Host
 from tests import demo, kubectls, renders, tools
 from tests.life import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
+
+    from packager.base.problems import Problem
 
 # The same examples in every run, so that failures are reproducible.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -140,6 +143,40 @@ def _rendered_once() -> Iterator[None]:
         patched.setattr(Runner, "run", renders.remembering(Runner.run))
         yield
     renders.prune()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _composed_once() -> Iterator[None]:
+    """Keep the nodes of YAML files that were read last: most tests read the files of the same few packages."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(yamlio, "_compose", Composed(yamlio._compose))  # noqa: SLF001 - below what the tests test
+        yield
+
+
+class Composed:
+    """The composer of `yamlio`, which keeps the nodes of MOST_BYTES of valid YAML."""
+
+    MOST_BYTES = 1 << 20
+
+    def __init__(self, compose: Callable[..., tuple[list[Any], list[Problem]]]) -> None:
+        self._compose = compose
+        self._roots: dict[tuple[object, ...], tuple[Any, ...]] = {}
+        self._bytes = 0
+
+    def __call__(
+        self, text: bytes, name: str, max_bytes: int, parse: Callable[..., Any]
+    ) -> tuple[list[Any], list[Problem]]:
+        key = (text, max_bytes, parse.__code__, yamlio._Parser)  # noqa: SLF001
+        if key in self._roots:
+            return list(self._roots[key]), []
+        roots, problems = self._compose(text, name, max_bytes, parse)
+        if not problems and len(text) < self.MOST_BYTES / 10:
+            if self._bytes > self.MOST_BYTES:
+                self._roots.clear()
+                self._bytes = 0
+            self._roots[key] = tuple(roots)
+            self._bytes += len(text)
+        return roots, problems
 
 
 class Mlpack:
