@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.cli.verbs import VERBS, leaves, load
-from tests.cli.test_opening import VERBS as COMMANDS
+from packager.cli import verbs
+from tests.cli.test_opening import VERBS
 from tests.test_hostile import ARCHIVES
 
 if TYPE_CHECKING:
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
     from tests.life import Life
 
 NAMES = ("PACKAGE", "TARGET")
-"""The names of an argument that is a package."""
+"""The names of an argument or an option that is a package."""
+
+COMMANDS = {**VERBS, "site show": ["site", "show", "--site-file", "site.yaml", "--package", "hello-mpi"]}
 
 
 def test_table_has_every_command_that_reads_a_package() -> None:
-    commands = [leaf for verb in VERBS for leaf in leaves(verb, load(verb))]
+    commands = [leaf for verb in verbs.VERBS for leaf in verbs.leaves(verb, verbs.load(verb))]
     readers = {name for name, command in commands if any(param.metavar in NAMES for param in command.params)}
     assert len(readers) > 15
-    in_table = {" ".join(words[: words.index("hello-mpi")]) for words in COMMANDS.values()}
+    names = (takewhile(lambda word: word != "hello-mpi" and word[0] != "-", words) for words in COMMANDS.values())
+    in_table = {" ".join(name) for name in names}
     assert readers == in_table
 
 
@@ -37,6 +41,7 @@ def test_command_refuses_hostile_archives(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     words = ["p.tar.gz" if word == "hello-mpi" else word for word in COMMANDS[command]]
+    (tmp_path / "site.yaml").write_text("registry: r.example\n", encoding="utf-8")
     before = sorted(tmp_path.iterdir())
     different = {}
     for name, (content, reason) in ARCHIVES.items():
