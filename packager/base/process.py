@@ -402,6 +402,32 @@ class Helper:
         return bytes(answer[:-1])
 
 
+class Helpers:
+    """Processes of a program that answers lines, one for each simultaneous thread; see `Helper`."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = tuple(argv)
+        self._helpers: list[Helper] = []
+        self._free: list[Helper] = []
+
+    def ask(self, line: bytes, *, timeout: float, max_bytes: int = MAX_BYTES) -> bytes:
+        """Return the answer of the process that was used last and is free, or else of a new one. Raises as `Helper`."""
+        try:
+            helper = self._free.pop()  # atomic: two threads never get the same process
+        except IndexError:
+            helper = Helper(self._argv)
+            self._helpers.append(helper)
+        try:
+            return helper.ask(line, timeout=timeout, max_bytes=max_bytes)
+        finally:
+            self._free.append(helper)
+
+    def close(self) -> None:
+        """Kill the processes."""
+        for helper in self._helpers:
+            helper.close()
+
+
 @contextmanager
 def _started(
     argv: Sequence[str], stop: Callable[[subprocess.Popen[bytes]], None], **options: Any

@@ -31,6 +31,7 @@ from packager.service.processor import MeasuredThreads
 from packager.service.prometheus import Figures, Load
 from packager.service.readiness import Readiness
 from packager.service.registry.catalog import Catalog
+from packager.service.registry.checker import Checker
 from packager.service.registry.packages.reading import PackageReader
 from packager.service.registry.packages.registries import read_registries
 from packager.service.registry.packages.sources import PackageSources
@@ -68,9 +69,11 @@ _THREADS = 16
 """The maximum number of threads for the database, which is its number of connections."""
 
 _RENDERING = 4
+_CHECKING = 2
 _READING = 3
 _MOST_WAITING = 8
-"""The numbers of threads that render templates and that read packages, and of a caller's waiting requests for each."""
+"""The numbers of threads that render templates, that wait for checks of definitions and that read packages, and of a
+caller's waiting requests for each."""
 
 
 class Server:
@@ -105,6 +108,7 @@ class Server:
         signing_secrets: SigningSecrets | None = None,
         issuer: Issuer | None = None,
         client: Client | None = None,
+        checker: Checker | None = None,
     ) -> None:
         self.name = settings.name
         self.store = store
@@ -123,9 +127,12 @@ class Server:
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self.figures = Figures()
         self._renderer = Renderer(self._rendered)
-        self.catalog = Catalog(store, self._renderer, site, self.projects, _package_reader(settings))
+        self._checker = checker or Checker()
+        self._owns_checker = checker is None
+        self.catalog = Catalog(store, self._renderer, self._checker, site, self.projects, _package_reader(settings))
         share = max(1, len(os.sched_getaffinity(0)) // 2)
         self._rendering = FairPool("rendering", threads=_RENDERING, share=share, most=_MOST_WAITING)
+        self._checking = FairPool("checking", threads=_CHECKING, share=1, most=_MOST_WAITING)
         self._reading = FairPool("package", threads=_READING, share=1, most=_MOST_WAITING)
         self.recorder = Recorder(cluster, store, settings.name, self.log, self._pods)
         self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log, self.recorder.record)
@@ -153,7 +160,7 @@ class Server:
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse, sealer)
         self.templates = TaskTemplates(self.catalog, self._rendering)
-        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self._rendering, self._reading)
+        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self._checking, self._reading)
         self.tokens = Tokens(store, self.projects)
         self.project_use = Projects(store, self.projects)
         self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
@@ -183,8 +190,11 @@ class Server:
     def close(self) -> None:
         """End the threads and the child processes, and close the database."""
         self._reading.close()
+        self._checking.close()
         self._rendering.close()
         self._renderer.close()
+        if self._owns_checker:
+            self._checker.close()
         self.store.close()
 
     def _rendered(self, seconds: float) -> None:

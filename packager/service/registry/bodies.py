@@ -41,6 +41,12 @@ class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     project: DnsLabel | None = None
 
 
+class NamedDefinition(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A definition with its final name, which may be longer than a name in a request."""
+
+    name: str
+
+
 def as_flag(value: object) -> bool | None:
     """Return the meaning of `append_uuid`: 0, 1, true, false, or one of these as text; None for other values."""
     words = {"0": False, "1": True, "false": False, "true": True, "": False}

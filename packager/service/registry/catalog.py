@@ -15,7 +15,7 @@ from packager.service.access.projects import least_strict
 from packager.service.complaints import Complaint, counted, of_problem
 from packager.service.failures import Failure
 from packager.service.registry import bundled, definitions
-from packager.service.registry.bodies import DefinitionBody, TemplateBody
+from packager.service.registry.bodies import DefinitionBody, NamedDefinition, TemplateBody
 from packager.service.registry.packages.content import PackageObjects, PackageOrigin
 from packager.service.registry.packages.reading import RefusedPackageError
 from packager.service.store.revisions import PACKAGE, ExistsError, InUseError, MismatchError, is_same
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from packager.service.access.projects import Project
+    from packager.service.registry.checker import Checker
     from packager.service.registry.definitions import Definition
     from packager.service.registry.packages.content import PackageBody
     from packager.service.registry.packages.reading import PackageReader
@@ -100,12 +101,19 @@ class TriedDefinition:
 class Catalog:
     """The templates and definitions of a server."""
 
-    def __init__(
-        self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project], packages: PackageReader
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+        self,
+        store: Store,
+        renderer: Renderer,
+        checker: Checker,
+        site: Site,
+        projects: Mapping[str, Project],
+        packages: PackageReader,
     ) -> None:
         self.store = store
         self.revisions = store.revisions
         self.renderer = renderer
+        self._checker = checker
         self._packages = packages
         self._site = site
         self._projects = projects
@@ -251,15 +259,18 @@ class Catalog:
     def _check_definition(self, body: DefinitionBody) -> _Checked:
         if body.package:
             return self._check_package(body, body.package)
-        definition, complaints = definitions.read(body)
         template = self.revisions.template(body.task_template_name) if body.task_template_name is not None else None
+        text = template_text(template) if template else None
+        checked = self._checker.check(body, text, self.site(body.project))
+        complaints = [*checked.complaints]
         if template is None and body.task_template_name is not None:
             message = f"template {body.task_template_name!r} not found"
             complaints.append(Complaint("/task_template_name", message))
-        if definition is None or template is None:
-            raise _invalid(complaints)
-        trial = self._tried(definition, template_text(template))
-        return _Checked(template.name, jsonio.compact(as_plain(body)), None, trial)
+        if complaints or template is None:
+            raise _invalid([*complaints, *checked.refusals])
+        if checked.refusals:
+            raise _unusable(checked.refusals)
+        return _Checked(template.name, jsonio.compact(as_plain(body)), None, checked.accepted)
 
     def _check_package(self, body: DefinitionBody, named: PackageBody) -> _Checked:
         """Read the package of a definition, and check the definition. Raises Failure."""
@@ -279,7 +290,7 @@ class Catalog:
     def _tried(self, definition: Definition, source: str | PackageObjects) -> Accepted:
         trial, complaints = definitions.trial(definition, source, self.renderer, self.site(definition.body.project))
         if complaints:
-            raise Failure("invalid-definition", "the example cannot be turned into objects", complaints)
+            raise _unusable(complaints)
         return trial
 
     def source(self, row: StoredDefinition, revision: int | None = None) -> ObjectSource:
@@ -309,16 +320,19 @@ def _invalid(complaints: Sequence[Complaint]) -> Failure:
     return Failure("invalid-definition", f"{counted(complaints)} in the definition", complaints)
 
 
+def _unusable(complaints: Sequence[Complaint]) -> Failure:
+    return Failure("invalid-definition", "the example cannot be turned into objects", complaints)
+
+
 def package_name(origin: PackageOrigin, content: str) -> str:
     """Return the name of a rendered package in the database, which is unique for its content."""
     digest = hashlib.sha256(content.encode()).hexdigest()
     return f"{PACKAGE}{origin.name}:{origin.overlay}:{origin.digest}:{digest}"
 
 
-class _Stored(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A definition in the database: its final name may be longer than one in a request, and its package was read."""
+class _Stored(NamedDefinition, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A definition in the database, whose package was read."""
 
-    name: str
     origin: PackageOrigin | None = None
 
 

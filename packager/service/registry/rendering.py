@@ -13,18 +13,17 @@ import re
 import secrets
 import sys
 import time
-from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio, yamlio
 from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
-from packager.base.process import Helper
+from packager.base.process import Helpers
 from packager.base.values import Fields, Value, convert, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from packager.kubernetes.objects import Object
 
@@ -52,11 +51,11 @@ _LONGEST_REMEMBERED = 32 << 10
 
 def confinement_gaps() -> list[str]:
     """Return a warning for each way in which this system cannot confine the rendering process. Raises ToolError."""
-    helper = Helper(_SANDBOX)
+    sandbox = Helpers(_SANDBOX)
     try:
-        gaps = _read_answer(helper.ask(b"{}", timeout=_SECONDS)).lacking
+        gaps = _read_answer(sandbox.ask(b"{}", timeout=_SECONDS)).lacking
     finally:
-        helper.close()
+        sandbox.close()
     return [f"the process that fills in templates is not fully confined: {gap}" for gap in gaps]
 
 
@@ -101,30 +100,21 @@ class Renderer:
 
     Args:
         rendered: Called with the seconds of each request to a child process.
+        ask: Returns the answer to a request, in place of a child process.
     """
 
-    def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
+    def __init__(
+        self,
+        rendered: Callable[[float], None] = lambda _seconds: None,
+        ask: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self._rendered = rendered
-        self._helpers: list[Helper] = []
-        self._free: list[Helper] = []
+        self._sandboxes = Helpers(_SANDBOX)
+        self._answer = ask or partial(self._sandboxes.ask, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)
 
     def close(self) -> None:
         """End the child processes."""
-        for helper in self._helpers:
-            helper.close()
-
-    @contextmanager
-    def _helper(self) -> Iterator[Helper]:
-        """Yield the child process that was used last and is free, or else a new one."""
-        try:
-            helper = self._free.pop()  # atomic: two threads never get the same process
-        except IndexError:
-            helper = Helper(_SANDBOX)
-            self._helpers.append(helper)
-        try:
-            yield helper
-        finally:
-            self._free.append(helper)
+        self._sandboxes.close()
 
     def check(self, template: str) -> list[Problem]:
         """Return the problems of a template that are found without values, each with its line."""
@@ -149,23 +139,22 @@ class Renderer:
         line = json.dumps(request).encode()
         begun = time.monotonic()
         try:
-            with self._helper() as helper:
-                return _read_answer(helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES))
+            return _read_answer(self._answer(line))
         except HungError:
             return Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
         except EndedError as error:
-            return Problem("template", 0, 0, _ended(error.signal))
+            return Problem("template", 0, 0, cause_of_end(error.signal, "the process that fills in templates"))
         except ToolError:
             return Problem("template", 0, 0, "the process that fills in templates failed")
         finally:
             self._rendered(time.monotonic() - begun)
 
 
-def _ended(signal: str | None) -> str:
-    """Return the message about the end of the child process, for the signal that has killed it."""
+def cause_of_end(signal: str | None, process: str) -> str:
+    """Return the message about the end of a process that renders, for the signal that has killed it; None for none."""
     if signal == "SIGXCPU":
         return "the template takes more than 2 seconds of processor time"
-    return f"the process that fills in templates {f'was killed ({signal})' if signal else 'has ended'}"
+    return f"{process} {f'was killed ({signal})' if signal else 'has ended'}"
 
 
 def _too_long(name: str, text: str, limit: int) -> Problem | None:

@@ -20,7 +20,7 @@ import shlex
 import sys
 import traceback
 from bisect import bisect_right
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import jinja2
@@ -31,7 +31,7 @@ from packager.base import jsonio
 from packager.base.confinement import confine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 MAX_TEXT = 512 << 10
 """The maximum number of characters that a template writes."""
@@ -241,7 +241,7 @@ def _fault(line: int, message: str) -> dict[str, object]:
     return {"faults": [(line, message)]}
 
 
-def _answer(line: bytes, lacking: list[str]) -> dict[str, object]:
+def _outcome(line: bytes, lacking: list[str]) -> dict[str, object]:
     request = json.loads(line)
     if "template" not in request:
         return {"lacking": lacking}
@@ -250,30 +250,48 @@ def _answer(line: bytes, lacking: list[str]) -> dict[str, object]:
     return {"faults": check(request["template"])}
 
 
-def _warm_up() -> None:
+def answer(line: bytes, lacking: list[str]) -> bytes:
+    """Return the answer to a request, within the limit of processor time for a template.
+
+    Args:
+        line: The request.
+        lacking: The ways in which this process is not confined.
+    """
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    try:
+        return json.dumps(_outcome(line, lacking)).encode()
+    except MemoryError:
+        return json.dumps(_fault(0, _TOO_MUCH_MEMORY)).encode()
+
+
+def warm_up() -> None:
     """Make jinja2 import the modules that it needs only for errors and texts: no file can be opened later."""
     for template in ("{% if", "{{ a.b.c }}", r"{{ '\N{DASH}{}'.format(a) | trim | sh }}"):
         check(template)
         fill(template, {"a": {}})
 
 
-def serve() -> None:
-    """Answer each line of the input, confined and within the limits, until the input ends."""
-    _warm_up()
+def confine_renderer() -> list[str]:
+    """Confine this process and limit its memory; return what the system lacks for it."""
     lacking = confine()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    return lacking
+
+
+def serve(answered: Callable[[bytes], bytes]) -> None:
+    """Answer each line of the input until it ends.
+
+    Args:
+        answered: Returns the answer to a line, without a line feed.
+    """
     for line in sys.stdin.buffer:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        try:
-            text = json.dumps(_answer(line, lacking))
-        except MemoryError:
-            text = json.dumps(_fault(0, _TOO_MUCH_MEMORY))
-        answer = memoryview(text.encode() + b"\n")
-        while answer:
-            answer = answer[os.write(1, answer) :]
+        left = memoryview(answered(line) + b"\n")
+        while left:
+            left = left[os.write(1, left) :]
 
 
 if __name__ == "__main__":
-    serve()
+    warm_up()
+    serve(partial(answer, lacking=confine_renderer()))

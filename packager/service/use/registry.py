@@ -107,7 +107,7 @@ class TaskDefinitions:
         catalog: The definitions of the server.
         tasks: Compares definitions with the cluster.
         projects: The projects of the server, by name.
-        rendering: The threads in which examples are filled in.
+        checking: The threads that wait for checks of definitions.
         reading: The threads in which packages are read, from registries that may be slow.
     """
 
@@ -116,13 +116,13 @@ class TaskDefinitions:
         catalog: Catalog,
         tasks: Tasks,
         projects: Mapping[str, Project],
-        rendering: FairPool,
+        checking: FairPool,
         reading: FairPool,
     ) -> None:
         self._catalog = catalog
         self._tasks = tasks
         self._projects = projects
-        self._rendering = rendering
+        self._checking = checking
         self._reading = reading
 
     async def read(self, caller: Caller) -> DefinitionList:
@@ -190,8 +190,11 @@ class TaskDefinitions:
         await asyncio.to_thread(self._catalog.remove_definition, name)
 
     async def _checked(self, caller: Caller, body: DefinitionBody, work: Callable[[], Checked]) -> Checked:
-        """Run `work`, which checks a definition, in a thread that delays no other request, and return its result."""
-        pool = self._rendering if body.package is None else self._reading
+        """Run `work`, which checks a definition, in a thread that delays no other request, and return its result.
+
+        A definition over a template is checked in a child process, for which the thread waits.
+        """
+        pool = self._checking if body.package is None else self._reading
         return await pool.run(Owner(body.project or ALL, caller.key), work)
 
     def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:

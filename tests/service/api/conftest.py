@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -14,6 +15,7 @@ from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
 from packager.service.callbacks.transport import Reply
 from packager.service.config import LimitsConfig, ServerConfig
+from packager.service.registry.checker import Checker
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store
@@ -57,6 +59,11 @@ COUNTDOWN = {
     "system_values": "image:\n  repository: registry.example.com/busybox\n  tag: '1'\n",
 }
 FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
+
+
+CHECKER = Checker()
+"""The checker of all services in the tests, so that its process is started once."""
+atexit.register(CHECKER.close)
 
 
 @functools.cache
@@ -108,6 +115,7 @@ class Service:
             transport=transport,
             issuer=issuer,
             client=client,
+            checker=CHECKER,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
         self.client = CheckedClient(app.make(self.server), base_url=base)

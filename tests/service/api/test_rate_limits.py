@@ -13,6 +13,7 @@ from packager.service.access.tokens import create
 from packager.service.api import rate_limits
 from packager.service.api.rate_limits import Rates
 from packager.service.config import LimitsConfig, ProjectConfig
+from packager.service.registry.checker import Checker
 from packager.service.registry.rendering import Renderer
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.conftest import BOTH
@@ -62,14 +63,19 @@ def test_rates_allow_a_burst_after_a_silence_and_then_an_even_rate() -> None:
 def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
     crowded: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_end, render = threading.Event(), Renderer.render
+    may_end, render, check = threading.Event(), Renderer.render, Checker.check
 
     def slow(renderer: Renderer, template: str, values: Any) -> Any:
         if values["global"]["creator"] == "red":
             assert may_end.wait(60)
         return render(renderer, template, values)
 
+    def slow_check(checker: Checker, *request: Any) -> Any:
+        assert may_end.wait(60)
+        return check(checker, *request)
+
     monkeypatch.setattr(Renderer, "render", slow)
+    monkeypatch.setattr(Checker, "check", slow_check)
     body = {**COUNTDOWN, "name": "red.slow", "creator": "red", "project": "red"}
     calls = [
         lambda: crowded.post("/v1/definitions?dry_run=true", body, "red"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from packager.base import process, yamlio
+from packager.base import yamlio
 from packager.service.registry import rendering
 from packager.service.registry.rendering import Renderer
 from tests.service import bodies
@@ -166,7 +166,7 @@ def test_infinite_number_is_refused_at_registration(renderer: Renderer) -> None:
 )
 def test_end_of_the_sandbox_is_reported_with_its_cause(monkeypatch: pytest.MonkeyPatch, end: str, message: str) -> None:
     program = f"import os, sys; sys.stdin.readline(); {end}"
-    monkeypatch.setattr(rendering, "Helper", lambda _argv: process.Helper((sys.executable, "-c", program)))
+    monkeypatch.setattr(rendering, "_SANDBOX", (sys.executable, "-c", program))
     renderer = Renderer()
     assert renderer.render("a: 1", {}).problems[0].message == message
     assert renderer.check("a: 1")[0].message == message
