@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import UnreachableError
+from packager.service.access.tokens import create
 from packager.service.store.databases import AwayError
 from packager.service.store.rows import StoredLog
 from tests.service.api.conftest import FILLED
@@ -50,6 +51,23 @@ def test_job_log_outlives_the_pods(service: Service) -> None:
     service.cluster.error = None
     assert service.call("DELETE", f"/v1/jobs/{release}").status_code == 202
     service.until(lambda: service.get(path).status_code == 404, "the record to be deleted")
+
+
+def test_owner_who_became_a_viewer_reads_the_log_and_changes_nothing(service: Service) -> None:
+    token, service.tokens["ada"] = create(service.server.store, "ada", "user", None)
+    release = str(service.post("/v1/jobs", FILLED, "ada").json()["release"])
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    service.cluster.logs[f"{release}-x2x9p"] = ["3\n"]
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    service.server.store.tokens.remove(token.id)
+    service.tokens["ada"] = create(service.server.store, "ada", "viewer", None)[1]
+    path = f"/v1/jobs/{release}"
+    assert service.get(f"{path}/logs", "ada").text == "3\n"
+    assert service.get(f"{path}/logs", "viewer").status_code == 403
+    for method, part in (("GET", "/callbacks"), ("POST", "/cancel"), ("POST", "/rerun"), ("DELETE", "")):
+        assert service.call(method, f"{path}{part}", "ada").status_code == 403, part
+    assert service.status(release, "running")
 
 
 def test_cancelled_job_keeps_its_log(service: Service) -> None:
