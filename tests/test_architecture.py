@@ -543,11 +543,13 @@ WORDS_OF_MPI = {
     "options.py": {"launcher"},  # the description of the option gpu, which is the same for every kind
     "workloads/__init__.py": {"mpi"},  # the table of kinds
 }
-# A worker is a pod beside the main one, in every kind, as in the option `--worker`.
+# A worker is a pod beside the main one, in every kind, as in the options `--worker` and `--workers`.
 WITH_WORKERS = {
     *(f"app/{name}.py" for name in ("exec", "logs", "results", "status")),
-    *(f"cli/{name}.py" for name in ("cluster_arguments", "exec", "logs", "results")),
+    *(f"cli/{name}.py" for name in ("cluster_arguments", "configure", "exec", "logs", "results")),
+    "configure/amounts.py",
     *(f"diagnosis/{name}.py" for name in ("diagnose", "losses", "past")),
+    "workloads/amounts.py",
     "workloads/workload.py",
 }
 

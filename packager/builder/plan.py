@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Image, Spec, Variant
     from packager.workloads import AnyOverlay
+    from packager.workloads.amounts import Amount
     from packager.workloads.overlay import OverlayImage
     from packager.workloads.program import Program
 
@@ -102,6 +103,7 @@ class PlannedOverlay(Value, frozen=True):
         run: The scripts or the command that the overlay runs.
         program: The program that the container that computes starts.
         variables: The lines of mlops.env, in order.
+        amounts: The numbers that are in `variables` and that the manifest takes from there.
         init: The program that each pod runs before; None without one.
         image: The image without its registry.
     """
@@ -111,6 +113,7 @@ class PlannedOverlay(Value, frozen=True):
     run: Run
     program: Program
     variables: tuple[Variable, ...]
+    amounts: tuple[Amount, ...] = ()
     init: Program | None = None
     image: str = ""
 
@@ -378,11 +381,13 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     if values.image and values.image.registry and options.registry is None:
         options = replace(options, registry=values.image.registry)
     run = values.run(variant.run)
-    variables = _variables(spec, spec.environments(variant, overlay), name, options, run)
+    amounts = tuple(values.amounts(run))
+    registry, *others = _variables(spec, spec.environments(variant, overlay), name, options, run)
+    numbers = (Variable(amount.key, amount.value, amount.description) for amount in amounts)
+    variables = (registry, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
-    return PlannedOverlay(
-        overlay, values, run, values.program(run), variables, init, _reference(values.image or spec.image)
-    )
+    image = _reference(values.image or spec.image)
+    return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, image)
 
 
 def _reference(image: Image | OverlayImage) -> str:

@@ -36,6 +36,15 @@ def configure(
     uid: UserId = None,
     gid: GroupId = None,
     fs_group: FsGroup = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="How many pods work at the same time: WORKERS, NODES, REPLICAS or PARALLELISM in mlops.env.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Annotated[
         list[str],
         typer.Option(
@@ -103,6 +112,7 @@ def configure(
         uid=uid,
         gid=gid,
         fs_group=fs_group,
+        amounts=(("--workers", str(workers)),) if workers else (),
         assignments=(
             *(_assignment("--set", text) for text in settings),
             *(_assignment("--add", text) for text in additions),

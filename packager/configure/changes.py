@@ -17,6 +17,7 @@ from packager.base.errors import UsageError, VerificationError
 from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
+from packager.configure import amounts
 from packager.configure.assignments import assign
 from packager.configure.settings import (
     Files,
@@ -57,6 +58,7 @@ class Answers:
         uid: The user id to run as.
         gid: The group id to run as.
         fs_group: The group that its volumes belong to.
+        amounts: Numbers of the manifests, each the option of the command line and the value.
         assignments: Other values.
         switch_on: Site options.
         switch_off: Site options.
@@ -70,6 +72,7 @@ class Answers:
     uid: int | None = None
     gid: int | None = None
     fs_group: int | None = None
+    amounts: tuple[tuple[str, str], ...] = ()
     assignments: tuple[Assignment, ...] = ()
     switch_on: tuple[str, ...] = ()
     switch_off: tuple[str, ...] = ()
@@ -136,6 +139,7 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
     package = files.package
     for overlay in overlays:
         _switch_options(files, overlay, answers)
+    amounts.assign(files, overlays, answers.amounts)
     assign(files, overlays, answers.assignments)
     if package.workspace and any(entry.key == CLAIM_CLASS.keys[0].name for entry in answers.assignments):
         path = layout.kustomization(layout.WORKSPACE)
@@ -250,6 +254,8 @@ def _check_overlay(files: Files, overlay: str, answers: Answers, filled: Answers
     problems = [problem for option, problem in option_problems(files, overlay) if option in requested]
     if problems:
         raise UsageError("an option has no value; nothing was changed", problems=problems)
+    if (answers.amounts or answers.assignments) and (problems := list(amounts.refused(files, overlay))):
+        raise UsageError("kustomize would refuse the package; nothing was changed", problems=problems)
     if problems := list(invalid_ids(files, overlay)):
         raise VerificationError(
             f"{files.package.source} contains invalid values; nothing was changed", problems=problems

@@ -74,6 +74,7 @@ def _folders(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterato
 
 def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
     """Names of secrets that are taken, and secrets that have a value in the spec."""
+    runs = [variant.run for variant in spec.variants]
     for key in spec.secrets:
         place = ("secrets", key)
         reason = refusal_reason(key) or RESERVED.get(key)
@@ -82,7 +83,8 @@ def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterato
         if reason:
             yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
         for name, overlay in spec.overlays.items():
-            if kept := overlay.reserved(key):
+            kept = next((reason for run in runs if (reason := overlay.refused(key, overlay.run(run)))), None)
+            if kept:
                 needs = (place, ("overlays", name))
                 yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True, needs=needs)
         for holder, environment in holders:
@@ -121,8 +123,9 @@ def _reserved(spec: Spec) -> Iterator[Fault]:
         for holder, environment in environments.items():
             for key in environment:
                 place: Location = (*holder, "environment", key)
-                reason = spec.overlays[name].reserved(key)
-                if key == CHOICE and spec.overlays[name].run(spec.variants[index].run).is_choice:
+                run = spec.overlays[name].run(spec.variants[index].run)
+                reason = spec.overlays[name].refused(key, run)
+                if key == CHOICE and run.is_choice:
                     reason = "it says which of the `scripts` runs; as built, the first of them"
                 if reason and place not in seen:
                     seen.add(place)

@@ -139,7 +139,8 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
         overlay, variant = spec.overlays[name], spec.variants[index]
         run = overlay.run(variant.run)
         optional = (*(("DATASET_DIR",) if spec.dataset else ()), *((CHOICE,) if run.is_choice else ()))
-        common = (*_GIVEN, *optional, *spec.secrets, *itertools.chain(*spec.environments(variant, name)))
+        amounts = [amount.key for amount in overlay.amounts(run)]
+        common = (*_GIVEN, *optional, *amounts, *spec.secrets, *itertools.chain(*spec.environments(variant, name)))
         lists = [
             (("overlays", name, *location), words, role_variables)
             for location, words, role_variables in overlay.words()

@@ -10,19 +10,20 @@ Tests: verify/test_messages.py.
 from __future__ import annotations
 
 import posixpath
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.envfile import Weight
-from packager.base.problems import Problem, similar
+from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
 from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
 from packager.package.path_checks import shown
 from packager.rendering import fields, transformers
 from packager.rendering.entries import Entries
-from packager.rendering.origins import Generated, Operations, Position, Replaced, Written
+from packager.rendering.origins import Generated, Operations, Position, Replaced, Written, selected
 from packager.rendering.sources import Sources
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ _DEPRECATED = {
     "vars": "use `replacements`",
 }
 _DEPTH = 20
+_DIGITS = 10
+_WHOLE_NUMBER = rf"0|[1-9][0-9]{{0,{_DIGITS - 1}}}"
+"""The form of a number that every reader of YAML takes for the same one; the largest of Kubernetes has ten digits."""
+
 _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
 
@@ -148,16 +153,20 @@ class _Kustomization(Entries):
                     self.refuse(location, "expected a name, and what to generate from")
                     continue
                 place = self.position((*location, "name"))
-                keys = dict(self._generated(generator, location))
-                self.sources.origins.append(Generated(kind, generator["name"], place, keys))
+                generated = list(self._generated(generator, location))
+                keys = {key: position for key, position, _ in generated}
+                values = {key: value for key, _, value in generated if value is not None}
+                self.sources.origins.append(Generated(kind, generator["name"], place, keys, values))
 
-    def _generated(self, generator: dict[str, Any], above: Location) -> Iterator[tuple[str, Position]]:
+    def _generated(self, generator: dict[str, Any], above: Location) -> Iterator[tuple[str, Position, str | None]]:
+        """Yield each key, its position, and its value if that is no file."""
         for location, entry in self.entries("files", above):
             key, equals, path = str(entry).partition("=")
             if self.file(path if equals else entry, location):
-                yield posixpath.basename(key), self.position(location)
+                yield posixpath.basename(key), self.position(location), None
         for location, entry in self.entries("literals", above):
-            yield str(entry).partition("=")[0], self.position(location)
+            key, _, value = str(entry).partition("=")
+            yield key, self.position(location), value
         if generator.get("env") is not None:
             self.note(
                 (*above, "env"), "env is deprecated, and later versions of kustomize do not support it", "use `envs`"
@@ -166,17 +175,17 @@ class _Kustomization(Entries):
         for location, entry in self.entries("envs", above):
             yield from self._env(entry, location)
 
-    def _env(self, entry: Any, location: Location) -> Iterator[tuple[str, Position]]:
+    def _env(self, entry: Any, location: Location) -> Iterator[tuple[str, Position, str]]:
         path = self.file(entry, location)
         if path is None:
             return
-        problems, keys = self.sources.env_file(path)
-        for weight, problem in problems:
+        env_file = self.sources.env_file(path)
+        for weight, problem in env_file.problems:
             if weight is Weight.REFUSED:
                 self.sources.refuse(problem)
             else:
                 (self.sources.notes if weight is Weight.DOUBT else self.sources.problems).append(problem)
-        yield from keys.items()
+        yield from ((key, position, env_file.values[key]) for key, position in env_file.keys.items())
 
     def _patches(self) -> None:
         for location, entry in self.entries("patches"):
@@ -261,18 +270,49 @@ class _Kustomization(Entries):
                 self._replacement(replacement)
 
     def _replacement(self, entry: Any) -> None:
-        if isinstance(entry, dict) and isinstance(entry.get("source"), dict):
-            for target, place in self._replacement_targets(entry["source"], entry.get("targets")):
-                self.sources.origins.extend(_fields_of(target, place))
+        if not isinstance(entry, dict) or not isinstance(entry.get("source"), dict):
+            return
+        key, origin = self._replacement_source(entry["source"])
+        targets = entry.get("targets")
+        if origin is None or not isinstance(targets, list):
+            return
+        for target in targets:
+            if isinstance(target, dict) and isinstance(target.get("select"), dict):
+                self._numbers(target, key, origin)
+                self.sources.origins.extend(_fields_of(target, origin.keys[key]))
 
-    def _replacement_targets(self, source: dict[str, Any], targets: Any) -> Iterator[tuple[dict[str, Any], Position]]:
-        """Yield each target that is filled from a line of an env file, and the position of that line."""
-        key = str(source.get("fieldPath", "")).removeprefix("data.")
+    def _numbers(self, target: dict[str, Any], key: str, origin: Generated) -> None:
+        """Refuse a value that is no plain number for a field which takes a whole number.
+
+        kustomize puts any text there; kubectl then fails without a place, or reads `0x4` and `04` as 4.
+        """
+        if not any(isinstance(value, int) and not isinstance(value, bool) for value in self._filled(target)):
+            return
+        self.sources.numbers.add(key)
+        value = origin.values.get(key, "")
+        if not re.fullmatch(_WHOLE_NUMBER, value):
+            message = f"{key}: expected a whole number of at most {_DIGITS} digits, found {show(value)}"
+            self._refuse([Problem(*origin.keys[key], message)])
+
+    def _filled(self, target: dict[str, Any]) -> Iterator[Any]:
+        """Yield the values, as they are written, of the fields that a replacement fills completely."""
+        select, paths = target["select"], target.get("fieldPaths")
+        if target.get("options") or not isinstance(paths, list):
+            return
         for origin in self.sources.origins:
-            if isinstance(origin, Generated) and origin.name == source.get("name") and key in origin.keys:
-                for target in targets if isinstance(targets, list) else ():
-                    if isinstance(target, dict) and isinstance(target.get("select"), dict):
-                        yield target, origin.keys[key]
+            if isinstance(origin, Written) and (origin.kind, origin.name) == (select.get("kind"), select.get("name")):
+                for path in paths:
+                    yield from selected(str(path), origin.document.data)
+
+    def _replacement_source(self, source: dict[str, Any]) -> tuple[str, Generated | None]:
+        """Return the key that fills a target, and what was generated with it; None if nothing was."""
+        key = str(source.get("fieldPath", "")).removeprefix("data.")
+        named = (
+            origin
+            for origin in self.sources.origins
+            if isinstance(origin, Generated) and origin.name == source.get("name") and key in origin.keys
+        )
+        return key, next(named, None)
 
     def _add_written(self, document: Document, target: Any = None, *, is_patch: bool = False) -> None:
         kind, name = _identity(document)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.base.yamlio import Document, Location
 
@@ -88,12 +88,21 @@ class Operations(Value, frozen=True):
 
 
 class Generated(Value, frozen=True):
-    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal."""
+    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal.
+
+    Attributes:
+        kind: The kind.
+        name: The name.
+        position: The place of the name.
+        keys: The place of each key.
+        values: The values of env files and literals, by key.
+    """
 
     kind: str
     name: str
     position: Position
     keys: Mapping[str, Position]
+    values: Mapping[str, str]
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
@@ -218,6 +227,26 @@ def _finds(pattern: str, name: str) -> bool:
         case False, True:
             return name.endswith(plain)
     return plain in name
+
+
+def selected(field_path: str, manifest: Any) -> Iterator[Any]:
+    """Yield each value of a manifest that a field path of kustomize selects."""
+    values = [manifest]
+    for step in split(field_path):
+        values = [inside for value in values for inside in _inside(step, value)]
+    yield from values
+
+
+def _inside(step: str, value: Any) -> Iterator[Any]:
+    """Yield the values at one step of a field path."""
+    if isinstance(value, dict):
+        yield from value.values() if step == "*" else (value[step],) if step in value else ()
+    elif isinstance(value, list):
+        key, _, expected = step[1:-1].partition("=")
+        for index, item in enumerate(value):
+            is_named = step.startswith("[") and isinstance(item, dict) and _finds(expected, str(item.get(key)))
+            if is_named or step in (str(index), "*"):
+                yield item
 
 
 def split(field_path: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
@@ -48,6 +48,14 @@ _MAX_NODES = 20_000
 """The most values of all YAML documents of an overlay."""
 
 
+class EnvFile(NamedTuple):
+    """The problems of an env file, and the position and the value of each of its keys."""
+
+    problems: list[tuple[Weight, Problem]]
+    keys: dict[str, Position]
+    values: dict[str, str]
+
+
 class Sources:
     """The files of one overlay and of all folders that it includes.
 
@@ -61,6 +69,7 @@ class Sources:
         kustomizations: The overlay's own kustomization first, then those that it includes, the nearest first, and
             files of replacements after the kustomization that names them.
         files: The contents that were read, by path.
+        numbers: The keys of env files that fill fields of manifests which take whole numbers.
         declared: The values of the package's own spec; env files contain these exactly as intended.
         start: The start of the overlay, for findings without a more precise position.
     """
@@ -78,6 +87,7 @@ class Sources:
         self.components: list[tuple[str, Position]] = []
         self.kustomizations: list[Document] = []
         self.files: dict[str, bytes] = {}
+        self.numbers: set[str] = set()
         self.shown = reader.shown
         self.declared = declared
         self.start = Position(self.shown(start), 1, 1)
@@ -86,7 +96,7 @@ class Sources:
         self._bytes = 0
         self._yaml = self._documents = self._nodes = 0
         self._modes: dict[str, int] = {}
-        self._env_files: dict[str, tuple[list[tuple[Weight, Problem]], dict[str, Position]]] = {}
+        self._env_files: dict[str, EnvFile] = {}
 
     def is_file(self, path: str) -> bool:
         """Whether the package has a plain file at `path`, without a link on the way."""
@@ -159,19 +169,20 @@ class Sources:
         if self._nodes > _MAX_NODES:
             raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_NODES:,} values")
 
-    def env_file(self, path: str) -> tuple[list[tuple[Weight, Problem]], dict[str, Position]]:
-        """Return the problems of an env file that was read, and the positions of its keys.
+    def env_file(self, path: str) -> EnvFile:
+        """Return the content of an env file that was read.
 
         The file is parsed once: a kustomization may include the same file a thousand times.
         """
         if path not in self._env_files:
             text, name = self.files[path], self.shown(path)
-            keys = {line.key: Position(name, line.number, 1) for line in envfile.lines(text)}
+            lines = list(envfile.lines(text))
+            keys = {line.key: Position(name, line.number, 1) for line in lines}
             problems = list(envfile.problems(text, name, self.declared.environment))
             if len(keys) > _MAX_KEYS:
                 message = f"expected at most {_MAX_KEYS:,} keys, found {len(keys):,}"
                 problems.append((envfile.Weight.REFUSED, Problem(name, 0, 0, message)))
-            self._env_files[path] = problems, keys
+            self._env_files[path] = EnvFile(problems, keys, {line.key: line.value for line in lines})
         return self._env_files[path]
 
     @contextmanager

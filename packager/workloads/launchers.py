@@ -6,13 +6,19 @@ of the processes.
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from packager.base.faults import Fault
 from packager.base.fields import Parameter
+from packager.base.problems import show
+from packager.kubernetes.manifest import listing, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from packager.workloads.pods import Pods
 
 # torchrun sets the first one itself, but only where a pod has several processes (torch/distributed/run.py). With a
 # single one, PyTorch takes as many threads as the node has cores, whatever the pod may use of them.
@@ -36,6 +42,22 @@ _TORCH = frozenset(
     ROLE_WORLD_SIZE
     """.split()  # noqa: SIM905 - a column of quoted words reads worse
 )
+
+
+_PROCESSES = "--nproc_per_node="
+_PROCESS_NUMBER = "auto|cpu|gpu|xpu|[1-9][0-9]{0,3}"
+"""The values that torchrun takes for a number of processes (torch/distributed/run.py: determine_local_world_size)."""
+
+
+def torchrun_faults(pods: Pods) -> Iterator[Fault]:
+    """Yield a fault for each number of processes in a command of torchrun that it would not understand."""
+    for location, container in pods.containers():
+        words = [text(word) for word in listing(container.get("command"))]
+        for index, word in enumerate(words if words and words[0].rpartition("/")[2] == "torchrun" else ()):
+            number = word.removeprefix(_PROCESSES)
+            if word.startswith(_PROCESSES) and not re.fullmatch(_PROCESS_NUMBER, number):
+                message = f"expected a number of processes or 'auto', found {show(number)}"
+                yield Fault((*location, "command", index), message)
 
 
 def by_torchrun(key: str) -> str | None:

@@ -21,6 +21,7 @@ from packager.base.fields import (
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.ranges import INT32
+from packager.workloads.amounts import Amount
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
 
 Deadline = Annotated[int, Meta(ge=1, le=INT32)]
@@ -178,6 +179,16 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
         """Return why the environment variable `key` must not be set in this overlay; None if it may be."""
         return None
+
+    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - for those whose numbers depend on what runs
+        """Yield the numbers that mlops.env has and the manifest takes from there, if the overlay has `run`."""
+        yield from ()
+
+    def refused(self, key: str, run: Run) -> str | None:
+        """Return why a spec must not set the environment variable `key` where the overlay has `run`; None if it may."""
+        if key in (amount.key for amount in self.amounts(run)):
+            return "mlops.env has it already: the package sets it, from the overlay's own keys"
+        return self.reserved(key)
 
     def missing_reason(self, key: str) -> str | None:
         """Return the reason why arguments may not use the variable `key`, which is missing in their container."""

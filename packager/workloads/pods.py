@@ -151,7 +151,7 @@ class ProgramFields(Value, frozen=True):
 
     def variable(self, key: str) -> str:
         """Return the fieldPath of the value of a variable."""
-        return f"{self.path}.env.{_step({'name': key}, 0)}.value"
+        return f"{self.path}.env.{named(key)}.value"
 
 
 def _pointer(location: Location) -> str:
@@ -160,14 +160,17 @@ def _pointer(location: Location) -> str:
 
 
 def _step(value: Any, step: str | int) -> str:
-    """Return a step of a field path: a key, or an item of a list by its name.
+    """Return a step of a field path: a key, or an item of a list by its name."""
+    name = text(mapping(value).get("name"))
+    return named(name) if isinstance(step, int) and name else str(step).replace(".", r"\.")
+
+
+def named(name: str) -> str:
+    """Return the step of a field path to the item of a list that has a name.
 
     Kustomize takes the name for a regular expression, and without anchors also selects longer names. It searches the
     item's name as YAML, in quotes where YAML needs them, so such a name has no anchors.
     """
-    name = text(mapping(value).get("name"))
-    if not isinstance(step, int) or not name:
-        return str(step).replace(".", r"\.")
     needs_quotes = name.lower() in MISREAD or name[0].isdigit()
     return f"[name={name}]" if needs_quotes else f"[name=^{name}$]"
 

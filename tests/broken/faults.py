@@ -50,6 +50,16 @@ def edit(file: str, old: str, new: str) -> Callable[[Path], object]:
     return put_in
 
 
+def edits(*each: tuple[str, str, str]) -> Callable[[Path], object]:
+    """Return a function that makes several edits; of each: the file, the old and the new text."""
+
+    def put_in(package: Path) -> None:
+        for file, old, new in each:
+            replace(package / file, old, new)
+
+    return put_in
+
+
 def append(file: str, text: str) -> Callable[[Path], object]:
     """Return a function that adds `text` at the end of `file`."""
 
@@ -307,9 +317,9 @@ FAULTS = (
     Fault(
         "too-many-processes",
         "mpirun refuses to start",
-        edit(f"{MULTI}/mpi-job.yaml", "                - all\n", '                - "9"\n'),
-        f"{MULTI}/mpi-job.yaml",
-        '- "9"',
+        edit(f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
+        f"{MULTI}/mlops.env",
+        "PROCESSES=9",
     ),
     Fault(
         "too-long-name",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.broken.faults import Fault, append, edit
+from tests.broken.faults import Fault, append, edit, edits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,10 @@ SERVING = "quickstart/k8s/mlops/serving"
 JOBSET = f"{SET}/jobset.yaml"
 JOB = f"{SHARDS}/job.yaml"
 DEPLOYMENT = f"{SERVING}/deployment.yaml"
+
+_ROLE = "spec.replicatedJobs.[name=^{0}$].template.spec.template.spec.containers.[name=^{0}$]"
+COUNTED = [f"{_ROLE.format(role)}.env.[name=^DMLC_NUM_WORKER$].value" for role in ("scheduler", "server", "worker")]
+"""The variables with the number of workers, as wiring.yaml names them."""
 
 
 def _rename(package: Path) -> None:
@@ -98,7 +102,10 @@ FAULTS_OF_KINDS = (
     _fault(
         "fewer-completions-than-pods",
         "the last worker never starts, and the others wait for it",
-        edit(JOBSET, "parallelism: 3\n          completions: 3", "parallelism: 3\n          completions: 2"),
+        edits(
+            (f"{SET}/wiring.yaml", "        - spec.replicatedJobs.[name=^worker$].template.spec.completions\n", ""),
+            (JOBSET, "completions: 3 # WORKERS in mlops.env", "completions: 2"),
+        ),
         JOBSET,
         "completions: 2",
     ),
@@ -119,7 +126,10 @@ FAULTS_OF_KINDS = (
     _fault(
         "number-of-other-pods",
         "the pods wait without end, or leave the new one out",
-        edit(JOBSET, "parallelism: 3\n          completions: 3", "parallelism: 4\n          completions: 4"),
+        edits(
+            *((f"{SET}/wiring.yaml", f"        - {variable}\n", "") for variable in COUNTED),
+            (f"{SET}/mlops.env", "WORKERS=3", "WORKERS=4"),
+        ),
         JOBSET,
         'value: "3"',
     ),
@@ -147,7 +157,10 @@ FAULTS_OF_KINDS = (
     _fault(
         "array-without-a-size",
         "the API server refuses the Job",
-        edit(JOB, "  completions: 4\n", ""),
+        edits(
+            (f"{SHARDS}/wiring.yaml", "- spec.completions\n", "- spec.parallelism\n"),
+            (JOB, "  completions: 4 # COMPLETIONS in mlops.env\n", ""),
+        ),
         JOB,
         "completionMode: Indexed",
     ),

@@ -143,7 +143,7 @@ SINGLE = "quickstart/k8s/mlops/single-node"
 @pytest.mark.parametrize(
     ("file", "old", "new", "rendered"),
     [
-        (f"{MULTI}/mpi-job.yaml", "      replicas: 2", "      replicas: 3", "      replicas: 3"),
+        (f"{MULTI}/mlops.env", "WORKERS=2", "WORKERS=3", "      replicas: 3"),
         (f"{MULTI}/mpi-job.yaml", 'memory: "256Mi"', 'memory: "1Gi"', "memory: 1Gi"),
         (f"{SINGLE}/pod.yaml", 'memory: "128Mi"', 'memory: "1Gi"', "memory: 1Gi"),
         (f"{SINGLE}/pod.yaml", "      image: ", "      imagePullPolicy: Never\n      image: ", "PullPolicy: Never"),
@@ -167,25 +167,14 @@ def test_recommended_edits_pass_check_and_verify(
     assert rendered in kustomize(overlay, program=str(kubectl)).manifests
 
 
-DMLC_WORKERS = f"- name: DMLC_NUM_WORKER\n{' ' * 22}value:"
-
-
 @pytest.mark.parametrize(
     ("file", "edits", "rendered"),
     [
         ("one-job/job.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
         ("server/deployment.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("server/deployment-patch.yaml", {"replicas: 2": "replicas: 3"}, "replicas: 3"),
+        ("server/mlops.env", {"REPLICAS=2": "REPLICAS=3"}, "replicas: 3"),
         ("servers/jobset.yaml", {"limits: {}": "limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        (
-            "servers/jobset.yaml",
-            {
-                "parallelism: 2": "parallelism: 3",
-                "completions: 2": "completions: 3",
-                f'{DMLC_WORKERS} "2"': f'{DMLC_WORKERS} "3"',
-            },
-            "parallelism: 3",
-        ),
+        ("servers/mlops.env", {"WORKERS=2": "WORKERS=3"}, "parallelism: 3"),
     ],
 )
 def test_manifests_of_other_kinds_can_be_edited(

@@ -145,10 +145,11 @@ def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Pa
         (("--set", f"A={'x' * 40000}"), "of at most 32 KiB"),
         (("--set", "NFS_SERVR=x"), "--set NFS_SERVR: the package has no such value hint: did you mean 'NFS_SERVER'?"),
         (("--set", "output_dir=/x"), "the package has no such value hint: did you mean 'OUTPUT_DIR'?"),
-        (("--set", "workers=geheim"), "the package has no such value hint: --add workers=VALUE adds a variable"),
+        (("--set", "workers=8"), "the package has no such value hint: did you mean 'WORKERS'?"),
+        (("--set", "debug=geheim"), "the package has no such value hint: --add debug=VALUE adds a variable"),
         (
-            ("--set", "GPU_COUT=4", "--set", "workers=8"),
-            "no such value hint: did you mean 'GPU_COUNT'?; --add workers=VALUE adds a variable",
+            ("--set", "GPU_COUT=4", "--set", "debug=8"),
+            "no such value hint: did you mean 'GPU_COUNT'?; --add debug=VALUE adds a variable",
         ),
         (("--add", "GPU_COUNT=4"), "site.env has it already hint: --set GPU_COUNT=VALUE changes it"),
         (("--add", "OUTPUT_DIR=/x"), "mlops.env has it already hint: --set OUTPUT_DIR=VALUE changes it"),
@@ -257,8 +258,8 @@ def test_check_lists_unset_values(mlpack: Mlpack, package: Path) -> None:
     assert done.code == 1
     lost = "OUTPUT_DIR is a scratch volume: what is written there is lost when the pod is deleted"
     assert done.stdout.splitlines() == [
-        f"{package}/{OVERLAYS}/{overlay}/mlops.env:15:1: {lost} (--storage, with one of host-path, nfs, pvc)"
-        for overlay in ("multi-node", "single-node")
+        f"{package}/{OVERLAYS}/{overlay}/mlops.env:{line}:1: {lost} (--storage, with one of host-path, nfs, pvc)"
+        for overlay, line in (("multi-node", 24), ("single-node", 15))
     ]
     assert mlpack("configure", package, "--root", "/x").code == 0
     assert mlpack("configure", package, "--check").stdout == done.stdout

@@ -7,7 +7,9 @@ from packager.base.faults import Fault
 from packager.base.fields import anchored
 from packager.base.problems import similar
 from packager.base.values import Fields, Meta
+from packager.workloads.amounts import Amount
 from packager.workloads.overlay import OverlaySpec
+from packager.workloads.program import Run
 
 # A port's name is an IANA service name (apimachinery, IsValidPortName), and a Service's besides a DNS label.
 PortName = Annotated[
@@ -117,6 +119,12 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
         if ready.port is not None and ready.port not in self.ports:
             hint = similar(ready.port, self.ports) or f"the ports are: {', '.join(self.ports)}"
             yield Fault(("ready", "port"), f"port {ready.port!r} not found", hint)
+
+    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - the same for any
+        """Yield the number of pods; where the option autoscale is on, the autoscaler decides it."""
+        description = "The number of pods, if the option autoscale is off."
+        scaled = "mlpack/autoscale!=cpu"
+        yield Amount("REPLICAS", str(self.replicas), description, ("spec.replicas",), selector=scaled)
 
     @property
     def probe(self) -> Ready:

@@ -10,7 +10,7 @@ from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, text
 from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
-from packager.workloads.launchers import by_torchrun
+from packager.workloads.launchers import by_torchrun, torchrun_faults
 from packager.workloads.pods import Pods, number_of_pods
 from packager.workloads.structure import Structure
 
@@ -75,6 +75,7 @@ class Job(Structure):
             value = "nothing, which means Always" if policy is None else show(policy)
             yield Fault(_RESTARTS, f"expected Never, found {value}", "the API server refuses a Job that never ends")
         yield from _completions(manifest)
+        yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
 
 
 def _is_array(manifest: Manifest) -> bool:

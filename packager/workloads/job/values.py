@@ -8,6 +8,8 @@ from packager.base.fields import Parameter, anchored
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes import mountpath
+from packager.workloads import amounts
+from packager.workloads.amounts import Amount
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
 from packager.workloads.launchers import TORCHRUN_DEFAULTS, by_torchrun
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
@@ -117,6 +119,23 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
     def volumes(self) -> dict[str, str]:
         """The volume of each claim: its name is the name of no other volume, and contains none."""
         return {claim: f"claim-{number}" for number, claim in enumerate(self.claim_names, start=1)}
+
+    def amounts(self, run: Run) -> Iterator[Amount]:
+        """Yield how often it runs, how many at a time, the number of torchrun's processes, and the deadline."""
+        if self.completions is not None:
+            total, parallel = ("spec.completions",), ("spec.parallelism",)
+            if self.parallelism == self.completions:
+                description = "The number of pods, all of which run at the same time, each with an index of its own."
+                yield Amount("WORKERS", str(self.completions), description, (*total, *parallel))
+            else:
+                yield Amount("COMPLETIONS", str(self.completions), "How often the program runs.", total)
+                description = "How many of COMPLETIONS run at a time."
+                yield Amount("PARALLELISM", str(self.parallelism or 1), description, parallel)
+        if self.processes is not None and run.scripts:
+            description = "The number of processes in the pod; auto: one for each GPU, or core."
+            word = "spec.template.spec.containers.[name=^main$].command.2"
+            yield Amount("PROCESSES", str(self.processes), description, (word,), delimiter="=")
+        yield from amounts.deadline(self.deadline, "spec.activeDeadlineSeconds")
 
     def longest_name(self, workload: str) -> str:
         """Return the last pod's host name (pkg/apis/batch/validation: an Indexed Job's must be a DNS label)."""

@@ -10,6 +10,7 @@ from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
 from packager.workloads.jobset.rendezvous import NAME, PROCESSES, named
+from packager.workloads.launchers import torchrun_faults
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
 
@@ -66,6 +67,7 @@ class JobSet(Structure):
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield errors for JobSet's webhook, and values that fail later."""
         yield from checks.faults(manifest)
+        yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
 
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
         """Return the variable with the index."""

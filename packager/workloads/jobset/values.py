@@ -10,9 +10,12 @@ from packager.base.problems import show, similar
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.environment import refusal_reason
+from packager.workloads import amounts
+from packager.workloads.amounts import Amount
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
 from packager.workloads.launchers import TORCHRUN_DEFAULTS
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
+from packager.workloads.pods import named
 from packager.workloads.program import Program, Run, Workdir, directory, of_script
 
 _TAKEN = ("identity", "init")
@@ -33,6 +36,21 @@ ExitCodes = Annotated[
         extra_json_schema={"pattern": _RANGE},
     ),
 ]
+
+
+def _key(role: str) -> str:
+    """Return the key in mlops.env for the number of pods of a role: WORKERS."""
+    return f"{role.upper().replace('-', '_').removesuffix('S')}S"
+
+
+def _job(role: str) -> str:
+    """Return the fieldPath of the spec of a role's Job."""
+    return f"spec.replicatedJobs.{named(role)}.template.spec"
+
+
+def _container(role: str) -> str:
+    """Return the fieldPath of the container of a role's pods."""
+    return f"{_job(role)}.template.spec.containers.{named(role)}"
 
 
 class JobSetRole(Fields, frozen=True):
@@ -196,6 +214,31 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         elif self.permanent_exit_codes is not None:
             yield place, self.permanent_exit_codes
 
+    def amounts(self, run: Run) -> Iterator[Amount]:
+        """Yield the number of pods of each role that may have several, of processes of torchrun, and the deadline."""
+        yield from (self._count(role) for role in self.roles if self.count_key(role))
+        if self.processes_per_node is not None:
+            fields = tuple(f"{_container(role)}.command.1" for role in self.roles if self.run_of(role, run).scripts)
+            description = "The number of processes in each pod; auto: one for each GPU, or core."
+            if fields:
+                yield Amount("PROCESSES_PER_NODE", str(self.processes_per_node), description, fields, delimiter="=")
+        yield from amounts.deadline(self.deadline, *(f"{_job(role)}.activeDeadlineSeconds" for role in self.roles))
+
+    def count_key(self, role: str) -> str | None:
+        """Return the key in mlops.env for the number of pods of a role; None for a role that has one pod always."""
+        return None if self.way.single and role == self.way.leader else _key(role)
+
+    def _count(self, role: str) -> Amount:
+        """Return the number of pods of a role: of its Job, and in the variables of all roles that contain it."""
+        variables = [
+            f"{_container(name)}.env.{named(variable.name)}.value"
+            for name in self.roles
+            for variable in self.way.variables
+            if variable.value == f"{{{role}}}" and (not variable.roles or name in variable.roles)
+        ]
+        fields = (f"{_job(role)}.parallelism", f"{_job(role)}.completions", *variables)
+        return Amount(_key(role), str(self.roles[role].replicas), f"The number of pods of the role {role}.", fields)
+
     @property
     def pods(self) -> int:
         """The number of pods."""
@@ -297,6 +340,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def faults(self) -> Iterator[Fault]:
         """Yield keys that do not fit the rendezvous, and roles that do not exist."""
         yield from self._role_faults()
+        yield from self._key_faults()
         names = f"the roles are: {', '.join(self.roles)}"
         for index, name in enumerate(self.success or ()):
             if name not in self.roles:
@@ -321,6 +365,18 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         if self.permanent_exit_codes is not None and not self.retries:
             message = "without `retries`, the set has failed after any exit code"
             yield Fault(("permanent_exit_codes",), message, "set retries, or remove it", at_key=True)
+
+    def _key_faults(self) -> Iterator[Fault]:
+        """Yield roles whose numbers of pods would have the same key in mlops.env, or a taken one."""
+        keys: dict[str, str] = {}
+        for role in self.roles:
+            other = keys.setdefault(_key(role), role)
+            if other != role:
+                message = f"the number of pods of {other!r} and {role!r} would both be {_key(role)} in mlops.env"
+                yield Fault(("roles", role), message, "rename one of them", at_key=True)
+            elif reason := refusal_reason(_key(role)) or self.reserved(_key(role)):
+                message = f"the number of its pods would be {_key(role)} in mlops.env"
+                yield Fault(("roles", role), message, reason, at_key=True)
 
     def _role_faults(self) -> Iterator[Fault]:
         roles = self.way.roles

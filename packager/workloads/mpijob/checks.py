@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.kubernetes.ranges import INT32, out_of_range
 from packager.workloads.choices import invalid_choices
@@ -101,6 +101,7 @@ def _processes(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
                 elif count < 1:
                     yield Fault(place, f"expected at least 1 process, found {count}")
             yield from _implementation(job, words)
+            yield from _number(words)
 
 
 def _hosts(job: Manifest) -> Iterator[Fault]:
@@ -133,6 +134,14 @@ def _count(word: tuple[Location, str]) -> Iterator[tuple[Location, int]]:
     location, text = word
     if text.lstrip("-").isdecimal():
         yield location, int(text)
+
+
+def _number(words: list[tuple[Location, str]]) -> Iterator[Fault]:
+    """Check that the number of ranks, an argument of the launcher's script, is a number or `all`."""
+    for index, (_, word) in enumerate(words[:-2]):
+        location, number = words[index + 2]
+        if word.rpartition("/")[2] == _LAUNCHER and number != "all" and not number.lstrip("-").isdecimal():
+            yield Fault(location, f"expected a number of processes or 'all', found {show(number)}")
 
 
 def _implementation(job: Manifest, words: list[tuple[Location, str]]) -> Iterator[Fault]:

@@ -7,6 +7,8 @@ from packager.base.faults import Fault
 from packager.base.fields import Resources
 from packager.base.values import Meta
 from packager.base.yamlio import Location
+from packager.workloads import amounts
+from packager.workloads.amounts import Amount
 from packager.workloads.mpijob.reserved import by_mpi
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Run
@@ -52,6 +54,17 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
     def implementation(self) -> str:
         """The operator's word for `mpi`; the form of its host file follows it (mpi-operator, v2beta1/types.go)."""
         return {"openmpi": "OpenMPI", "mpich": "MPICH", "intel": "Intel"}[self.mpi]
+
+    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - the same for any
+        """Yield the number of workers, of slots and of ranks, and the deadline."""
+        workers = ("spec.mpiReplicaSpecs.Worker.replicas",)
+        yield Amount("WORKERS", str(self.workers), "The number of worker pods.", workers)
+        slots = "The number of slots of each worker: a slot is the place of a rank."
+        yield Amount("SLOTS_PER_WORKER", str(self.slots_per_worker), slots, ("spec.slotsPerWorker",))
+        launcher = "spec.mpiReplicaSpecs.Launcher.template.spec.containers.[name=^launcher$]"
+        ranks = "The number of ranks to start; all: one for each slot."
+        yield Amount("PROCESSES", str(self.processes or "all"), ranks, (f"{launcher}.command.3",))
+        yield from amounts.deadline(self.deadline, "spec.runPolicy.activeDeadlineSeconds")
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:
         """Yield the resources of the workers and of the launcher."""

@@ -1,9 +1,13 @@
 """Pod: one process on one node. Tests: builder/test_targets.py."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from packager.base.values import Meta
+from packager.workloads import amounts
+from packager.workloads.amounts import Amount
 from packager.workloads.overlay import Deadline, OverlaySpec
+from packager.workloads.program import Run
 
 
 class Pod(OverlaySpec, frozen=True, tag="Pod"):
@@ -15,3 +19,7 @@ class Pod(OverlaySpec, frozen=True, tag="Pod"):
     ] = None
 
     readme = "a Pod"
+
+    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - the same for any
+        """Yield the deadline."""
+        yield from amounts.deadline(self.deadline, "spec.activeDeadlineSeconds")

@@ -96,20 +96,9 @@ def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
     assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
 
 
-def test_number_of_replicas_is_in_the_patch(tmp_path: Path) -> None:
-    manifests = built(tmp_path, "overlays.multi-node.replicas=5")
-    assert manifests["deployment-patch.yaml"]["spec"]["replicas"] == 5
-    assert "replicas" not in manifests["deployment.yaml"]["spec"]
-
-
-def test_single_replica_has_no_disruption_budget(tmp_path: Path) -> None:
+def test_single_replica_has_a_disruption_budget(tmp_path: Path) -> None:
     manifests = built(tmp_path, "overlays.multi-node.replicas=1")
-    assert "pod-disruption-budget.yaml" in manifests  # of which the kustomization knows nothing
-    assert manifests["kustomization.yaml"]["resources"] == [
-        "../../../common/mpi/k8s/mlops/base",
-        "deployment.yaml",
-        "service.yaml",
-    ]
+    assert "pod-disruption-budget.yaml" in manifests["kustomization.yaml"]["resources"]
 
 
 def test_service_and_container_have_ports_of_the_spec(tmp_path: Path) -> None:

@@ -131,14 +131,17 @@ class PackageReader:
             raise RefusedPackageError([Complaint(_SOURCE, message)])
         plain = self._rendered(files.edited_package(), overlay)
         on = [name for name, is_on in options(files, overlay).items() if is_on]
-        known = facts(RenderedOverlay(overlay, (), render.read(files.edited_package(), overlay)))
+        sources = render.read(files.edited_package(), overlay)
+        known = facts(RenderedOverlay(overlay, (), sources))
         mark = _mark(plain)
-        for number, line in enumerate(lines):
-            files.assign(path, line.key, filling.word(mark, number))
+        # Into a field that takes a number, kustomize writes no word.
+        keys = [line.key for line in lines if line.key not in sources.numbers]
+        for number, key in enumerate(keys):
+            files.assign(path, key, filling.word(mark, number))
         objects = PackageObjects(
             objects=_named_alike(self._rendered(files.edited_package(), overlay), plain, mark),
             mark=mark,
-            keys=[line.key for line in lines],
+            keys=keys,
             numbers=[],
             secrets=[],
             prefix=package.name,
@@ -147,9 +150,9 @@ class PackageReader:
                 options=sorted(known.options), site=dict(known.site or {}), claims=sorted(known.claims or ())
             ),
         )
-        keys, objects = _Places(package, plain, objects, lines, text).read()
+        listed, objects = _Places(package, plain, objects, lines, text).read()
         origin = PackageOrigin(
-            source=body.source, name=package.name, digest=package.digest, overlay=overlay, options=on, keys=keys
+            source=body.source, name=package.name, digest=package.digest, overlay=overlay, options=on, keys=listed
         )
         return PackageContent(origin, objects)
 
@@ -276,7 +279,7 @@ class _Places:
             self._complain(f"{_shown(here)}: a value of mlops.env decides which objects or fields there are")
 
     def _scalar(self, here: Location, plain: object, marked: str) -> None:
-        words = [self._lines[int(match[1])].key for match in self._pattern.finditer(marked)]
+        words = [self._marked.keys[int(match[1])] for match in self._pattern.finditer(marked)]
         for key in words:
             self._found[key].append(here)
         if words and here[1:] == ("metadata", "name"):
@@ -328,6 +331,7 @@ class _Places:
             type="secret" if is_secret else value_type(line.value),
             required=False,
             fixed=line.value == f"{ROOT}/{self._package.name}"  # the folder of the code, which is not for users
+            or line.key not in self._marked.keys  # a number of the manifest
             or any(self._decides(location) for location in self._found[line.key]),
         )
 

@@ -98,6 +98,17 @@ def test_keys_have_types_and_show_fixed_and_required(folder: Path) -> None:
     assert keys["HF_TOKEN"].description == "A token of huggingface.co."
 
 
+def test_numbers_of_a_manifest_are_fixed(folder: Path) -> None:
+    """A job cannot change how many pods there are: that is for the definition."""
+    content = read(folder, PackageBody(source="hello-mpi", overlay="multi-node"))
+    keys = {key.name: key for key in content.origin.keys}
+    assert {name: (keys[name].default, keys[name].fixed) for name in ("WORKERS", "SLOTS_PER_WORKER", "PROCESSES")} == {
+        "WORKERS": ("2", True),
+        "SLOTS_PER_WORKER": ("1", True),
+        "PROCESSES": ("all", False),
+    }
+
+
 @pytest.mark.parametrize(
     ("body", "pointer", "detail", "hint"),
     [
