@@ -313,6 +313,9 @@ CLAIM = Option("claim", "the claim of the workspace", (_CLAIM_SIZE, _CLAIM_ACCES
 CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster's default", (_CLAIM_CLASS,))
 """A component for the same overlay, which is on if CLAIM_CLASS is set."""
 
+PLACEMENT = "placement"
+"""The name of the option that says where pods run."""
+
 GPU = "gpu"
 """The name of the option that sets a number of GPUs."""
 

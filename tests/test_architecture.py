@@ -128,6 +128,7 @@ TESTS_OF_MANY = {
     "configure/test_messages.py": "all that it says of files that people have edited",
     "modelspec/test_messages.py": "all that it says of specs",
     "verify/test_broken.py": "all checks, each on a package that is broken",
+    "verify/test_components.py": "all checks of components that a site adds",
     "verify/test_edits.py": "all checks of what an edit may bring",
     "verify/test_finds.py": "all checks, on what the fuzzer made",
     "verify/test_manifests.py": "all checks of manifests",

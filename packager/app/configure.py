@@ -12,6 +12,7 @@ from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import UsageError
 from packager.builder.plan import Options, check_options
+from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
 from packager.configure import settings
 from packager.configure.assignments import Assignment
@@ -21,7 +22,7 @@ from packager.package import archive
 from packager.package.opened import opened
 from packager.rendering import render
 
-__all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "prepared", "unset", "write"]
+__all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from packager.configure.consent import Consent
     from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
+
+
+_MODE = 0o644
+"""The mode of a new file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,11 @@ def check_answers(answers: Answers) -> None:
         UsageError: One of them is invalid.
     """
     check_options(Options(root=answers.root, registry=answers.registry))
+
+
+def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:
+    """Return the components in folders of the user. Raises UsageError as `packager.builder.selection.select`."""
+    return select(folders).own
 
 
 def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -> tuple[Problem, ...]:
@@ -187,7 +197,8 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
         workfolder.sweep_once(folder)
     for path, content in changed.items():
         file = package.folder / path
-        mode = file.stat().st_mode & 0o777
+        mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
+        file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.file(file) as stream:
             os.fchmod(stream.fileno(), mode)
             stream.write(content)

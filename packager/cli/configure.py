@@ -71,7 +71,12 @@ def configure(
     ] = [],  # noqa: B006
     switch_on: Annotated[
         list[str],
-        typer.Option("--with", metavar="OPTION", help="Switch a site option on. Repeatable.", show_default=False),
+        typer.Option(
+            "--with",
+            metavar="OPTION|DIR",
+            help="A site option to switch on, or a folder with a component of your own. Repeatable.",
+            show_default=False,
+        ),
     ] = [],  # noqa: B006
     switch_off: Annotated[
         list[str],
@@ -118,7 +123,8 @@ def configure(
             *(_assignment("--add", text) for text in additions),
             *(_assignment("--site", text) for text in site),
         ),
-        switch_on=tuple(switch_on),
+        switch_on=tuple(name for name in switch_on if "/" not in name),
+        components=use_case.own_components(tuple(name for name in switch_on if "/" in name)),
         switch_off=tuple(switch_off),
         storage=tuple(storage),
     )

@@ -7,6 +7,7 @@ overlay's kustomization.yaml lists the site options. All other lines of these fi
 from __future__ import annotations
 
 import itertools
+import posixpath
 import shlex
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -39,6 +40,7 @@ from packager.package.tree import Entry, Tree
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from packager.builder.selection import OwnComponent
     from packager.configure.assignments import Assignment
     from packager.package.opened import Package
     from packager.site.read import SiteSettings
@@ -64,6 +66,7 @@ class Answers:
         switch_off: Site options.
         storage: The options of storage that take the place of those that are on.
         placement: The fields of a pod that the option `placement` sets.
+        components: The site's own components, which are added.
         site: The defaults of the site, which count less than the other answers.
     """
 
@@ -78,6 +81,7 @@ class Answers:
     switch_off: tuple[str, ...] = ()
     storage: tuple[str, ...] = ()
     placement: Mapping[str, Any] | None = None
+    components: tuple[OwnComponent, ...] = ()
     site: SiteSettings | None = None
 
     @property
@@ -152,6 +156,8 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
             _set_root(files, path, answers.root.rstrip("/"))
         if answers.ids:
             _set_ids(files, overlay, answers.ids)
+    for component in answers.components:
+        _add_component(files, overlays, component)
     if answers.placement is not None and (file := placement_file(package)):
         files.write(file, placement.assign(files.read(file), answers.placement, package.shown(file)))
 
@@ -163,6 +169,9 @@ def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]
         replace(entry, content=changed[entry.path], size=len(changed[entry.path])) if entry.path in changed else entry
         for entry in before.entries
     )
+    known = {entry.path for entry in entries}
+    added = [Entry(path, content, len(content)) for path, content in changed.items() if path not in known]
+    entries = tuple(sorted((*entries, *added), key=lambda entry: entry.path))
     sealed = inventory.content(package.folder)
     return replace(before, entries=entries), Entry(INVENTORY, sealed, len(sealed))
 
@@ -171,10 +180,43 @@ def changes(package: Package, changed: Mapping[str, bytes]) -> Iterator[Change]:
     """Yield the lines that change."""
     files = Files(package)
     for path, content in changed.items():
-        before, after = (text.decode(errors="replace").splitlines() for text in (files.read(path), content))
-        for number, (old, new) in enumerate(itertools.zip_longest(before, after), start=1):
-            if old != new:
-                yield Change(path, number, old, new or "")
+        before, after = (text.decode(errors="replace").splitlines() for text in (files.before(path) or b"", content))
+        for first, last, begin, end in _replaced_lines(before, after):
+            for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):
+                if old != new:
+                    yield Change(path, begin + offset + 1, old, new or "")
+
+
+def _replaced_lines(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the lines of a text that differ: their range before, and their range after."""
+    if len(before) == len(after):
+        yield 0, len(before), 0, len(after)
+        return
+    import difflib  # noqa: PLC0415 - only an edit that adds or removes lines needs it
+
+    for tag, *numbers in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            first, last, begin, end = numbers
+            yield first, last, begin, end
+
+
+def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:
+    """Copy a component into the package, and list it in each overlay.
+
+    Raises:
+        UsageError: A file of the component cannot be added to a package.
+    """
+    folder = f"{layout.ADDED}/{component.name}"
+    for entry in component.files:
+        path = f"{folder}/{entry.path}"
+        if not layout.is_added(path) or entry.executable:
+            hint = "all files are directly in its folder, have names that end with .yaml, and are not executable"
+            raise UsageError(f"--with: {component.name}/{entry.path} cannot be added to a package", hint=hint)
+        files.write(path, b"".join(tree.chunks(entry)))
+    for overlay in overlays:
+        path = layout.kustomization(overlay)
+        listed = posixpath.relpath(folder, layout.overlay(overlay))
+        files.write(path, kustomization.add(files.read(path), listed, files.package.shown(path)))
 
 
 def _set_root(files: Files, path: str, root: str) -> None:

@@ -52,9 +52,13 @@ class Files:
             return self._changed[path]
         return plainfiles.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
 
+    def before(self, path: str) -> bytes | None:
+        """Return the content of a file on disk; None if there is no such file. Raises as `read`."""
+        return Files(self.package).read(path) if (self.package.folder / path).is_file() else None
+
     def write(self, path: str, content: bytes) -> None:
-        """Change a file; nothing is written to disk."""
-        if content != self.read(path):
+        """Change a file, or add one; nothing is written to disk."""
+        if content != self._changed.get(path, self.before(path)):
             self._changed[path] = content
             self._sources.clear()
 
@@ -79,8 +83,7 @@ class Files:
 
     def changed(self) -> dict[str, bytes]:
         """Return the new content of every file that differs from the one on disk."""
-        before = Files(self.package)
-        return {path: new for path, new in self._changed.items() if new != before.read(path)}
+        return {path: new for path, new in self._changed.items() if new != self.before(path)}
 
 
 def site_files(package: Package) -> list[str]:

@@ -12,11 +12,10 @@ from packager.base import envfile
 from packager.configure import settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
-from packager.options import BY_NAME
+from packager.options import BY_NAME, PLACEMENT
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.site.defaults import Labels
-from packager.site.read import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,11 +18,14 @@ from packager.package.layout import INVENTORY, OVERLAYS
 from packager.package.outputs import ENV_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.base.limits import Limits
     from packager.package.opened import Package
 
+
+_ADDED_BYTES = 64 << 10
+"""The most bytes of a file of a component that a site adds: more than people write, or read."""
 
 _INVENTORY_MODE = "0644"
 _OVERLAYS_PARENT = OVERLAYS[: OVERLAYS.rindex("/") + 1]
@@ -74,15 +77,15 @@ def check(package: Package, limits: Limits) -> Checked:
         except ToolError as error:
             unread.append(error)
         problems += _mode_problems(package, entries[path], sealed[path]["mode"])
-    problems += _unlisted_files(package, entries)
+    problems += _unlisted_files(package, entries, edits)
     problems += _mismatched_lines(package, lines)
     problems += _overlooked_kustomizations(package, entries)
-    received = None if problems or unread else received_digest(package)
+    received = None if problems or unread else received_digest(package, edits)
     return Checked(problems, edits, unread, list(_ignored(package)), received)
 
 
-def received_digest(package: Package) -> str:
-    """Return the digest of all files of the package as they are, edits included.
+def received_digest(package: Package, edits: Iterable[str] = ()) -> str:
+    """Return the digest of all files of the package as they are, edits included; `edits` may name added files.
 
     It is that of a list with a line for each file, of its sha256, two blanks and its path: what
     `find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum` prints in the folder that an archive
@@ -91,7 +94,7 @@ def received_digest(package: Package) -> str:
     Raises:
         ToolError: A file cannot be read.
     """
-    names = sorted((*package.inventory["files"], INVENTORY))
+    names = sorted({*package.inventory["files"], *edits, INVENTORY})
     lines = "".join(_listed(name, package.reader.digest(name)) for name in names)
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
@@ -132,8 +135,12 @@ def _ignored(package: Package) -> Iterator[Problem]:
             yield Problem(package.shown(name), 0, 0, message)
 
 
-def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
+def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: list[str]) -> Iterator[Problem]:
+    """Yield a finding for each unlisted file, or add it to `edits` if it is of a component that a site may add."""
     for path in unlisted(package, entries):
+        if layout.is_added(path) and entries[path].size <= _ADDED_BYTES and not entries[path].executable:
+            edits.append(path)
+            continue
         yield Problem(package.shown(path), 0, 0, "the package was not sealed with this file")
 
 

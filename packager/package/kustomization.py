@@ -85,6 +85,37 @@ def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> by
     return edited
 
 
+def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
+    """Return a kustomization with the component `path` at the end of its list; unchanged if it lists that already.
+
+    Raises:
+        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
+    """
+    document, source = _read(text, file)
+    listed = _list(document.data, _KEY)
+    if path in map(str, listed):
+        return text
+    if listed:
+        last = document.span((_KEY, len(listed) - 1))
+        end = source.find("\n", last.end)
+        end = len(source) if end < 0 else end
+        splice = (end, end, f"\n{' ' * document.span((_KEY,)).column}- {path}")
+    else:
+        # The list begins at its head: without any entry, only the comments of the options are below it.
+        heads = [start for start, line in _lines(document, source) if line.rstrip() == f"{_KEY}:"]
+        splice = (
+            (heads[0], heads[0] + len(f"{_KEY}:"), f"{_KEY}:\n  - {path}")
+            if heads
+            else (0, 0, f"{_KEY}:\n  - {path}\n")
+        )
+    edited = yamlio.spliced(text, [splice])
+    changed = yamlio.load(edited, file)[0].data
+    data = document.data if isinstance(document.data, dict) else {}
+    if changed != {**data, _KEY: [*listed, path]}:
+        raise UsageError(f"{file} cannot be edited automatically", hint=f"list {path} under `{_KEY}` there")
+    return edited
+
+
 def _read(text: bytes, file: str) -> tuple[Document, str]:
     document, problems = yamlio.load(text, file)
     if problems:

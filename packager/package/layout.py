@@ -6,7 +6,9 @@ Paths are below the package's root, with `/`.
 from __future__ import annotations
 
 import posixpath
+import re
 
+from packager.base.names import LETTER_FIRST
 from packager.package.path_checks import DOCKERIGNORE
 
 INVENTORY = "manifest.json"
@@ -46,6 +48,9 @@ WORKSPACE = "workspace"
 
 SITE = "site"
 """The folder of the options' values, beside the folders of the options."""
+
+ADDED = f"{QUICKSTART}/{SITE}"
+"""The folder of the components that a site has added to a package: one folder each."""
 
 PLACEMENT = "placement.yaml"
 """The values of the option `placement`, in that folder."""
@@ -107,6 +112,11 @@ def component(path: str) -> tuple[str, str] | None:
     """Return the component whose folder contains a file, and the file's name; None for a file of no component."""
     steps = path.split("/")
     return (steps[5], steps[6]) if len(steps) == 7 and common(steps[2]) == "/".join(steps[:5]) else None
+
+
+def is_added(path: str) -> bool:
+    """Return whether `path` is a file of a component that a site may add: YAML, directly in the component's folder."""
+    return re.fullmatch(rf"{ADDED}/{LETTER_FIRST}/[A-Za-z0-9][A-Za-z0-9._-]*\.yaml", path) is not None
 
 
 def is_patch(path: str) -> bool:

@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base.values import replace
-from packager.options import BY_NAME, OPTIONS, offered
+from packager.options import BY_NAME, OPTIONS, PLACEMENT, offered
 from packager.site.defaults import Labels, defaults
-from packager.site.read import PLACEMENT
 
 if TYPE_CHECKING:
     from packager.builder.plan import Options, Plan

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import Value, as_plain, field
-from packager.options import BY_NAME
-from packager.site.read import PLACEMENT
+from packager.options import BY_NAME, PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

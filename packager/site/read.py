@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document, Location
     from packager.site.config import OptionValues, SiteFields
 
-PLACEMENT = "placement"
 SHORT = {"queue": "queue", "pull-secret": "pullSecret"}
 """The options that have a key of their own in a site's file."""
 

@@ -8,7 +8,8 @@ from packager.base.problems import show, similar
 from packager.kubernetes.allowed.judge import Judge, lists
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import at, dotted
-from packager.options import CLAIMS, KNOWN
+from packager.options import CLAIMS, KNOWN, PLACEMENT
+from packager.package import layout
 from packager.verify import options
 from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
 
@@ -66,7 +67,9 @@ def judged(
 
 def facts(overlay: RenderedOverlay) -> Facts:
     """Return the options, site values and names of an overlay that the table's rules refer to."""
-    on = options.switched_on(overlay.sources)
+    on = {*options.switched_on(overlay.sources)}
+    if any(folder.startswith(f"{layout.ADDED}/") for folder, _ in overlay.sources.components):
+        on.add(PLACEMENT)  # a component that a site has added may place pods
     site = options.site_values(overlay.sources)
     of_options = (key.name for name in on for key in KNOWN[name].keys if key.name in CLAIMS)
     package = overlay.sources.declared.name

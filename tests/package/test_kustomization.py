@@ -189,3 +189,25 @@ def test_ambiguous_yaml_is_not_read(text: str) -> None:
 )
 def test_patches_are_files_beside_the_kustomization(text: str, names: tuple[str, ...]) -> None:
     assert kustomization.patches(text.encode()) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (KUSTOMIZATION, KUSTOMIZATION.replace("nfs # ours\n", "nfs # ours\n  - ../../../site/a\n")),
+        ("components:\n  # - ../b\npatches: []\n", "components:\n  - ../../../site/a\n  # - ../b\npatches: []\n"),
+        ("patches: []\n", "components:\n  - ../../../site/a\npatches: []\n"),
+        ("components:\n- ../b", "components:\n- ../b\n- ../../../site/a"),
+    ],
+)
+def test_add_lists_component_once_and_keeps_other_lines(text: str, expected: str) -> None:
+    added = kustomization.add(text.encode(), "../../../site/a")
+    assert added.decode() == expected
+    assert kustomization.add(added, "../../../site/a") == added
+
+
+@pytest.mark.parametrize("text", ["components: [../b]\n", "- a\n"])
+def test_add_refuses_list_that_it_cannot_edit(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be edited automatically") as refused:
+        kustomization.add(text.encode(), "../../../site/a")
+    assert refused.value.hint == "list ../../../site/a under `components` there"

@@ -1,0 +1,89 @@
+"""Components that a site adds to a package: they may place pods, and grant no more rights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.files import replace
+from tests.verify.test_edits import LIST, _listed_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+COMPONENT = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n"
+
+
+def _add_component(package: Path, *operations: str) -> Path:
+    """Add a component of the site to the overlay of a Pod, as `configure --with DIR` does; return its file."""
+    file = package / "quickstart/site/ours/kustomization.yaml"
+    file.parent.mkdir(parents=True)
+    lines = "".join(f"      - {operation}\n" for operation in operations)
+    file.write_text(f"{COMPONENT}  - target: {{kind: Pod}}\n    patch: |-\n{lines}", encoding="utf-8")
+    replace(package / LIST, "components:\n", "components:\n  - ../../../site/ours\n")
+    return file
+
+
+def test_component_of_site_may_place_pods(mlpack: Run, package: Path, kubectl: Path) -> None:
+    term = "{matchExpressions: [{key: zone, operator: Exists}]}"
+    required = f"{{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}}}"
+    file = _add_component(
+        package,
+        "{op: add, path: /spec/nodeSelector, value: {pool: train}}",
+        "{op: add, path: /spec/tolerations, value: [{key: train, operator: Exists}]}",
+        f"{{op: add, path: /spec/affinity, value: {{nodeAffinity: {required}}}}}",
+    )
+    done = mlpack("verify", "-v", package, "--kubectl", kubectl)
+    assert done.code == 0, done.stdout
+    assert f"{file}:2: 'kind: Component' is new\n" in done.stderr
+    assert "'- ../../../site/ours' is new\n" in done.stderr
+    assert f"hello-mpi {_listed_digest(package)} as received, with the edits above\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        (
+            "{op: add, path: /spec/tolerations, value: [{key: node-role.kubernetes.io/control-plane}]}",
+            "expected a taint that is not the control plane's",
+        ),
+        ("{op: add, path: /spec/hostNetwork, value: true}", "hostNetwork"),
+        ("{op: add, path: /spec/priorityClassName, value: system-node-critical}", "priorityClassName"),
+        ("{op: add, path: /spec/serviceAccountName, value: admin}", "serviceAccountName"),
+        ("{op: add, path: /metadata/annotations/team, value: x}", "annotation"),
+        ("{op: add, path: /spec/volumes/-, value: {name: x, hostPath: {path: /}}}", "hostPath"),
+    ],
+)
+def test_component_of_site_grants_nothing_else(
+    mlpack: Run, package: Path, kubectl: Path, operation: str, message: str
+) -> None:
+    _add_component(package, operation)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert message in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["quickstart/site/a.yaml", "quickstart/site/ours/run.sh", "quickstart/site/ours/b/c.yaml", "quickstart/x/a.yaml"],
+)
+def test_file_at_other_place_is_a_problem(mlpack: Run, package: Path, kubectl: Path, name: str) -> None:
+    (package / name).parent.mkdir(parents=True)
+    (package / name).write_text("a: b\n", encoding="utf-8")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, f"{package / name}: the package was not sealed with this file\n")
+
+
+def test_large_or_executable_file_of_component_is_a_problem(mlpack: Run, package: Path, kubectl: Path) -> None:
+    file = _add_component(package, "{op: add, path: /spec/nodeSelector, value: {pool: train}}")
+    file.chmod(0o755)
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 5
+    file.chmod(0o644)
+    (file.parent / "big.yaml").write_bytes(b"#" * ((64 << 10) + 1))
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 5
