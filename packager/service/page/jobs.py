@@ -15,7 +15,7 @@ from packager.curves.figure import figures
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.failures import Failure
-from packager.service.page import form
+from packager.service.page import inputs
 from packager.service.page.html import redirect, respond, visible
 from packager.service.store.store import FINAL, STATUSES
 from packager.service.use.jobs import JobQuery
@@ -137,7 +137,7 @@ def _flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]
         elif isinstance(value, dict):
             lines += _flat(value, f"{name}.")
         else:
-            lines.append((visible(name), visible(form.shown(value))))
+            lines.append((visible(name), visible(inputs.shown(value))))
     return lines
 
 

@@ -12,14 +12,14 @@ from litestar.params import FromPath, FromQuery
 from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.api.jobs import create_once
 from packager.service.failures import Failure
-from packager.service.page import form
+from packager.service.page import form, inputs
 from packager.service.page.html import redirect, respond
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from packager.service.access.tokens import Caller
-    from packager.service.page.form import Sent
+    from packager.service.page.inputs import Sent
     from packager.service.registry.definitions import Definition
     from packager.service.use.answers import JobPreview
 
@@ -39,7 +39,7 @@ async def _new(
     data = {}
     if values_of:
         job = await server_of(state).jobs.job(caller, values_of)
-        data = form.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
+        data = inputs.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
         data["/project"] = job.project
     data.setdefault("/creator", caller.name)
     return await _form(request, definition, data, values_of=values_of)
@@ -55,7 +55,7 @@ async def _sent(request: HttpRequest, state: State, name: FromPath[str]) -> Resp
         count = f"count:{action.removeprefix('more:')}"
         data[count] = str(int(data[count]) + 1) if data.get(count, "").isdecimal() and len(data[count]) < 3 else "2"
         return await _form(request, definition, data, more=action.removeprefix("more:"))
-    sent = form.read(definition, data)
+    sent = inputs.read(definition, data)
     filled = {**sent.filled, **({"project": data["/project"]} if data.get("/project") else {})}
     if sent.complaints:
         failure = Failure("invalid-values", "not all inputs can be read", sent.complaints)
