@@ -9,7 +9,7 @@ reads it.
 from __future__ import annotations
 
 import re
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
@@ -383,34 +383,6 @@ def faults(
 def offered(traits: Collection[str]) -> tuple[Option, ...]:
     """Return the options of a package, or of one of its workloads, that has these of `TRAITS`."""
     return tuple(option for option in OPTIONS if option.only is None or option.only in traits)
-
-
-def possible_combinations() -> Iterator[tuple[str, ...]]:
-    """Yield every option, and every two of them that go together; each with the option that it adds to.
-
-    Of the options that give one folder a place, every two for different folders are together in one of nine sets.
-    """
-    apart = [
-        tuple(
-            option.name
-            for option in OPTIONS
-            if option.places == (place,) and option.keys[0].name.startswith(place.upper())
-        )
-        for place in PLACES
-    ]
-    names = {name for options in apart for name in options}
-    chosen: dict[tuple[str, ...], None] = {}
-    for size in (1, 2):
-        for picked in combinations([option for option in OPTIONS if size == 1 or option.name not in names], size):
-            selected = {option.name for option in picked}
-            selected |= {option.needs[0] for option in picked if option.needs and not selected & set(option.needs)}
-            if not conflicts(selected):
-                chosen[tuple(option.name for option in OPTIONS if option.name in selected)] = None
-    # An orthogonal array: each two of its four columns have every pair of the three ways.
-    for one, other in product(range(3), repeat=2):
-        ways = (one, other, (one + other) % 3, (one + 2 * other) % 3)
-        chosen[tuple(options[way] for options, way in zip(apart, ways, strict=True))] = None
-    yield from chosen
 
 
 def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[Fault]:

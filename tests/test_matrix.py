@@ -21,11 +21,12 @@ from packager.builder.selection import select
 from packager.kubectl.kustomize import kustomize
 from packager.modelspec import catalog, load
 from packager.modelspec.settings import parse_setting
-from packager.options import KEYS, OPTIONS, possible_combinations
+from packager.options import KEYS, OPTIONS
 from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.package.layout import WORKSPACE
 from tests import demo, everything, kinds, kubectls, renders
+from tests.combinations import possible_combinations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

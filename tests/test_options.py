@@ -20,13 +20,14 @@ from packager.kubernetes.podsecurity import Level
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered, possible_combinations
+from packager.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered
 from packager.package import tree
 from packager.package.layout import OVERLAYS, SITE
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from packager.workloads import structures
 from tests import kinds, kubectls
+from tests.combinations import possible_combinations
 from tests.files import replace
 from tests.test_matrix import assert_alike
 

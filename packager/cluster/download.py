@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, cast
 from packager.base.errors import ClusterError, VerificationError
 from packager.base.limits import Limits
 from packager.base.problems import Problem
-from packager.cluster.receive import ReceivingFolder, TooMuchError, receive
+from packager.cluster.receive import ReceivingFolder, TooMuchError, receive, write_all
 from packager.cluster.shell import ScriptError
 from packager.cluster.workspace import ENTER, PARTS, digests, listed, why_unread
 from packager.package.path_checks import ContentError
@@ -252,7 +252,7 @@ def _fetch_one(
                 if offset > size:
                     os.ftruncate(part, 0)
                     raise _ChangedError
-                _write_all(part, chunk)
+                write_all(part, chunk)
                 advance(len(chunk))
         if offset < size or _digest(part) != file.digest:
             os.ftruncate(part, 0)
@@ -291,12 +291,6 @@ def _destination(stack: ExitStack, folder: Path) -> ReceivingFolder:
 
 class _ChangedError(Exception):
     """A file has not arrived with its digest."""
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
 
 
 def _local_digest(path: Path, size: int) -> str | None:

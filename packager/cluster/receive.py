@@ -272,7 +272,7 @@ class _Unpacker:
         new = os.open(workfolder.FILE, _NEW_FLAGS, 0o600, dir_fd=self.place.work)
         with os.fdopen(new, "wb", buffering=0) as file:
             for chunk in chunks:
-                _write_all(file.fileno(), chunk)
+                write_all(file.fileno(), chunk)
                 content.update(chunk)
                 self.advance(len(chunk))
             os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
@@ -281,7 +281,8 @@ class _Unpacker:
             return content.hexdigest(), os.fstat(file.fileno()).st_ino
 
 
-def _write_all(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes) -> None:
+    """Write all of `data` to an open file."""
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _RUN = "run"
 _OVERLAY = "single-node"
 _SUFFIX = "_spec.yml"
-_K8S = "-k8s"
 _LONGEST_NAME = 40
 _LARGE = 100 << 10
 _PARTS = re.compile(
