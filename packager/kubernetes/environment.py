@@ -1,10 +1,12 @@
-"""Lists environment variables that a package must not set, because they decide what a pod runs."""
+"""Lists environment variables that a package must not set: they decide what a pod runs, or are no names to YAML."""
 
 from __future__ import annotations
 
 _LOADER = "it would be loaded into every program in the pod, including sshd and mpirun"
 _SHELL = "the shell would run it before each script of the package"
 _PYTHON = "Python would load modules or run code from outside the image"
+
+_YAML = "kustomize reads the name as a boolean or as null, and makes no ConfigMap with it"
 
 _REASONS = {
     "HOME": "the package sets it to a folder that the pod's user can write to",
@@ -20,6 +22,7 @@ _REASONS = {
     "PYTHONHOME": _PYTHON,
     "PERL5OPT": "Perl would run code from outside the image",
     "NODE_OPTIONS": "Node.js would run code from outside the image",
+    **{form: _YAML for word in ("true", "false", "null") for form in (word, word.capitalize(), word.upper())},
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from packager.base.values import Value
+from packager.workloads.pods import QUOTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -218,7 +219,7 @@ def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -
 
 def _finds(pattern: str, name: str) -> bool:
     """Whether kustomize finds a pattern in a name: it searches for a regular expression. Ours are anchored names."""
-    plain = pattern.removeprefix("^").removesuffix("$")
+    plain = pattern.replace(QUOTE, "").removeprefix("^").removesuffix("$")
     match pattern.startswith("^"), pattern.endswith("$"):
         case True, True:
             return name == plain

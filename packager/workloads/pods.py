@@ -79,6 +79,11 @@ class Pods(Value, frozen=True):
         return text(self.default_container) or text(first)
 
     @property
+    def container_path(self) -> str:
+        """The place of the main container, as the fieldPath of a kustomize replacement."""
+        return f"{self.field_path}.containers.{_step({'name': self.container}, 0)}"
+
+    @property
     def pointer(self) -> str:
         """The place of their spec, as a JSON pointer (RFC 6901), for JSON patches."""
         return _pointer((*self.location, "spec"))
@@ -146,7 +151,7 @@ class ProgramFields(Value, frozen=True):
         path = f"{pods.field_path}.{key}.{_step(container, index)}"
         folder = str(container.get("workingDir"))
         first = mapping(at(container, ("env", 0)))
-        source = path.replace("[name=^", "[name=").replace("$]", "]")
+        source = path.replace("[name=^", "[name=").replace("$]", "]").replace(QUOTE, "")
         return cls(path, source, folder.startswith("MODEL_DIR/"), first.get("value") == "home/mlpack")
 
     def variable(self, key: str) -> str:
@@ -169,11 +174,15 @@ def named(name: str) -> str:
     """Return the step of a field path to the item of a list that has a name.
 
     Kustomize takes the name for a regular expression, and without anchors also selects longer names. It searches the
-    item's name as YAML, in quotes where YAML needs them, so such a name has no anchors.
+    item's name as YAML, in quotes where YAML needs them.
     """
     needs_quotes = name.lower() in MISREAD or name[0].isdigit()
-    return f"[name={name}]" if needs_quotes else f"[name=^{name}$]"
+    quote = QUOTE if needs_quotes else ""
+    return f"[name=^{quote}{name}{quote}$]"
 
+
+QUOTE = "[\"']?"
+"""The part of a pattern that finds a quotation mark around a name, or none."""
 
 _SPEC_TEMPLATE: Location = ("spec", "template")
 _TEMPLATES: dict[str, Location] = {

@@ -27,7 +27,19 @@ ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 
 @pytest.mark.parametrize(
     "key",
-    ["HOME", "PATH", "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "PYTHONSTARTUP", "PYTHONHOME", "MLPACK_SPECS", "MLPACK_"],
+    [
+        "HOME",
+        "PATH",
+        "LD_PRELOAD",
+        "LD_AUDIT",
+        "BASH_ENV",
+        "PYTHONSTARTUP",
+        "PYTHONHOME",
+        "MLPACK_SPECS",
+        "MLPACK_",
+        "TRUE",
+        "null",
+    ],
 )
 def test_variables_that_affect_every_program_are_refused(key: str) -> None:
     assert refusal_reason(key)
