@@ -13,6 +13,7 @@ from packager.cluster import deploy
 from packager.cluster.admission import AdmissionChange, object_changes, pod_changes
 from packager.cluster.deploy import DeployState, Situation
 from packager.cluster.dry_run import try_pods
+from packager.cluster.hold import held, hold_of
 from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
@@ -99,7 +100,7 @@ class PreparedDeploy:
     @property
     def lost_results(self) -> str | None:
         """A sentence that says that the results will be lost with the pods; None if they will not be."""
-        new = (one for one in self.per_workload if not one.is_same)
+        new = (one for one in self.per_workload if not one.is_same and not hold_of(one.target.manifests.workload))
         return next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
 
     @property
@@ -171,6 +172,11 @@ def check(target: Target, allowed: frozenset[str], level: Level | None, expected
         raise VerificationError(message, hint=hint, problems=problems)
 
 
+def with_hold(target: Target, seconds: float) -> Target:
+    """Return the target of a first deploy whose pods are held; see `prepare`."""
+    return replace(target, manifests=held(target.manifests, {}, seconds))
+
+
 def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, form: str | None = None) -> str:
     """Return the output of kubectl's dry run with the strategy `client` or `server`, in kubectl's output form `form`.
 
@@ -200,8 +206,13 @@ def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[A
     return (*object_changes(sent, planned, live), *pod_changes(trials))
 
 
-def prepare(target: Target) -> PreparedDeploy:
+def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
     """Read the existing objects with the names of the package's objects; change nothing.
+
+    Args:
+        target: The overlay, and the cluster.
+        hold: The most seconds that pods are held until results that go with them are copied; 0 for no hold. It is in
+            the target of the result.
 
     Raises:
         ClusterError: The cluster does not answer, or an object of another owner has the name of one of the package's.
@@ -209,6 +220,7 @@ def prepare(target: Target) -> PreparedDeploy:
     namespace = target.kubectl.default_namespace()
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
+    target = replace(target, manifests=held(target.manifests, live, hold))
     surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
     planned = _planned(target) if deploy.is_touched(target.manifests, live) else ()
     situation = deploy.situation(target.manifests, live, planned)

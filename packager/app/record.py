@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from packager.app.hold import HeldResults
 from packager.app.results import copied, copied_by_index
 from packager.app.status import status_from
 from packager.base import atomic, jsonio, yamlio
@@ -126,20 +127,25 @@ class RunRecord:
     Args:
         target: The opened overlay of the workload.
         folder: The folder of all records.
+        patience: The longest wait in seconds for data of the results; 0 for no limit.
+        tell: Receives messages for the user during a copy.
 
     Attributes:
         watch: Keeps the logs of pods that are deleted during the run, for a follower of the workload.
     """
 
-    def __init__(self, target: Target, folder: Path) -> None:
+    def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
         self.watch = PodWatch(target.kubectl, target.manifests.kind.listed)
+        self._patience = patience
+        self._tell = tell
+        self._held: HeldResults | None = None
         self._target = target
         self._all = folder
         self._folder: Path | None = None
         self._logs: SavedLogs | None = None
 
     def read(self, snapshot: Snapshot, *, is_last: bool = False) -> None:
-        """Save new lines of the logs; at the first call, also the manifests and the values.
+        """Save new lines of the logs, and the results of held pods; first, also the manifests and the values.
 
         Raises:
             ToolError: The folder cannot be written.
@@ -149,7 +155,10 @@ class RunRecord:
                 self._folder = self._begin(snapshot)
                 target = self._target
                 self._logs = SavedLogs(target.kubectl, target.manifests.kind, self.watch, self._folder / _LOGS)
+                self._held = HeldResults(target, self._folder / _OUTPUT, self._patience, self._tell)
             self._logs.read(snapshot, is_last=is_last)
+            assert self._held is not None
+            self._held.read(snapshot)
 
     def _begin(self, snapshot: Snapshot) -> Path:
         """Write the manifests and the values into the folder of the record, and return it."""
@@ -163,14 +172,12 @@ class RunRecord:
             file.write(target.package.reader.read(values, _MAX_ENV_BYTES))
         return folder
 
-    def finish(self, snapshot: Snapshot, verdict: Verdict, *, patience: float, tell: Tell) -> Recorded:
+    def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
         """Save the rest of the logs, copy the results, and write the verdict.
 
         Args:
             snapshot: The last snapshot.
             verdict: The verdict on the workload.
-            patience: The longest wait in seconds for data of the results; 0 for no limit.
-            tell: Receives messages for the user during the copy.
 
         Raises:
             ToolError: The folder cannot be written.
@@ -178,7 +185,7 @@ class RunRecord:
         self.read(snapshot, is_last=True)
         assert self._folder is not None
         assert self._logs is not None
-        results, error = self._copy(self._folder / _OUTPUT, patience, tell)
+        results, error = self._copy(self._folder / _OUTPUT)
         with _explained(self._folder):
             curves = self._write_numbers(self._folder, self._logs.files)
             times = {"created": created(snapshot.workload).isoformat(), "recorded": snapshot.now.isoformat()}
@@ -193,10 +200,14 @@ class RunRecord:
                 file.write(f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n".encode())
         return Recorded(self._folder, len(self._logs.files), curves, results, error, self._logs.error)
 
-    def _copy(self, output: Path, patience: float, tell: Tell) -> tuple[tuple[Results, ...], MlpackError | None]:
-        """Copy the results, and return the copies, or the reason why there are none."""
+    def _copy(self, output: Path) -> tuple[tuple[Results, ...], MlpackError | None]:
+        """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
+        assert self._held is not None
         if self._target.manifests.kind.serves:
             return (), None
+        if self._held.copies or self._held.error:
+            return tuple(self._held.copies.values()), self._held.error
+        patience, tell = self._patience, self._tell
         try:
             if copies := tuple(copied_by_index(self._target, output, patience=patience, tell=tell)):
                 return copies, None
@@ -227,13 +238,15 @@ class RunRecords:
     Args:
         target: The opened overlay.
         folder: The folder of all records.
+        patience: The longest wait in seconds for data of the results; 0 for no limit.
+        tell: Receives messages for the user during a copy.
 
     Attributes:
         watch: Keeps the logs of the main workload's deleted pods, for a follower.
     """
 
-    def __init__(self, target: Target, folder: Path) -> None:
-        self._records = [RunRecord(one, folder) for one in target.per_workload]
+    def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
+        self._records = [RunRecord(one, folder, patience, tell) for one in target.per_workload]
         self._last: dict[int, tuple[Snapshot, Verdict]] = {}
         self.watch = self._records[0].watch
 
@@ -245,10 +258,10 @@ class RunRecords:
                 record.read(part.snapshot)
                 self._last[index] = part.snapshot, part.verdict
 
-    def finish(self, *, patience: float, tell: Tell) -> Iterator[Recorded]:
+    def finish(self) -> Iterator[Recorded]:
         """Finish the record of each workload that was seen; see `RunRecord.finish`."""
         for index, (snapshot, verdict) in self._last.items():
-            yield self._records[index].finish(snapshot, verdict, patience=patience, tell=tell)
+            yield self._records[index].finish(snapshot, verdict)
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

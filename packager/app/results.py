@@ -142,6 +142,36 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
         yield _copy(target, _folder_in(pods[index], output), folder / str(index), patience, tell)
 
 
+def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
+    target: Target, snapshot: Snapshot, pod: Object, folder: Path, *, patience: float, tell: Tell
+) -> Results | None:
+    """Copy OUTPUT_DIR while a pod is held; None if the results are in another pod, which is held as well.
+
+    Args:
+        target: The opened overlay of the workload.
+        snapshot: The state of the workload.
+        pod: The held pod: one with results, or a launcher, whose workers have them.
+        folder: The folder to copy to; that of an index is a subfolder named after it.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives messages for the user during the copy.
+
+    Raises:
+        ClusterError: The results cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
+    """
+    kind = target.manifests.kind
+    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+    for index, indexed in kind.indexed(snapshot.pods).items():
+        if name(indexed) == name(pod):
+            return _copy(target, _folder_in(pod, output), folder / str(index), patience, tell)
+    place = _running_pod(target, snapshot, output, None)
+    if place is None:
+        raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
+    is_elsewhere = place.pod != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods))
+    return None if is_elsewhere else _copy(target, place, folder, patience, tell)
+
+
 def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> RemoteFolder | None:
     """Return the folder of the results in a running pod; None if no suitable pod runs."""
     kind = target.manifests.kind

@@ -183,13 +183,14 @@ def _chosen(package: Package, runnable: Runnable, names: Sequence[str] | None) -
     return tuple(overlays)
 
 
-def task(target: Target) -> Task:
-    """Return a task with the workloads that an earlier run has left.
+def task(target: Target, hold: float = 0) -> Task:
+    """Return a task with the workloads that an earlier run has left; see `packager.app.deploy.prepare` for `hold`.
 
     Raises:
         ClusterError: The cluster does not answer, or an object of another owner has the name of one of the task's.
     """
-    prepared = prepare(target)
+    prepared = prepare(target, hold)
+    target = prepared.target
     per_workload = prepared.per_workload
     live = [one.situation.live for one in per_workload]
     if any(item is None or annotation(item, RENDERED) != target.manifests.digest for item in live):
@@ -198,7 +199,12 @@ def task(target: Target) -> Task:
 
 
 def run(
-    all_targets: Sequence[Target], execute: Execute, *, resume: bool = False, keep_going: bool = False
+    all_targets: Sequence[Target],
+    execute: Execute,
+    *,
+    resume: bool = False,
+    keep_going: bool = False,
+    hold: float = 0,
 ) -> Iterator[TaskResult]:
     """Run tasks one after the other, and yield the result of each.
 
@@ -207,6 +213,7 @@ def run(
         execute: Deploys a task, and follows it.
         resume: Whether tasks that have succeeded with the same build are skipped.
         keep_going: Whether the remaining tasks are run after one has failed.
+        hold: See `packager.app.deploy.prepare`.
 
     Raises:
         UnreachableError: The cluster does not answer.
@@ -217,16 +224,16 @@ def run(
         if is_stopped:
             yield TaskResult(target, NOT_RUN, "a task before it has failed")
             continue
-        result = _run(target, execute, resume=resume)
+        result = _run(target, execute, resume=resume, hold=hold)
         yield result
         is_stopped = result.has_failed and not keep_going
 
 
-def _run(target: Target, execute: Execute, *, resume: bool) -> TaskResult:
+def _run(target: Target, execute: Execute, *, resume: bool, hold: float) -> TaskResult:
     now = target.kubectl.runner.now
     started = now()
     try:
-        current = task(target)
+        current = task(target, hold)
         if resume and current.is_done:
             first = current.verdicts[0]
             return TaskResult(target, first.phase, first.summary, first.findings, is_skipped=True)

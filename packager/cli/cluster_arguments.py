@@ -109,7 +109,27 @@ ForceConflicts = Annotated[
     bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
+RecordsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        metavar="DIR",
+        help="Record the run in a folder below it: logs, manifests, verdict, numbers, and OUTPUT_DIR.",
+        show_default=False,
+    ),
+]
+Hold = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="With --results: how long pods wait after their programs, until results that would be deleted with them "
+        "are copied. 0 for not at all; by default 10m.",
+        show_default=False,
+    ),
+]
 
+_HOLD = "10m"
+"""The longest hold unless the user sets another."""
 
 _KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - Path.home raises for users without a home folder
 """The file that kubectl reads unless KUBECONFIG or --kubeconfig names another one."""
@@ -199,6 +219,17 @@ def open_target(
 
 _LONGEST = timedelta(days=365)
 """The timers and waits of the system do not take numbers of any size."""
+
+
+def hold_seconds(hold: str | None, results: Path | None) -> float:
+    """Return the longest hold of pods in seconds; 0 if the run is not recorded.
+
+    Raises:
+        UsageError: The text is not a duration, or the run is not recorded.
+    """
+    if results is None and hold is not None:
+        raise UsageError("--hold needs --results DIR")
+    return seconds(hold or _HOLD) if results is not None else 0.0
 
 
 def seconds(text: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,13 +18,16 @@ from packager.cli.cluster_arguments import (
     DryRunOption,
     Expect,
     ForceConflicts,
+    Hold,
     OverlayOption,
     PackagePath,
     Patience,
     PodSecurity,
+    RecordsFolder,
     Verify,
     Yes,
     acceptance,
+    hold_seconds,
     open_target,
     seconds,
     with_cluster,
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.app.target import Target
-
-_QUIET_SECONDS = 60.0
-"""Seconds without data after which the copy of results is given up, as with `mlpack results`."""
 
 
 @with_cluster
@@ -68,14 +67,8 @@ def deploy(
         typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.", show_default=False),
     ] = None,
     patience: Patience = "10m",
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Record the run in a folder below it: logs, manifests, verdict, numbers, and OUTPUT_DIR.",
-            show_default=False,
-        ),
-    ] = None,
+    results: RecordsFolder = None,
+    hold: Hold = None,
     output: Annotated[
         Applied | None, typer.Option("-o", "--output", help="Print what was applied.", show_default=False)
     ] = None,
@@ -88,10 +81,11 @@ def deploy(
     from packager.app import deploy as use_case
     from packager.app.record import RunRecords
     from packager.app.verify import allowed_words, expected_digest, level
-    from packager.cli.watching import finish_records, report_end, watch_and_show
+    from packager.cli.watching import QUIET_SECONDS, finish_records, report_end, watch_and_show
 
     limit = (seconds(timeout) or None) if timeout else None
     longest = seconds(patience)
+    held = hold_seconds(hold, results)
     _refuse_combined(("--follow", follow), ("--no-wait", not wait))
     _refuse_combined(("--results", results is not None), ("--no-wait", not wait))
     _refuse_combined(("--expect", expect is not None), ("--no-verify", not verify))
@@ -102,14 +96,15 @@ def deploy(
         if verify:
             use_case.check(target, allowed_words(allow), level(pod_security), expected_digest(expect))
         if dry_run:
-            emit_data(use_case.dry_run(target, dry_run, force_conflicts=force_conflicts, form=output))
+            planned = use_case.with_hold(target, held)
+            emit_data(use_case.dry_run(planned, dry_run, force_conflicts=force_conflicts, form=output))
             if dry_run == "server":
-                print_changes(use_case.planned_changes(target, force_conflicts=force_conflicts))
+                print_changes(use_case.planned_changes(planned, force_conflicts=force_conflicts))
             return
         _mention_sequence(target, overlay)
         is_applied = False
         try:
-            prepared = delete_existing(use_case.prepare(target), replace=replace, yes=yes)
+            prepared = delete_existing(use_case.prepare(target, held), replace=replace, yes=yes)
             warn_of_lost_results([prepared], yes=yes)
             deployed = use_case.apply(prepared, force_conflicts=force_conflicts)
             is_applied = True
@@ -120,8 +115,10 @@ def deploy(
             if not wait:
                 say(f"show its state: {target.command('status')}")
                 return
-            waiting = dataclasses.replace(target, kubectl=dataclasses.replace(target.kubectl, deadline=deadline))
-            records = RunRecords(waiting, results) if results else None
+            waiting = dataclasses.replace(
+                prepared.target, kubectl=dataclasses.replace(target.kubectl, deadline=deadline)
+            )
+            records = RunRecords(waiting, results, patience=QUIET_SECONDS, tell=say) if results else None
             ended = watch_and_show(
                 waiting,
                 rendered=target.manifests.digest,
@@ -130,11 +127,12 @@ def deploy(
                 follow_log=follow,
                 records=records,
             )
-            missing = finish_records(records, patience=_QUIET_SECONDS) if records else None
+            missing = finish_records(records) if records else None
         except Exception:
             raise
         except BaseException:  # Ctrl-C
-            _detach(target, acceptance(allow, pod_security), is_applied=is_applied)
+            recording = ["--results", str(results)] if results else []
+            _detach(target, [*acceptance(allow, pod_security), *recording], is_applied=is_applied)
             raise
         for one, verdict in ended:
             report_end(one, verdict)

@@ -31,10 +31,13 @@ from packager.cli.cluster_arguments import (
     ClusterOptions,
     DryRunOption,
     ForceConflicts,
+    Hold,
     Patience,
     PodSecurity,
+    RecordsFolder,
     Verify,
     Yes,
+    hold_seconds,
     seconds,
     with_cluster,
 )
@@ -86,6 +89,8 @@ def run(
         typer.Option(metavar="DURATION", help="How long all of it may take, such as 90s or 2h.", show_default=False),
     ] = None,
     patience: Patience = "10m",
+    results: RecordsFolder = None,
+    hold: Hold = None,
     output: Annotated[
         Applied | None,
         typer.Option(
@@ -160,6 +165,7 @@ def run(
 
     limit = (seconds(timeout) or None) if timeout else None
     longest = seconds(patience)
+    held = hold_seconds(hold, results)
     if follow and output:
         raise UsageError("--follow and --output cannot be combined")
     claims.check(claim_size, claim_class)
@@ -192,7 +198,7 @@ def run(
                 for one in targets:
                     deploying.check(one, allowed_words(allow), level(pod_security))
             if dry_run:
-                for one in targets:
+                for one in (deploying.with_hold(one, held) for one in targets):
                     emit_data(deploying.dry_run(one, dry_run, force_conflicts=force_conflicts, form=output))
                     if dry_run == "server":
                         print_changes(deploying.planned_changes(one, force_conflicts=force_conflicts))
@@ -214,8 +220,10 @@ def run(
                 resume=resume,
                 keep_going=keep_going,
                 force_conflicts=force_conflicts,
+                results=results,
+                hold=held,
             )
-            session.ask([use_case.task(one) for one in targets])
+            session.ask([use_case.task(one, held) for one in targets])
             _create_claims(targets, claim_size, claim_class)
             session.run(targets)
 

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from packager.app import deploy
 from packager.app import run as use_case
+from packager.app.record import RunRecords
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnansweredError
 from packager.cli.asking import has_terminal, require_yes
 from packager.cli.cluster_arguments import Applied
 from packager.cli.console import emit_data, emit_json_line, print_error, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_deployed
-from packager.cli.watching import bad_end, print_finding, watch_and_show
+from packager.cli.watching import QUIET_SECONDS, bad_end, finish_records, print_finding, watch_and_show
 from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from packager.app.run import Task, TaskResult
     from packager.app.target import Target
@@ -45,6 +47,8 @@ class RunSession:
         resume: Whether tasks that have succeeded are skipped.
         keep_going: Whether the remaining tasks are run after one has failed.
         force_conflicts: Whether fields of other field managers are taken over.
+        results: The folder of the records of all tasks; None for no record.
+        hold: See `packager.app.deploy.prepare`.
         targets: The tasks, in order.
     """
 
@@ -63,6 +67,8 @@ class RunSession:
     resume: bool
     keep_going: bool
     force_conflicts: bool
+    results: Path | None
+    hold: float
     targets: Sequence[Target] = ()
     _current: Target | None = None
     _is_applied: bool = False
@@ -106,7 +112,9 @@ class RunSession:
         self.targets = targets
         results: list[TaskResult] = []
         try:
-            for result in use_case.run(targets, self._execute, resume=self.resume, keep_going=self.keep_going):
+            for result in use_case.run(
+                targets, self._execute, resume=self.resume, keep_going=self.keep_going, hold=self.hold
+            ):
                 self._report(result, results)
                 results.append(result)
             self._raise_failure(results)
@@ -125,25 +133,33 @@ class RunSession:
         """Deploy a task, and follow it to its end; see `packager.app.run.Execute`."""
         self._current = target = task.target
         self._is_applied = False
-        say(f"{task.name} ({self.targets.index(target) + 1} of {len(self.targets)}): {target.shown_all}")
+        overlays = [one.overlay for one in self.targets]
+        say(f"{task.name} ({overlays.index(target.overlay) + 1} of {len(overlays)}): {target.shown_all}")
         what = "does not serve" if target.manifests.kind.serves else "has not ended"
         self.limit.timeout_error = TimedOutError(f"{target.shown} {what} after {self.timeout}")
         may_delete = self.yes or task.name in self._may_delete
         prepared = delete_existing(task.prepared, replace=self.replace, yes=may_delete)
         deployed = deploy.apply(prepared, force_conflicts=self.force_conflicts)
         self._is_applied = True
-        if self.output is Applied.yaml and target is not self.targets[0]:
+        if self.output is Applied.yaml and target.overlay != overlays[0]:
             emit_data("---")
         if self.output in (Applied.name, Applied.yaml):
             emit_data(deploy.printed(target, self.output))
         print_deployed(deployed)
-        return watch_and_show(
-            replace(target, kubectl=replace(target.kubectl, deadline=self.deadline)),
+        waiting = replace(target, kubectl=replace(target.kubectl, deadline=self.deadline))
+        records = RunRecords(waiting, self.results, patience=QUIET_SECONDS, tell=say) if self.results else None
+        verdicts = watch_and_show(
+            waiting,
             rendered=target.manifests.digest,
             timeout=self.seconds,
             patience=self.patience,
             follow_log=self.follow_log,
+            records=records,
         )
+        missing = finish_records(records) if records else None
+        if missing and all(verdict.phase.is_good for _, verdict in verdicts):
+            raise missing
+        return verdicts
 
     def _report(self, result: TaskResult, before: Sequence[TaskResult]) -> None:
         """Print the result of a task; the error that ends the run is printed at the end of the run."""
@@ -183,7 +199,11 @@ class RunSession:
     def _rest(self, results: Sequence[TaskResult]) -> list[str]:
         """Return the tasks that have not been started."""
         started = {result.task for result in results if result.phase != use_case.NOT_RUN}
-        return [one.overlay for one in self.targets if one.overlay not in started and one is not self._current]
+        return [
+            one.overlay
+            for one in self.targets
+            if one.overlay not in started and one.overlay != (self._current and self._current.overlay)
+        ]
 
     def _detach(self, results: Sequence[TaskResult]) -> None:
         target = self._current
@@ -191,7 +211,7 @@ class RunSession:
             return
         say("")
         rest = self._rest(results)
-        if any(result.target is target for result in results):
+        if any(result.task == target.overlay for result in results):
             say("stopped between two tasks")
         elif self._is_applied:
             say(f"detached; {target.shown_all} continues in the cluster")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from packager.cli.progress import View
     from packager.kubernetes.verdict import Verdict
 
+QUIET_SECONDS = 60.0
+"""Seconds without data after which the copy of results is given up, as with `mlpack results`."""
+
 
 def watch_and_show(
     target: Target,
@@ -69,14 +72,14 @@ def watch_and_show(
         return verdicts(waiting, update)
 
 
-def finish_records(records: RunRecords, *, patience: float) -> MlpackError | None:
+def finish_records(records: RunRecords) -> MlpackError | None:
     """Finish the record of each workload, print where it is, and return the error of the first that is incomplete.
 
     Raises:
         ToolError: A record cannot be written.
     """
     errors: list[MlpackError] = []
-    for record in records.finish(patience=patience, tell=say):
+    for record in records.finish():
         errors += [error for copied in record.results if (error := print_results(copied))]
         errors += [error for error in (record.no_results, record.no_logs) if error]
         if record.curves:

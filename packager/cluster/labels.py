@@ -10,3 +10,6 @@ RENDERED = "mlpack/rendered"
 
 DEPLOYED_BY = "mlpack/deployed-by"
 """Annotation: who deployed it, user@machine."""
+
+HOLD = "mlpack/hold"
+"""Annotation of a workload: the most seconds that its pods wait, after their programs, until results are copied."""

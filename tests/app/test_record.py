@@ -107,7 +107,8 @@ def test_a_failed_run_is_recorded_with_its_reason(mlpack: Mlpack, run: Life, tmp
 def test_missing_results_are_reported_after_the_end(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
     life.moments += [lambda: None, life.end_pod]
     life.logs = {POD: "hello\n"}
-    done = mlpack(*DEPLOY, "--overlay", "single-node")
+    done = mlpack(*DEPLOY, "--overlay", "single-node", "--hold", "0")
+    assert "results are lost when the pods are deleted" in done.stderr
     assert done.code == 7
     assert "error: pod/hello-mpi-single-node has ended, and its results were deleted with its pods" in done.stderr
     (made,) = (tmp_path / "runs" / POD).iterdir()

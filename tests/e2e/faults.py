@@ -50,7 +50,9 @@ class Faulty:
 
     @property
     def workload(self) -> str:
-        kind = {"multi-node": "mpijob", "one-job": "job", "nodes": "jobset"}.get(self.overlay, "pod")
+        kind = {"multi-node": "mpijob", "one-job": "job", "nodes": "jobset", "servers": "jobset"}.get(
+            self.overlay, "pod"
+        )
         return f"{kind}/{self.folder.name}-{self.overlay}"
 
     def command(self, verb: str, *arguments: str) -> list[str]:

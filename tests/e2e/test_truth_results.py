@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import kinds
 from tests.e2e.faults import component, faulty
 
 if TYPE_CHECKING:
@@ -201,3 +202,31 @@ def test_logs_and_results_report_a_kubelet_that_does_not_answer(sleeper: Faulty)
     finally:
         component("start", "kubelet")
     sleeper.site.until(lambda: results(sleeper).code == 0, "the kubelet to be back", 60)
+
+
+@pytest.mark.parametrize("overlay", ["multi-node", "servers", "one-job", "single-node"])
+def test_recorded_run_brings_back_results_on_an_emptydir(site: Site, overlay: str) -> None:
+    package = faulty(site, "results", *kinds.SET, overlay=overlay)
+    done = package.run("deploy", "--results", str(site.folder / "runs"))
+    assert done.code == 0, done.err
+    (record,) = (site.folder / "runs").glob("*/*")
+    assert (record / "output/rank-0.txt").read_text() == "by rank 0\n"
+    assert (record / "output/deep/rank-0.bin").stat().st_size == 300_000
+    assert any("rank 0: wrote" in log.read_text() for log in record.glob("logs/*/*.log"))
+    verdict = json.loads((record / "verdict.json").read_text())
+    assert (verdict["phase"], verdict["missing"]) == ("succeeded", [])
+    assert [answer["complete"] for answer in verdict["results"]] == [True]
+    again = package.run("deploy", "--results", str(site.folder / "runs"))
+    assert again.code == 9, again.err
+    assert "has already run" in again.err
+
+
+@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+def test_failed_run_is_held_with_its_exit_code(site: Site, overlay: str) -> None:
+    package = faulty(site, "exit:5", *kinds.SET, overlay=overlay)
+    done = package.run("deploy", "--results", str(site.folder / "runs"))
+    assert done.code == 7
+    assert "5" in done.err
+    (record,) = (site.folder / "runs").glob("*/*")
+    verdict = json.loads((record / "verdict.json").read_text())
+    assert (verdict["phase"], verdict["missing"]) == ("failed", [])
