@@ -22,7 +22,6 @@ from packager.base.errors import UsageError
 from packager.base.fields import EnvironmentText, OneLine, QuantityText, Registry, Text
 from packager.builder.plan import Options, check_options, plan
 from packager.builder.render import render
-from packager.builder.selection import select
 from packager.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.package import tree
@@ -233,34 +232,3 @@ def test_names_that_are_yaml_keywords_stay_strings(tmp_path: Path, kubectl: Path
     assert pod["metadata"]["name"] == f"{word}-fp32-training-{word}"
     assert pod["metadata"]["labels"]["app.kubernetes.io/part-of"] == word
     assert pod["spec"]["containers"][0]["image"] == f"docker.io/{word}:{word}"
-
-
-ROLES = ("yes", "yes-too", "no", "on", "null", "true", "y")
-
-
-def test_roles_that_are_yaml_keywords_stay_strings(tmp_path: Path, kubectl: Path) -> None:
-    roles = ", ".join(f"'{role}': {{replicas: 1, environment: {{'ON': 'null', N: '1e3'}}}}" for role in ROLES)
-    spec = demo.changed(
-        "environment: {'NO': {value: 'off', description: x}}",
-        f"overlays: => overlays:\n  set: {{kind: JobSet, rendezvous: none, roles: {{{roles}}}, success: ['yes']}}",
-        "secrets: {Y: {description: x}}",
-    )
-    loaded = load(demo.write(tmp_path / "model", spec))
-    site = Options(root="/srv", site=select(("gpu", "nfs"), ["NFS_SERVER=nfs", "GPU_COUNT=2"]))
-    (tmp_path / "package").mkdir()
-    tree.write(render(plan(loaded, loaded.spec.variants[0], site)), tmp_path / "package")
-    rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops/set", program=str(kubectl))
-    (job_set,) = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "JobSet"]
-    pods = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in job_set["spec"]["replicatedJobs"]}
-    assert tuple(pods) == ROLES
-    for role, pod in pods.items():
-        (main,) = pod["containers"]
-        variables = {item["name"]: item for item in main["env"]}
-        assert main["name"] == role
-        assert main["image"] == "docker.io/demo:1.0"
-        assert (variables["ON"]["value"], variables["N"]["value"]) == ("null", "1e3")
-        assert variables["Y"]["valueFrom"]["secretKeyRef"]["name"] == "demo"
-        assert main["resources"]["limits"]["nvidia.com/gpu"] == "2"
-        assert [mount["mountPath"] for mount in main["volumeMounts"] if mount["name"] == "output"] == [
-            "/srv/demo-fp32-training/output"
-        ]
