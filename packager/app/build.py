@@ -85,18 +85,32 @@ class Destination(Value, frozen=True):
         as_folder: Whether to write a folder instead of an archive.
         force: Whether to replace an existing output.
         mtime: The time of the files in an archive, in seconds since 1970.
+        versioned: Whether the version of a package is part of the name of its file or folder.
     """
 
     folder: Path
     as_folder: bool = False
     force: bool = False
     mtime: int = 0
+    versioned: bool = False
+
+    def path(self, package: str, version: str | None) -> Path:
+        """Return the path of a package.
+
+        Raises:
+            UsageError: The name is to have a version, and the package has none.
+        """
+        if self.versioned and version is None:
+            raise UsageError(f"--versioned: the spec of {package} has no version", hint="add `version: 1.0.0` to it")
+        end = f"-{version}" if self.versioned else ""
+        return self.folder / f"{package}{end}{'' if self.as_folder else '.tar.gz'}"
 
 
 class Built(Value, frozen=True):
-    """A package that was written: its name, path and digest, its variant, and its number of files."""
+    """A package that was written: its name, version, path and digest, its variant, and its number of files."""
 
     package: str
+    version: str | None
     path: Path
     digest: str
     model: str
@@ -108,6 +122,7 @@ class Built(Value, frozen=True):
         """Return the package for `-o json`."""
         return {
             "package": self.package,
+            "version": self.version,
             "path": str(self.path),
             "digest": self.digest,
             "model": self.model,
@@ -390,7 +405,7 @@ class _Writer:
         for text in _replaced_gpus(package, planned):
             self._note(text)
         as_folder = self._destination.as_folder
-        path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
+        path = self._destination.path(package.name, loaded.spec.version)
         if other := other_makers.get(package.name):
             raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
         inventory = self._folder(package, path) if as_folder else self._archive(package, path)
@@ -401,6 +416,7 @@ class _Writer:
             self._note_assets(loaded, planned.name)
         return Built(
             package.name,
+            loaded.spec.version,
             path,
             tree.digest(inventory),
             loaded.spec.name,

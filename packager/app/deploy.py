@@ -186,7 +186,7 @@ def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, for
     if strategy == "server":
         refuse_taken(look_up(target.kubectl, target.manifests.objects), target.identity)
     flags = [f"--output={form}"] if form else []
-    stamped = target.manifests.stamped(target.package.digest, target.person)
+    stamped = target.stamped(target.person)
     return deploy.apply(target.kubectl, stamped, dry_run=strategy, force_conflicts=force_conflicts, flags=flags)
 
 
@@ -198,7 +198,7 @@ def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[A
     """
     namespace = target.kubectl.default_namespace()
     kubectl = replace(target.kubectl, namespace=namespace)
-    stamped = target.manifests.stamped(target.package.digest, target.person)
+    stamped = target.stamped(target.person)
     planned = deploy.planned(kubectl, stamped, force_conflicts=force_conflicts)
     trials = try_pods(kubectl, target.manifests, target.rendered.pods, target.identity, planned)
     sent = [item for item in json.loads(stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
@@ -234,7 +234,7 @@ def _planned(target: Target) -> tuple[Object, ...]:
         UnreachableError: The server does not answer.
     """
     try:
-        return tuple(deploy.planned(target.kubectl, target.manifests.stamped(target.package.digest, target.person)))
+        return tuple(deploy.planned(target.kubectl, target.stamped(target.person)))
     except UnreachableError:
         raise
     except ClusterError:
@@ -268,7 +268,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
         ClusterError: The server refused an object, or an object of the same name was created during the deploy.
     """
     target, author = prepared.target, prepared.author
-    stamped = target.manifests.stamped(target.package.digest, author)
+    stamped = target.stamped(author)
     surplus = prepared.surplus
     planned = deploy.apply_all(
         target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts

@@ -39,6 +39,7 @@ class Model(Value, frozen=True):
         spec = self.spec
         return {
             "name": spec.name,
+            "version": spec.version,
             "aliases": spec.aliases,
             "title": spec.title,
             "path": str(self.path),

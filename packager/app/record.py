@@ -81,6 +81,7 @@ class PastRun:
         created: The time at which the workload was created, by the server's clock.
         phase: The phase when the record was finished.
         digest: The digest of the package that was deployed.
+        version: The version of that package; None if it has none.
     """
 
     folder: Path
@@ -88,6 +89,7 @@ class PastRun:
     created: str
     phase: str
     digest: str | None
+    version: str | None
 
     def as_json(self) -> dict[str, str | None]:
         """Return the fields for `-o json`."""
@@ -97,6 +99,7 @@ class PastRun:
             "created": self.created,
             "phase": self.phase,
             "digest": self.digest,
+            "version": self.version,
         }
 
 
@@ -118,7 +121,8 @@ def _past_run(path: Path, package: str) -> PastRun | None:
     texts = {key: value for key, value in answer.items() if isinstance(value, str)} if isinstance(answer, dict) else {}
     if texts.get("package") != package or not {"workload", "created", "phase"} <= texts.keys():
         return None
-    return PastRun(path.parent, texts["workload"], texts["created"], texts["phase"], texts.get("digest"))
+    digest, version = texts.get("digest"), texts.get("version")
+    return PastRun(path.parent, texts["workload"], texts["created"], texts["phase"], digest, version)
 
 
 class RunRecord:
@@ -191,6 +195,7 @@ class RunRecord:
             times = {"created": created(snapshot.workload).isoformat(), "recorded": snapshot.now.isoformat()}
             answer = {
                 "package": self._target.package.name,
+                "version": self._target.package.version,
                 **status_from(self._target, snapshot, verdict).as_json(),
                 **times,
                 "results": [answer.as_json() for answer in results],

@@ -133,6 +133,10 @@ class Target:
 
         return Identity(self.package.name, self.package.digest, self.person)
 
+    def stamped(self, person: str) -> str:
+        """Return all objects as a deploy by `person` applies them, as one JSON List."""
+        return self.manifests.stamped(self.package.digest, person, self.package.version)
+
     def command(self, verb: str, *arguments: str) -> str:
         """Return the command line of another verb on the same target."""
         options = [*self.kubectl.cluster, *(["-n", self.kubectl.namespace] if self.kubectl.namespace else [])]

@@ -137,6 +137,15 @@ ImageTag = Annotated[
         examples=["1.0.0"],
     ),
 ]
+Version = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.VERSION),
+        max_length=names.VERSION_LENGTH,
+        title="a version such as 1.4.0 or 2.0.0-rc.1 (https://semver.org), without build metadata",
+        examples=["1.0.0"],
+    ),
+]
 Digest = Annotated[
     str,
     Meta(

@@ -44,6 +44,15 @@ REGISTRY = rf"{_HOST}(/{_COMPONENT})*"
 TAG = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 """The tag of an image."""
 
+VERSION = (
+    r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}"
+    r"(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?"
+)
+"""A version of Semantic Versioning 2.0.0 without build metadata: neither tags nor labels may contain a '+'."""
+
+VERSION_LENGTH = 63
+"""The longest version, which is also the longest value of a label."""
+
 IMAGE = rf"({_HOST}/)?{IMAGE_PATH}(?P<tag>:{TAG})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
 """An image as a container names it."""
 

@@ -303,6 +303,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         about={
             "manifest": 1,
             "package": name,
+            **({"version": spec.version} if spec.version else {}),
             "tool": {"name": "mlpack", "version": __version__},
             **({"sequence": sequence} if sequence else {}),
             **({"workspace": workspace} if workspace else {}),

@@ -64,6 +64,9 @@ def build(
     form: Annotated[
         Format, typer.Option("--format", help="The form of the package: an archive or a folder.")
     ] = Format.tar_gz,
+    versioned: Annotated[
+        bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
@@ -95,7 +98,9 @@ def build(
         record=record,
         processes=os.cpu_count() or 1,
     )
-    where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch())
+    where = Destination(
+        destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch(), versioned=versioned
+    )
     outcomes: list[Built | MlpackError] = []
     # Closing the generator ends the other build processes before this one, also after an error.
     with closing(build_packages(request, where, tell=say, progress=progress)) as built:

@@ -47,7 +47,7 @@ def _deployments(answer: History) -> list[tuple[str, ...]]:
     lines: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
     for item in answer.deployments:
         when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
-        build = _build(item.digest, answer)
+        build = _build(item.digest, item.version, answer)
         lines.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
     return lines
 
@@ -56,13 +56,14 @@ def _records(answer: History) -> list[tuple[str, ...]]:
     return [
         ("CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"),
         *(
-            (run.created, run.workload, run.phase, _build(run.digest, answer), str(run.folder))
+            (run.created, run.workload, run.phase, _build(run.digest, run.version, answer), str(run.folder))
             for run in answer.records
         ),
     ]
 
 
-def _build(digest: str | None, answer: History) -> str:
+def _build(digest: str | None, version: str | None, answer: History) -> str:
     if digest is None:
         return "applied by kubectl"
-    return digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == answer.digest else "")
+    shown = f"{version} " if version else ""
+    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == answer.digest else "")

@@ -47,11 +47,11 @@ def list_models(
         for answer in valid:
             emit_data(answer.spec.name)
     else:
-        rows = [("NAME", "VARIANTS", "ALIASES", "TITLE")]
+        rows = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
         for answer in valid:
             spec = answer.spec
             variants = ", ".join(variant.label for variant in spec.variants)
-            rows.append((spec.name, variants, ", ".join(spec.aliases) or "-", spec.title))
+            rows.append((spec.name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
         emit_table(rows)
     if invalid:
         raise typer.Exit(SpecError.exit_code)
@@ -71,7 +71,7 @@ def show(
     if output is Machine.json:
         emit_json(answer.as_json(), is_bounded=False)
         return
-    emit(f"{spec.name}: {spec.title}")
+    emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")
     if spec.description:
         emit_lines(f"\n{spec.description.strip()}")
     rows = [("VARIANT", "PACKAGE", "OVERLAYS", "SCRIPT")]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError
-from packager.cluster.labels import DEPLOYED_BY, DIGEST
+from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.objects import annotation, created, name, owners
 from packager.kubernetes.snapshot import Snapshot
@@ -28,6 +28,7 @@ class Deployment:
         namespace: The workload's namespace.
         workload: `kind/name`.
         digest: The digest of the workload's package; None if kubectl itself applied it.
+        version: The version of that package; None if it has none.
         deployed_by: The deploying user as user@machine; None if kubectl itself applied it.
         created: The time of creation, by the server's clock.
         ended: `succeeded` or `failed`; None for a workload that has not ended.
@@ -36,6 +37,7 @@ class Deployment:
     namespace: str
     workload: str
     digest: str | None
+    version: str | None
     deployed_by: str | None
     created: datetime
     ended: str | None
@@ -46,6 +48,7 @@ class Deployment:
             "namespace": self.namespace,
             "workload": self.workload,
             "digest": self.digest,
+            "version": self.version,
             "deployedBy": self.deployed_by,
             "created": self.created.isoformat(),
             "ended": self.ended,
@@ -104,6 +107,7 @@ def _read(item: Object) -> Deployment:
         str(item["metadata"]["namespace"]),
         f"{item['kind'].lower()}/{name(item)}",
         annotation(item, DIGEST),
+        annotation(item, VERSION),
         annotation(item, DEPLOYED_BY),
         created(item),
         str(verdict.phase) if verdict else None,

@@ -5,6 +5,9 @@ from __future__ import annotations
 DIGEST = "mlpack/digest"
 """Label, by the first 16 digits, and annotation, in full: the digest of the package that the object comes from."""
 
+VERSION = "mlpack/version"
+"""Annotation: the version of that package, if it has one."""
+
 RENDERED = "mlpack/rendered"
 """Annotation: the digest of everything that was applied together, edits of the package included."""
 

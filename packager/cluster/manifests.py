@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import show, similar
-from packager.cluster.labels import DEPLOYED_BY, DIGEST, RENDERED
+from packager.cluster.labels import DEPLOYED_BY, DIGEST, RENDERED, VERSION
 from packager.kubernetes.objects import name
 from packager.workloads.kinds import kinds
 
@@ -96,15 +96,19 @@ class Manifests:
         """The selected workload's name for kubectl: `mpijobs.kubeflow.org/name`."""
         return f"{self.kind.resource}/{self.name}"
 
-    def stamped(self, package_digest: str, deployed_by: str) -> str:
+    def stamped(self, package_digest: str, deployed_by: str, version: str | None = None) -> str:
         """Return all objects, with the labels and annotations of a deploy, as one JSON List for `kubectl apply`."""
-        labels, notes = self.stamp(package_digest, deployed_by)
+        labels, notes = self.stamp(package_digest, deployed_by, version)
         return as_list([_with(item, labels, notes) for item in self.objects])
 
-    def stamp(self, package_digest: str, deployed_by: str) -> tuple[dict[str, str], dict[str, str]]:
+    def stamp(
+        self, package_digest: str, deployed_by: str, version: str | None = None
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """Return the labels and annotations that a deploy adds to every object."""
         value = package_digest.removeprefix("sha256:")
         notes = {DIGEST: package_digest, RENDERED: self.digest, DEPLOYED_BY: deployed_by}
+        if version is not None:
+            notes[VERSION] = version
         return {DIGEST: value[:16]}, notes
 
 

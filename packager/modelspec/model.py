@@ -21,6 +21,7 @@ from packager.base.fields import (
     Tag,
     Text,
     UseCase,
+    Version,
 )
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
@@ -155,6 +156,13 @@ class Spec(Fields, frozen=True):
         ),
     ] = []
     package: Annotated[Label | None, Meta(description="The start of package names; `name`, if it is not set.")] = None
+    version: Annotated[
+        Version | None,
+        Meta(
+            description="The version of the packages: in their manifest.json, in `mlpack list` and `mlpack history`, "
+            "and in the names of their files with `mlpack build --versioned`."
+        ),
+    ] = None
     aliases: Annotated[list[Label], Meta(description="Other names for `mlpack build`.")] = []
     description: Annotated[Text, Meta(description="The description of the model in the package's README.")] = ""
     use_case: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import plainfiles
 from packager.base.errors import VerificationError, unreadable
-from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, is_label
+from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, VERSION, VERSION_LENGTH, is_label
 from packager.base.shortening import shortened
 from packager.package.layout import INVENTORY, MAX_OVERLAYS
 from packager.package.path_checks import ContentError, inactive, normalized, shown
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 16 << 20
 
-_KEYS = ("manifest", "package", "tool", "sequence", "workspace", "spec", "files", "editable")
+_KEYS = ("manifest", "package", "version", "tool", "sequence", "workspace", "spec", "files", "editable")
 _TEXTS = {"tool": ("name", "version"), "spec": ("name", "sha256", "precision", "mode", "root", "registry")}
 """The texts in the objects that describe the build; they may be null."""
 _LISTS = {"tool": (), "spec": ("set", "add", "with")}
@@ -83,7 +83,9 @@ def _shape_complaint(inventory: Any) -> str | None:
 
 
 def _names_complaint(inventory: dict[str, Any]) -> str | None:
-    """Return the error in the names that an inventory lists; None without one."""
+    """Return the error in the version, and in the names that an inventory lists; None without one."""
+    if (version := inventory.get("version")) is not None and not _is_version(version):
+        return "expected a version such as 1.0.0 at 'version'"
     if not _are_overlays(inventory.get("sequence", [])):
         return "expected different names of overlays at 'sequence'"
     claim = inventory.get("workspace")
@@ -109,6 +111,10 @@ def _key_complaint(entries: dict[str, Any], expected: Sequence[str]) -> str | No
     """Return the error that an object has a key which no build writes; None without one."""
     unknown = next((key for key in entries if key not in expected), None)
     return None if unknown is None else f"unknown key {shortened(repr(unknown), 60)}"
+
+
+def _is_version(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= VERSION_LENGTH and re.fullmatch(VERSION, value) is not None
 
 
 def _are_lines(lines: Any) -> bool:

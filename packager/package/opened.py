@@ -51,6 +51,12 @@ class Package(Value, frozen=True):
         return tuple(self.inventory.get("sequence", ()))
 
     @property
+    def version(self) -> str | None:
+        """The version, as its inventory has it; None if its spec has none."""
+        version = self.inventory.get("version")
+        return None if version is None else str(version)
+
+    @property
     def workspace(self) -> str | None:
         """The claim that the overlay `workspace` creates, as its inventory says; None if it has no such overlay."""
         claim = self.inventory.get("workspace")

@@ -11,6 +11,7 @@ import pytest
 from packager.app.build import BuildRequest, Built, Destination, as_json, build, render
 from packager.base.errors import MlpackError, UsageError
 from packager.base.runner import SYSTEM
+from packager.package.opened import opened
 from tests import demo
 
 if TYPE_CHECKING:
@@ -44,13 +45,14 @@ def test_build_returns_package_as_value(tmp_path: Path) -> None:
     demo.write(tmp_path / "specs/demo", demo.changed())
     [built] = outcomes(BuildRequest("demo", (tmp_path / "specs",)), Destination(tmp_path / "out"))
     path = tmp_path / "out/demo-fp32-training.tar.gz"
-    assert built == Built("demo-fp32-training", path, built.digest, "demo", "fp32", "training", built.files)
+    assert built == Built("demo-fp32-training", None, path, built.digest, "demo", "fp32", "training", built.files)
     with tarfile.open(path) as archive:
         assert len([member for member in archive if member.isfile()]) == built.files
     assert as_json([built]) == {
         "packages": [
             {
                 "package": "demo-fp32-training",
+                "version": None,
                 "path": str(path),
                 "digest": built.digest,
                 "model": "demo",
@@ -61,6 +63,34 @@ def test_build_returns_package_as_value(tmp_path: Path) -> None:
         ],
         "errors": [],
     }
+
+
+def test_versioned_build_has_version_in_name_of_file_and_in_inventory(tmp_path: Path) -> None:
+    path = demo.write(tmp_path / "demo", demo.changed("version: 1.2.0-rc.1"))
+    destination = Destination(tmp_path, versioned=True)
+    [built] = outcomes(BuildRequest(str(path), ()), destination)
+    assert (built.path, built.package) == (tmp_path / "demo-fp32-training-1.2.0-rc.1.tar.gz", "demo-fp32-training")
+    assert built.as_json()["version"] == "1.2.0-rc.1"
+    with opened(built.path) as package:
+        assert (package.name, package.version) == ("demo-fp32-training", "1.2.0-rc.1")
+    [unversioned] = outcomes(BuildRequest(str(path), ()), Destination(tmp_path))
+    assert unversioned.path.name == "demo-fp32-training.tar.gz"
+    assert unversioned.path.read_bytes() == built.path.read_bytes()
+
+
+def test_versioned_build_refuses_spec_without_version(tmp_path: Path) -> None:
+    [failed] = outcomes(BuildRequest(str(demo.write(tmp_path / "demo")), ()), Destination(tmp_path, versioned=True))
+    assert str(failed) == "--versioned: the spec of demo-fp32-training has no version"
+
+
+@pytest.mark.parametrize("version", ["1.0", "v1.0.0", "01.0.0", "1.0.0+build", "1.0.0-", "1.0.0-01", "latest"])
+def test_build_refuses_version_that_is_not_semantic(version: str, tmp_path: Path) -> None:
+    path = demo.write(tmp_path / "demo", demo.changed(f"version: '{version}'"))
+    [failed] = outcomes(BuildRequest(str(path), ()), Destination(tmp_path))
+    assert isinstance(failed, MlpackError)
+    assert [problem.message.partition(",")[0] for problem in failed.problems] == [
+        "expected a version such as 1.4.0 or 2.0.0-rc.1 (https://semver.org)"
+    ]
 
 
 def test_build_yields_errors_beside_built_packages(specs: Path, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_pa
         "namespace": "team",
         "workload": f"mpijob/{JOB}",
         "digest": target.package.digest,
+        "version": None,
         "deployedBy": "ann@desk",
         "created": past.deployments[0].created.isoformat(),
         "ended": "succeeded",

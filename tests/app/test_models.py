@@ -15,6 +15,7 @@ def test_models_returns_valid_and_invalid_models(specs: Path) -> None:
     assert isinstance(valid, Model)
     assert valid.summary_as_json() == {
         "name": "demo",
+        "version": None,
         "aliases": ["trial"],
         "title": "Demo",
         "path": str(specs / "demo/spec.yaml"),

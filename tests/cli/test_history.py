@@ -48,6 +48,8 @@ def test_history_shows_build_of_each_deployment(mlpack: Mlpack, life: Life, monk
     ]
     build(life, package_digest)
     assert f"{package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
+    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/version"] = "1.2.0"
+    assert f"1.2.0 {package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
 
 
 UNKNOWN = 'error: the server doesn\'t have a resource type "mpijobs"'

@@ -21,8 +21,8 @@ def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs
     done = mlpack("list", "--specs", specs)
     assert done.code == 3
     assert [line.split() for line in done.stdout.splitlines()][:2] == [
-        ["NAME", "VARIANTS", "ALIASES", "TITLE"],
-        ["demo", "fp32", "training", "trial", "Demo"],
+        ["NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE"],
+        ["demo", "-", "fp32", "training", "trial", "Demo"],
     ]
     assert f"{specs}/wrong/spec.yaml is not a valid spec: 1 problem" in done.stderr
 

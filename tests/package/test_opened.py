@@ -295,6 +295,7 @@ def _content(folder: Path) -> dict[str, tuple[bytes, int]]:
         (("files", "README.md"), {"link": "/etc/passwd"}, "README.md: unknown key 'link'"),
         (("tool",), {"name\x1b[2K": "x"}, r"unknown key 'name\x1b[2K'"),
         (("spec",), {"verified": True}, "unknown key 'verified'"),
+        ((), {"version": "1.0"}, "expected a version such as 1.0.0 at 'version'"),
         ((), {"tool": "mlpack"}, "expected an object at 'tool'"),
         (("spec",), {"name": ["x"]}, "expected texts, and lists of texts, at 'spec'"),
         (("spec",), {"with": [{}]}, "expected texts, and lists of texts, at 'spec'"),
