@@ -170,6 +170,7 @@ def test_check_of_titles_reports_a_folder_outside_git(tmp_path: Path, monkeypatc
 def test_command_prints_violations_and_fails(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    check_words.rules()  # of this checkout, before it is replaced
     monkeypatch.setattr(check_words, "CHECKOUT", repository)
     (repository / "README.md").write_text("It is done anew.\n", encoding="utf-8")
     assert check_words.main([]) == 1

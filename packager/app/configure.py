@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
-from packager.base.errors import UsageError
+from packager.base.errors import UsageError, VerificationError
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
@@ -18,7 +18,7 @@ from packager.configure import settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.consent import consent
-from packager.package import archive
+from packager.package import archive, integrity
 from packager.package.opened import opened
 from packager.rendering import render
 
@@ -185,11 +185,14 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
     with opened(path) as package:
         if destination is not None and path.is_dir():
             raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
+        if places := list(integrity.undecided(package)):
+            raise VerificationError(f"{path} has conflicts of an upgrade; nothing was changed", problems=places)
         yield package, chosen_overlays(package, overlay)
 
 
 def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
     folders = [
+        package.folder,
         *map(package.overlay, package.overlays),
         *((package.folder / path).parent for path in settings.site_files(package)),
     ]

@@ -17,7 +17,7 @@
     │       ├── KubeletError       7  the kubelet of a pod's node does not answer
     │       └── UnreachableError   7  the cluster did not answer
     ├── TimedOutError      8  it took longer than the user wanted to wait
-    └── UnansweredError    9  a command needs an answer, and there is no terminal
+    └── UnansweredError    9  a person has to decide: there is no terminal, or an upgrade has conflicts
 
 A closed pipe or Ctrl-C is not an error of ours; `packager.cli` maps these to 141 and 130, as shells do.
 
@@ -192,7 +192,7 @@ class TimedOutError(MlpackError):
 
 
 class UnansweredError(MlpackError):
-    """A command needs an answer, and there is no terminal to ask on."""
+    """A person has to decide: there is no terminal to ask on, or conflicts of an upgrade are undecided."""
 
     exit_code = 9
 

@@ -34,6 +34,7 @@ VERBS = {
     "configure": Verb("configure", "Set where a package is and which user runs it."),
     "site": Verb("site", "Create, show and check the defaults of a site."),
     "diff": Verb("diff", "Show what was edited in a package since it was built."),
+    "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
     "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
     "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
     "run": Verb("run", "Run overlays, or tasks of an MLCube, one by one."),

@@ -12,7 +12,7 @@ from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field
-from packager.package import inventory, layout, outputs, path_checks, tree
+from packager.package import conflictmarks, inventory, layout, outputs, path_checks, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, OVERLAYS
 from packager.package.outputs import ENV_BYTES
@@ -79,6 +79,7 @@ def check(package: Package, limits: Limits) -> Checked:
         problems += _mode_problems(package, entries[path], sealed[path]["mode"])
     problems += _unlisted_files(package, entries, edits)
     problems += _mismatched_lines(package, lines)
+    problems += undecided(package)
     problems += _overlooked_kustomizations(package, entries)
     received = None if problems or unread else received_digest(package, edits)
     return Checked(problems, edits, unread, list(_ignored(package)), received)
@@ -133,6 +134,21 @@ def _ignored(package: Package) -> Iterator[Problem]:
         if os.path.lexists(package.folder / name):
             message = "it is not part of the package, and was not looked at; git runs programs that are named in it"
             yield Problem(package.shown(name), 0, 0, message)
+
+
+def undecided(package: Package) -> Iterator[Problem]:
+    """Yield a problem for each place of an edited file at which an upgrade has left a conflict to decide.
+
+    Raises:
+        ToolError: A file cannot be read.
+    """
+    for path, seal in package.inventory["files"].items():
+        if (package.folder / path).is_file() and (package.folder / path).stat().st_size <= ENV_BYTES:
+            if package.reader.digest(path) == seal["sha256"]:
+                continue
+            for line in conflictmarks.places(path, package.reader.read(path, ENV_BYTES)):
+                message = "a conflict of an upgrade is undecided here"
+                yield Problem(package.shown(path), line, 1, message, "keep one version, and delete the marks")
 
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: list[str]) -> Iterator[Problem]:

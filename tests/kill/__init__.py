@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from packager import cli
 from packager.base import workfolder
 from packager.modelspec.catalog import bundled
+from packager.package import journal
 from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Scenario:
         again: The arguments of the next command, after which no files of the killed one are left.
         before: The arguments of the commands that run to their ends first.
         each_file: Whether each file is an output, rather than each entry of the folder.
+        journals: The arguments of commands that complete or undo what the killed command has recorded in a journal;
+            one of them runs if there is a journal.
     """
 
     name: str
@@ -49,12 +52,14 @@ class Scenario:
     again: Argv
     before: tuple[Argv, ...] = ()
     each_file: bool = False
+    journals: tuple[Argv, ...] = ()
 
 
 _OLD, _NEW = ("--registry", "old.example.com"), ("--registry", "new.example.com")
 _BUILD = ("build", "hello-mpi")
 _CONFIGURE = ("configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz")
 _ALL = ("build", "--all", "--specs", "../models")
+_UPGRADE = ("upgrade", "hello-mpi", "hello-mpi.tar.gz", "--no-verify")
 _ARCHIVE, _FOLDER = (_BUILD,), ((*_BUILD, "--format", "dir"),)
 
 SCENARIOS = (
@@ -79,9 +84,23 @@ SCENARIOS = (
         (*_ARCHIVE, (*_CONFIGURE, *_OLD)),
     ),
     Scenario("init", ("init", "trial"), ("init", "other")),
+    Scenario(
+        "upgrade",
+        _UPGRADE,
+        _UPGRADE,
+        (
+            *_FOLDER,
+            ("configure", "hello-mpi", *_OLD),
+            (*_BUILD, "--add", "environment.BATCH=8", "--registry", "docker.io", "--with", "root"),
+        ),
+        journals=(("upgrade", "--continue", "hello-mpi"), ("upgrade", "--abort", "hello-mpi")),
+    ),
 )
 
 _WORK_FOLDER = re.compile(r"\.mlpack-[0-9a-f]{32}")
+_STEPS, _JOURNAL_STEPS = 40, 29
+"""The moments of a command with a journal, and of one that completes or undoes it, of which one is the last."""
+
 _LOOKALIKE = ".mlpack-0123456789abcdef0123456789abcdef"
 _USER_FILES = (
     ".mlpack-site/site.env",
@@ -97,10 +116,11 @@ State = dict[str, tuple[int, bytes]]
 
 @dataclass(slots=True)
 class Count:
-    """How many runs were killed before their ends, and how many left a work folder."""
+    """How many runs were killed before their ends, and how many left a work folder, or a journal."""
 
     killed: int = 0
     left: int = 0
+    pending: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
@@ -141,6 +161,8 @@ class Trial:
     def kill(self, random: Random) -> str | None:
         """Kill a run at a random moment, and return what was wrong with what it left; None when nothing was."""
         killed = self.count.killed
+        if self._scenario.journals and random.random() < 0.5:  # most of the time is spent before a file changes
+            return self._kill(None, random.randrange(_STEPS))
         wrong = self._kill(random.uniform(0, self._seconds), None)
         # The machine is not always as fast as it was.
         self._seconds *= 1.01 if self.count.killed > killed else 0.97
@@ -184,6 +206,8 @@ class Trial:
         ended = _end(child)
         self.count.killed += ended == -signal.SIGKILL
         wrong = f"it ended with {ended}" if ended > 0 else self._judge() or self._judge_user_files(theirs)
+        if not wrong and self._is_pending():
+            wrong = self._end_journal()
         if not wrong:
             code = _end(self._start(self._scenario.again))
             wrong = f"the next run ended with {code}" if code else self._judge_again() or self._judge_user_files(theirs)
@@ -199,9 +223,24 @@ class Trial:
         kept = {path: value for path, value in contents.items() if not _has_work_folder(path)}
         for output in {self._output(path) for path in kept.keys() | self._old.keys() | self._new.keys()}:
             now, old, new = (self._within(state, output) for state in (kept, self._old, self._new))
+            if self._is_pending() and output == "hello-mpi":
+                continue
             if now not in (old, new):
                 return f"{output} is neither the old one nor the new one"
         return None
+
+    def _end_journal(self) -> str | None:
+        """Kill a command that completes or undoes a journal, run one to its end, and return what was wrong."""
+        self.count.pending += 1
+        number, commands = self.count.pending, self._scenario.journals
+        _end(self._start(commands[number % 2], number % _JOURNAL_STEPS))
+        if self._is_pending() and (code := _end(self._start(commands[number // 2 % 2]))):
+            return f"the command for the journal ended with {code}"
+        return "the journal remains" if self._is_pending() else self._judge()
+
+    def _is_pending(self) -> bool:
+        """Whether the folder has a journal, which says that it is between the old one and the new one."""
+        return bool(self._scenario.journals) and (self._out / "hello-mpi" / journal.NAME).exists()
 
     def _judge_again(self) -> str | None:
         contents = _state(self._out)

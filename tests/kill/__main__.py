@@ -22,13 +22,15 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="its name; all without it")
     parser.add_argument("-n", type=int, default=1_000, help="how many runs of each to kill before their ends")
     parser.add_argument("--seed", default=str(time.time_ns()))
+    memory = _MEMORY if _MEMORY.is_dir() else None
+    parser.add_argument("--folder", type=Path, default=memory, help="where the runs write, such as a folder on NFS")
     asked = parser.parse_args()
     names = asked.scenarios or [scenario.name for scenario in SCENARIOS]
     if unknown := set(names) - {scenario.name for scenario in SCENARIOS}:
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in SCENARIOS)}")
-    work = Path(tempfile.mkdtemp(prefix="mlpack-kill-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    work = Path(tempfile.mkdtemp(prefix="mlpack-kill-", dir=asked.folder))
     failures = 0
-    print(f"seed {asked.seed}\n{'':28}{'runs':>8}{'killed':>9}{'left work':>11}{'wrong':>7}")
+    print(f"seed {asked.seed}\n{'':28}{'runs':>8}{'killed':>9}{'left work':>11}{'journal':>9}{'wrong':>7}")
     try:
         for scenario in (scenario for scenario in SCENARIOS if scenario.name in names):
             trial = Trial(scenario, work / scenario.name.replace(" ", "_"))
@@ -39,7 +41,10 @@ def main() -> int:
                 if wrong := trial.kill(random):
                     print(f"{scenario.name}, run {runs}: {wrong}", file=sys.stderr)
             failures += len(count.wrong)
-            print(f"{scenario.name:28}{runs:8}{count.killed:9}{count.left:11}{len(count.wrong):7}", flush=True)
+            print(
+                f"{scenario.name:28}{runs:8}{count.killed:9}{count.left:11}{count.pending:9}{len(count.wrong):7}",
+                flush=True,
+            )
     finally:
         shutil.rmtree(work)
     return 1 if failures else 0

@@ -1,0 +1,138 @@
+"""`mlpack upgrade`: replaces a package's folder by a newer build, and keeps the edits."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.base.errors import MlpackError, UnansweredError, UsageError
+from packager.cli.asking import ask, has_terminal
+from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.host import host
+
+if TYPE_CHECKING:
+    from packager.app.upgrade import Choice, Conflict, PreparedUpgrade
+    from packager.base.problems import Problem
+
+
+def upgrade(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package, with its edits.")],
+    newer: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="NEW", help="A newer build of the package: its tarball, or its folder.", show_default=False
+        ),
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OLD",
+            help="The package that FOLDER was unpacked from; needed to merge files that are not meant to be edited.",
+            show_default=False,
+        ),
+    ] = None,
+    yours: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE", help="Keep your version where this file conflicts. Repeatable.", show_default=False
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    theirs: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE", help="Take the new version where this file conflicts. Repeatable.", show_default=False
+        ),
+    ] = [],  # noqa: B006
+    mark: Annotated[
+        bool, typer.Option("--mark", help="Write both versions of a conflict into the file; exit code 9.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the result.")] = False,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Do not render and verify the result before it is written.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--continue", help="Complete an upgrade that was interrupted.")] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="Undo an upgrade that was interrupted.")] = False,
+    kubectl: Program = "kubectl",
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+) -> None:
+    """Upgrade a package's folder to a newer build and keep the edits; all files change, or none.
+
+    Values, options and ids are set in the new files; other edits are merged line by line. Where both changed the same
+    place, it asks on a terminal; without one, it changes nothing and ends with 9. Prints the paths of changed files.
+    """
+    from packager.app import upgrade as use_case
+
+    if resume or abort:
+        if newer is not None or (resume and abort):
+            raise UsageError("--continue and --abort take a FOLDER alone")
+        (use_case.undo if abort else use_case.complete)(folder)
+        emit_data(str(folder))
+        return
+    if newer is None:
+        raise UsageError("no NEW package given", hint=f"mlpack upgrade {folder} NEW.tar.gz")
+    asks = has_terminal() and not (mark or dry_run or output)
+    decisions = use_case.Decisions(tuple(yours), tuple(theirs), _question if asks else lambda *_: None)
+    with use_case.prepared(folder, newer, decisions, base=base) as prepared:
+        _show(prepared, output)
+        if not (no_verify or prepared.conflicts or prepared.is_done):
+            use_case.check(prepared, use_case.Checks(kubectls=(kubectl,), runner=host(ctx).runner))
+        if prepared.conflicts and (dry_run or not mark):
+            raise prepared.error
+        if not (dry_run or prepared.is_done):
+            _write(prepared, output)
+
+
+def _write(prepared: PreparedUpgrade, output: Machine | None) -> None:
+    """Write the upgrade, and end with 9 if it has marks."""
+    from packager.app import upgrade as use_case
+
+    for path in use_case.write(prepared):
+        if output is None:
+            emit_data(path)
+    for problem in prepared.conflicts:
+        say(str(problem))
+    if prepared.conflicts:
+        say("decide each place that is marked, then run `mlpack verify`")
+        raise typer.Exit(UnansweredError.exit_code)
+
+
+def _show(prepared: PreparedUpgrade, output: Machine | None) -> None:
+    if output is not None:
+        emit_json(prepared.as_json(), is_bounded=False)
+        return
+    if prepared.is_done:
+        say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")
+        return
+    say(prepared.title)
+    for file in prepared.plan.files:
+        source = f" (edits from {file.moved_from})" if file.moved_from else ""
+        deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
+        say(f"{file.action:8} {file.path}{source}{deleted}")
+    for problem in prepared.decided:
+        say(f"decided: {problem}")
+    for name in prepared.plan.new_keys:
+        say(f"new value: {name}")
+    for name in prepared.plan.new_options:
+        say(f"new option: {name}")
+
+
+def _question(place: Problem, _conflict: Conflict) -> Choice:
+    """Ask which version of a conflict to take.
+
+    Raises:
+        MlpackError: The user quits, or the input has ended.
+    """
+    from packager.app.upgrade import Choice
+
+    say(str(place))
+    while True:
+        answer = ask("Keep yours, take theirs, or quit?", "quit").lower()
+        if answer in ("q", "quit"):
+            raise MlpackError("nothing was changed")
+        for choice in Choice:
+            if answer in (choice, choice[0]):
+                return choice

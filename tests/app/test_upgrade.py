@@ -1,0 +1,428 @@
+"""Tests of the use case `packager.app.upgrade`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app import configure, upgrade
+from packager.app.build import BuildRequest, Built, Destination, build
+from packager.app.upgrade import Choice, Decisions
+from packager.base.errors import UnansweredError, UsageError, VerificationError
+from packager.base.values import replace
+from packager.configure.assignments import Assignment
+from packager.modelspec.catalog import bundled
+from packager.package import journal, tree
+from packager.package.opened import opened
+from packager.upgrade import diff
+from packager.verify import Checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from packager.upgrade.replay import Conflict
+
+OVERLAY = "quickstart/k8s/mlops/single-node"
+ENV, POD = f"{OVERLAY}/mlops.env", f"{OVERLAY}/pod.yaml"
+SITE = "quickstart/common/mpi/k8s/mlops/site/site.env"
+
+
+def newer(package: Path, folder: Path, changes: Mapping[str, bytes | None]) -> Path:
+    """Write a newer build of the package: with other contents of files, or without them."""
+    before = tree.read(package)
+    entries = {entry.path: entry for entry in before.entries}
+    for path, content in changes.items():
+        if content is None:
+            del entries[path]
+        else:
+            entries[path] = tree.Entry(path, content, len(content))
+    after = replace(before, entries=tuple(entries[path] for path in sorted(entries)))
+    folder.mkdir()
+    tree.write(after, folder)
+    return folder
+
+
+def upgraded(package: Path, new: Path, *, yours: tuple[str, ...] = (), theirs: tuple[str, ...] = ()) -> dict[str, str]:
+    """Upgrade a package, and return what happened to each file."""
+    with upgrade.prepared(package, new, Decisions(yours, theirs)) as prepared:
+        assert [str(conflict) for conflict in prepared.conflicts] == []
+        upgrade.write(prepared)
+        return {file.path: str(file.action) for file in prepared.plan.files}
+
+
+def files(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_mode, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def conflicts(package: Path, new: Path) -> list[str]:
+    """Return the messages of the conflicts of an upgrade, which changes nothing."""
+    before = files(package)
+    with upgrade.prepared(package, new, Decisions()) as prepared:
+        messages = [str(problem).removeprefix(f"{package}/") for problem in prepared.conflicts]
+    assert files(package) == before
+    return messages
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+# The table of results: the delivered version, the user's and the new one.
+
+
+def test_unedited_package_becomes_new_one(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new", "assets/a": b"a", "Dockerfile": None})
+    assert upgraded(package, new) == {"README.md": "updated", "assets/a": "added", "Dockerfile": "removed"}
+    assert files(package) == files(new)
+
+
+def test_edit_of_file_that_did_not_change_is_kept(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
+    kept = (package / ENV).read_bytes()
+    assert upgraded(package, new) == {"README.md": "updated", ENV: "kept"}
+    assert (package / ENV).read_bytes() == kept
+
+
+def test_same_change_on_both_sides_does_not_conflict(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    (package / "README.md").write_bytes(b"new")
+    assert upgraded(package, new) == {}
+    with opened(package) as current:
+        assert diff.read(current).is_empty
+
+
+def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: Path) -> None:
+    path = ENV.replace("mlops.env", "pod-patch.yaml")
+    new = newer(package, tmp_path / "new", {path: None})
+    edit(package / path, "1000", "5")
+    message = f"{path}: the package had the delivered file, you have an edited file, the new package has nothing"
+    assert conflicts(package, new) == [message]
+    assert upgraded(package, new, theirs=(path,)) == {path: "removed"}
+    assert not (package / path).exists()
+
+
+def test_deleted_file_stays_deleted_if_it_did_not_change(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    (package / "Dockerfile").unlink()
+    assert upgraded(package, new) == {"README.md": "updated", "Dockerfile": "kept"}
+    assert not (package / "Dockerfile").exists()
+
+
+def test_deleted_file_that_changed_conflicts(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    (package / "README.md").unlink()
+    message = "README.md: the package had the delivered file, you have nothing, the new package has a changed file"
+    assert conflicts(package, new) == [message]
+    assert upgraded(package, new, theirs=(f"{package}/README.md",)) == {"README.md": "added"}
+
+
+def test_own_file_and_results_are_kept(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    own = {"note.txt": b"mine", "output/model": b"weights", ".git/config": b"mine"}
+    for path, content in own.items():
+        (package / path).parent.mkdir(exist_ok=True)
+        (package / path).write_bytes(content)
+    assert upgraded(package, new)["note.txt"] == "kept"
+    assert {path: (package / path).read_bytes() for path in own} == own
+
+
+def test_own_file_at_path_of_new_file_conflicts(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"assets/a": b"a"})
+    (package / "assets").mkdir()
+    (package / "assets/a").write_bytes(b"mine")
+    assert len(conflicts(package, new)) == 1
+    assert upgraded(package, new, yours=("assets/a",)) == {"assets/a": "kept"}
+    (package / "assets/a").write_bytes(b"a")
+
+
+def test_mode_of_new_package_wins_unless_user_alone_changed_it(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    (package / "README.md").chmod(0o755)
+    assert upgraded(package, new) == {"README.md": "updated"}
+    assert (package / "README.md").stat().st_mode & 0o777 == 0o755
+    assert (package / "README.md").read_bytes() == b"new"
+
+
+def test_edits_are_moved_with_renamed_folder(package: Path, tmp_path: Path) -> None:
+    before = files(package)
+    moved = {path: path.replace("single-node", "one-node") for path in before if "/single-node/" in path}
+    changes: dict[str, bytes | None] = dict.fromkeys(moved)
+    changes |= {target: before[path][1].replace(b"single-node", b"one-node") for path, target in moved.items()}
+    new = newer(package, tmp_path / "new", changes)
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
+    edit(package / POD, 'cpu: "50m"', 'cpu: "60m"')
+    result = upgraded(package, new)
+    assert (result[moved[ENV]], result[moved[POD]], result[ENV]) == ("moved", "moved", "removed")
+    assert b"REGISTRY=example.com\n" in (package / moved[ENV]).read_bytes()
+    assert b'cpu: "60m"' in (package / moved[POD]).read_bytes()
+    assert not (package / OVERLAY).exists()
+
+
+# Edits by `mlpack configure`, on reworded files.
+
+
+def reworded(package: Path) -> dict[str, bytes | None]:
+    """Return all files that people edit with other comments, and env files with a new key."""
+    changes: dict[str, bytes | None] = {}
+    for path, (_, content) in files(package).items():
+        if path.endswith((".env", ".yaml")) and path.startswith("quickstart/"):
+            text = re.sub(rb"(?m)^( *)# ([A-Z][^=]*)$", rb"\1# Reworded: \2", content)
+            changes[path] = text.replace(b"REGISTRY=", b"NEW_KEY=1\nREGISTRY=") if path.endswith("mlops.env") else text
+    return changes
+
+
+ANSWERS = {
+    "root and registry": configure.Answers(root="/nfs/me", registry="example.com/team"),
+    "ids": configure.Answers(uid=5, gid=6, fs_group=7),
+    "options": configure.Answers(switch_on=("gpu", "root")),
+    "values": configure.Answers(
+        assignments=(Assignment("--add", "OWN", "1"), Assignment("--site", "OUTPUT_CLAIM", "mine")),
+    ),
+}
+ANSWERS["all"] = configure.Answers(
+    root="/nfs/me",
+    registry="example.com/team",
+    uid=5,
+    gid=6,
+    fs_group=7,
+    assignments=ANSWERS["values"].assignments,
+    switch_on=("gpu", "output-pvc"),
+)
+
+
+def configured(package: Path, answers: configure.Answers) -> None:
+    with configure.prepared(package, None, answers, ask=lambda *_: answers) as edits:
+        list(configure.write(edits, tell=pytest.fail))
+
+
+FORMS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": lambda text: text,
+    "CRLF": lambda text: text.replace(b"\n", b"\r\n"),
+    "no end": lambda text: text.removesuffix(b"\n"),
+}
+
+
+def no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
+    assert label, (total, unit)
+    return nullcontext(lambda _steps: None)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A package of each bundled model, as a folder."""
+    folder = tmp_path_factory.mktemp("models")
+    packages = {}
+    for model in ("hello-mpi", "resnet50", "resnet50-pytorch", "cifar10-mxnet"):
+        request = BuildRequest(model, (bundled(),))
+        [built] = build(request, Destination(folder, as_folder=True), tell=lambda _: None, progress=no_progress)
+        assert isinstance(built, Built)
+        packages[model] = built.path
+    return packages
+
+
+@pytest.mark.parametrize(
+    ("answers", "form"), [*((answers, "plain") for answers in ANSWERS), ("all", "CRLF"), ("all", "no end")]
+)
+@pytest.mark.parametrize("model", ["hello-mpi", "resnet50", "resnet50-pytorch", "cifar10-mxnet"])
+def test_edits_by_configure_are_kept_beside_reworded_comments(
+    model: str, answers: str, form: str, models: dict[str, Path], tmp_path: Path
+) -> None:
+    package = shutil.copytree(models[model], tmp_path / "package")
+    new = newer(package, tmp_path / "new", reworded(package))
+    configured(package, ANSWERS[answers])
+    with opened(package) as current:
+        before = diff.read(current)
+        for path in {edit.path for edit in before.edits}:
+            (package / path).write_bytes(FORMS[form]((package / path).read_bytes()))
+    upgraded(package, new)
+    with opened(package) as current:
+        after = diff.read(current)
+    assert after.edits == before.edits
+    if form == "plain":
+        assert after.others == b""
+    for path in (path for path in files(package) if path.endswith("mlops.env")):
+        assert b"NEW_KEY=1" in (package / path).read_bytes()
+
+
+# Conflicts.
+
+
+@pytest.fixture
+def clash(package: Path, tmp_path: Path) -> Path:
+    """The newer package of a package with a value, and a line of a manifest, that both changed."""
+    before = files(package)
+    new = newer(
+        package,
+        tmp_path / "new",
+        {
+            ENV: before[ENV][1].replace(b"=docker.io", b"=quay.io"),
+            POD: before[POD][1].replace(b'cpu: "50m"', b'cpu: "60m"'),
+            "README.md": b"new",
+        },
+    )
+    edit(package / ENV, "=docker.io", "=example.com")
+    edit(package / POD, 'cpu: "50m"', 'cpu: "70m"')
+    return new
+
+
+def test_conflicts_name_place_and_three_versions(package: Path, clash: Path) -> None:
+    first, second = conflicts(package, clash)
+    assert re.fullmatch(
+        rf"{re.escape(ENV)}:\d+:1: the package had REGISTRY=docker.io, you have REGISTRY=example.com, "
+        r"the new package has REGISTRY=quay.io",
+        first,
+    )
+    assert re.fullmatch(
+        rf'{re.escape(POD)}:\d+:1: the package had cpu: "50m", you have cpu: "70m", the new package has cpu: "60m"',
+        second,
+    )
+
+
+def test_marked_conflicts_are_refused_by_other_commands(package: Path, clash: Path) -> None:
+    with upgrade.prepared(package, clash, Decisions()) as prepared:
+        upgrade.write(prepared)
+    assert b"<<<<<<< yours\n" in (package / POD).read_bytes()
+    assert b"<<<<<<<" not in (package / ENV).read_bytes()
+    with opened(package) as current, opened(clash) as new:
+        assert current.digest == new.digest
+    for attempt in (
+        lambda: configured(package, ANSWERS["ids"]),
+        lambda: upgraded(package, clash),
+    ):
+        with pytest.raises(VerificationError) as refused:
+            attempt()
+        assert [problem.file for problem in refused.value.problems] == [f"{package}/{ENV}", f"{package}/{POD}"]
+
+
+def test_choices_by_file_decide_conflicts(package: Path, clash: Path) -> None:
+    upgraded(package, clash, yours=(ENV,), theirs=(POD,))
+    assert b"REGISTRY=example.com\n" in (package / ENV).read_bytes()
+    assert (package / POD).read_bytes() == (clash / POD).read_bytes()
+
+
+def test_choices_by_question_decide_conflicts(package: Path, clash: Path) -> None:
+    asked: list[str] = []
+
+    def answer(_place: object, conflict: Conflict) -> Choice:
+        asked.append(conflict.path)
+        return Choice.theirs
+
+    with upgrade.prepared(package, clash, Decisions(ask=answer)) as prepared:
+        upgrade.write(prepared)
+    assert asked == [ENV, POD]
+    assert files(package) == files(clash)
+
+
+def test_choice_for_file_without_conflict_is_refused(package: Path, clash: Path) -> None:
+    with pytest.raises(UsageError, match="this file of the package has no conflict"):
+        upgraded(package, clash, yours=("README.md",))
+    with pytest.raises(UsageError, match="both name"):
+        upgraded(package, clash, yours=(ENV,), theirs=(ENV,))
+
+
+def test_file_without_delivered_text_needs_base(package: Path, hello_mpi: Path, tmp_path: Path) -> None:
+    text = (package / "README.md").read_bytes()
+    new = newer(package, tmp_path / "new", {"README.md": b"# First\n" + text})
+    (package / "README.md").write_bytes(text + b"Last\n")
+    assert len(conflicts(package, new)) == 1
+    with upgrade.prepared(package, new, Decisions()) as prepared, pytest.raises(UnansweredError):
+        upgrade.write(prepared)  # a whole file cannot be marked
+    with upgrade.prepared(package, new, Decisions(), base=hello_mpi) as prepared:
+        upgrade.write(prepared)
+    assert (package / "README.md").read_bytes() == b"# First\n" + text + b"Last\n"
+    with (
+        pytest.raises(UsageError, match="its digest is"),
+        upgrade.prepared(package, new, Decisions(), base=hello_mpi),
+    ):
+        pass
+
+
+# Refusals and checks.
+
+
+def test_other_packages_are_refused(package: Path, models: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is the package resnet50"):
+        upgraded(package, models["resnet50"])
+    broken = newer(package, tmp_path / "new", {})
+    (broken / "README.md").write_bytes(b"other")
+    with pytest.raises(VerificationError, match="is not valid"):
+        upgraded(package, broken)
+
+
+def test_upgrade_to_same_build_does_nothing(package: Path, hello_mpi: Path) -> None:
+    edit(package / ENV, "=docker.io", "=example.com")
+    before = files(package)
+    with upgrade.prepared(package, hello_mpi, Decisions()) as prepared:
+        assert prepared.is_done
+    assert files(package) == before
+
+
+def test_result_with_new_problems_is_refused(package: Path, tmp_path: Path, kubectl: Path) -> None:
+    pod = files(package)[POD][1]
+    new = newer(package, tmp_path / "new", {POD: pod.replace(b"image:", b"imaje:")})
+    checks = Checks(kubectls=(str(kubectl),))
+    with (
+        upgrade.prepared(package, new, Decisions()) as prepared,
+        pytest.raises(VerificationError, match="would not be valid") as refused,
+    ):
+        upgrade.check(prepared, checks)
+    assert refused.value.problems
+    good = newer(package, tmp_path / "good", {"README.md": b"new"})
+    edit(package / ENV, "=docker.io", "=example.com")
+    with upgrade.prepared(package, good, Decisions()) as prepared:
+        upgrade.check(prepared, checks)
+
+
+def test_names_that_differ_in_case_only_are_refused(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"assets/a": b"a"})
+    (package / "Assets").mkdir()
+    (package / "Assets/mine").write_bytes(b"mine")
+    with pytest.raises(VerificationError, match="are the same name where case is ignored"):
+        upgraded(package, new)
+
+
+def test_json_contains_versions_files_and_masked_conflicts(package: Path, tmp_path: Path) -> None:
+    env = (package / ENV).read_bytes() + b"HF_TOKEN="
+    edited = newer(package, tmp_path / "first", {ENV: env + b"one\n"})
+    new = newer(edited, tmp_path / "new", {ENV: env + b"two\nADDED=1\n"})
+    edit(edited / ENV, "HF_TOKEN=one", "HF_TOKEN=mine")
+    with upgrade.prepared(edited, new, Decisions()) as prepared:
+        content = prepared.as_json()
+    assert content["conflicts"] == [
+        {
+            "file": ENV,
+            "line": env.count(b"\n") + 1,
+            "key": "HF_TOKEN",
+            **dict.fromkeys(("base", "yours", "theirs"), "HF_TOKEN=***"),
+        }
+    ]
+    assert content["new_keys"] == [f"{ENV}: ADDED"]
+    assert content["from"] == {"version": None, "digest": prepared.old.digest}
+
+
+def test_interrupted_upgrade_is_completed_or_undone(
+    package: Path, clash: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(package)
+    for end, expected in ((upgrade.undo, before), (upgrade.complete, files(clash))):
+        with monkeypatch.context() as patched:
+            patched.setattr(journal, "complete", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                upgraded(package, clash, theirs=(ENV, POD))
+        with pytest.raises(VerificationError, match="was interrupted"):
+            upgraded(package, clash)
+        end(package)
+        assert files(package) == expected
