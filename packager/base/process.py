@@ -244,6 +244,12 @@ class Running:
         with suppress(OSError, ValueError):  # it has ended
             if self._child.stdin is not None:
                 self._child.stdin.write(b"\n")
+        self.close_input()
+
+    def close_input(self) -> None:
+        """Close its input."""
+        with suppress(OSError, ValueError):  # it has ended
+            if self._child.stdin is not None:
                 self._child.stdin.close()
 
     def _read_errors(self) -> None:

@@ -48,8 +48,7 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def mlpack(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version of mlpack.", callback=_print_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version of mlpack.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Build a Kustomize package from a model spec, and run the workload on any Kubernetes cluster."""

@@ -14,10 +14,7 @@ from packager.base.errors import unreadable
 if TYPE_CHECKING:
     from packager.site.read import SiteSettings
 
-Model = Annotated[
-    str,
-    typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.", show_default=False),
-]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")]
 Specs = Annotated[
     list[Path],
     typer.Option(
@@ -25,16 +22,12 @@ Specs = Annotated[
         metavar="DIR",
         envvar="MLPACK_SPECS",
         help="A folder of models, searched before the bundled ones. Repeatable.",
-        show_default=False,
     ),
 ]
 Settings = Annotated[
     list[str],
     typer.Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Override a field of the spec: environment.STEPS=100. Repeatable.",
-        show_default=False,
+        "--set", metavar="PATH=VALUE", help="Override a field of the spec: environment.STEPS=100. Repeatable."
     ),
 ]
 Additions = Annotated[
@@ -43,35 +36,26 @@ Additions = Annotated[
         "--add",
         metavar="PATH=VALUE",
         help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
-        show_default=False,
     ),
 ]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.", show_default=False)]
-Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.", show_default=False)]
+Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.")]
+Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.")]
 Root = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.", show_default=False),
+    str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
 ]
-RegistryHost = Annotated[
-    str | None,
-    typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.", show_default=False),
-]
+RegistryHost = Annotated[str | None, typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.")]
 With = Annotated[
     list[str],
     typer.Option(
         "--with",
         metavar="OPTION|DIR",
         help="A site option to switch on (nfs, gpu, ...), or a folder with a component of your own. Repeatable.",
-        show_default=False,
     ),
 ]
 Site = Annotated[
     list[str],
     typer.Option(
-        "--site",
-        metavar="KEY=VALUE",
-        help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable.",
-        show_default=False,
+        "--site", metavar="KEY=VALUE", help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable."
     ),
 ]
 SiteFile = Annotated[
@@ -86,23 +70,13 @@ SiteFile = Annotated[
 _LARGEST_ID = 2**31 - 1  # equals ids.LARGEST_ID; importing it would make `--help` slower
 
 UserId = Annotated[
-    int | None,
-    typer.Option("--uid", metavar="N", min=0, max=_LARGEST_ID, help="The user id to run as.", show_default=False),
+    int | None, typer.Option("--uid", metavar="N", min=0, max=_LARGEST_ID, help="The user id to run as.")
 ]
 GroupId = Annotated[
-    int | None,
-    typer.Option("--gid", metavar="N", min=0, max=_LARGEST_ID, help="The group id to run as.", show_default=False),
+    int | None, typer.Option("--gid", metavar="N", min=0, max=_LARGEST_ID, help="The group id to run as.")
 ]
 FsGroup = Annotated[
-    int | None,
-    typer.Option(
-        "--fs-group",
-        metavar="N",
-        min=0,
-        max=_LARGEST_ID,
-        help="The group id that owns volumes.",
-        show_default=False,
-    ),
+    int | None, typer.Option("--fs-group", metavar="N", min=0, max=_LARGEST_ID, help="The group id that owns volumes.")
 ]
 
 

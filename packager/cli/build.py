@@ -38,8 +38,7 @@ class Format(StrEnum):
 
 def build(
     model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.", show_default=False),
+        str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")
     ] = None,
     precision: Precision = None,
     mode: Mode = None,
@@ -72,9 +71,7 @@ def build(
         bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
     ] = False,
     specs: Specs = [],  # noqa: B006
-    output: Annotated[
-        Machine | None, typer.Option("-o", "--output", help="As JSON, with more than the paths.", show_default=False)
-    ] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with more than the paths.")] = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
     from packager.app.build import BuildRequest, Built, Destination, as_json

@@ -24,35 +24,21 @@ if TYPE_CHECKING:
     from packager.app.target import Target
     from packager.kubectl.client import Kubectl
 
-PackagePath = Annotated[
-    Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.", show_default=False)
-]
+PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
 OverlayOption = Annotated[
     str | None,
-    typer.Option(
-        "--overlay",
-        metavar="NAME",
-        help="The overlay to use; by default multi-node if the package has it.",
-        show_default=False,
-    ),
+    typer.Option("--overlay", metavar="NAME", help="The overlay to use; by default multi-node if the package has it."),
 ]
 OneWorkload = Annotated[
     str | None,
     typer.Option(
-        "--workload",
-        metavar="NAME",
-        help="The workload, if the overlay has several; by default the main one.",
-        show_default=False,
+        "--workload", metavar="NAME", help="The workload, if the overlay has several; by default the main one."
     ),
 ]
 Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="The kubectl to run.")]
 PodSecurity = Annotated[
     str | None,
-    typer.Option(
-        metavar="LEVEL",
-        help="The Pod Security level that every overlay must meet, such as restricted.",
-        show_default=False,
-    ),
+    typer.Option(metavar="LEVEL", help="The Pod Security level that every overlay must meet, such as restricted."),
 ]
 Allow = Annotated[
     list[str],
@@ -60,21 +46,15 @@ Allow = Annotated[
         metavar="WORD",
         help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, or "
         "variable:NAME, which an edit adds. Repeatable.",
-        show_default=False,
     ),
 ]
 Expect = Annotated[
     str | None,
     typer.Option(
-        metavar="DIGEST",
-        help="Accept only the package with this digest, sha256:…, as its sender has told you.",
-        show_default=False,
+        metavar="DIGEST", help="Accept only the package with this digest, sha256:…, as its sender has told you."
     ),
 ]
-Worker = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.", show_default=False),
-]
+Worker = Annotated[int | None, typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.")]
 
 
 class DryRun(StrEnum):
@@ -99,9 +79,7 @@ Patience = Annotated[
         help="How long to wait for temporary problems: no free resources, a full quota, no operator.",
     ),
 ]
-DryRunOption = Annotated[
-    DryRun | None, typer.Option("--dry-run", help="Apply nothing; show what would be applied.", show_default=False)
-]
+DryRunOption = Annotated[DryRun | None, typer.Option("--dry-run", help="Apply nothing; show what would be applied.")]
 Verify = Annotated[
     bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
 ]
@@ -115,7 +93,6 @@ RecordsFolder = Annotated[
         "--results",
         metavar="DIR",
         help="Record the run in a folder below it: logs, manifests, verdict, numbers, and OUTPUT_DIR.",
-        show_default=False,
     ),
 ]
 Hold = Annotated[
@@ -124,7 +101,6 @@ Hold = Annotated[
         metavar="DURATION",
         help="With --results: how long pods wait after their programs, until results that would be deleted with them "
         "are copied. 0 for not at all; by default 10m.",
-        show_default=False,
     ),
 ]
 
@@ -147,26 +123,12 @@ class ClusterOptions:
 
     namespace: Annotated[
         str | None,
-        typer.Option(
-            "-n",
-            "--namespace",
-            metavar="NAME",
-            help="The namespace; by default that of the context.",
-            show_default=False,
-        ),
+        typer.Option("-n", "--namespace", metavar="NAME", help="The namespace; by default that of the context."),
     ] = None
-    context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The kubeconfig context to use.", show_default=False)
-    ] = None
+    context: Annotated[str | None, typer.Option(metavar="NAME", help="The kubeconfig context to use.")] = None
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            exists=True,
-            dir_okay=False,
-            help="The kubeconfig to use instead of $KUBECONFIG.",
-            show_default=False,
-        ),
+        typer.Option(metavar="PATH", exists=True, dir_okay=False, help="The kubeconfig to use instead of $KUBECONFIG."),
     ] = None
     kubectl: Program = "kubectl"
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")] = False

@@ -19,7 +19,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
+    shell: Annotated[Shell, typer.Argument(help="Which shell.")],
 ) -> None:
     """Print the completion script of a shell: `source <(mlpack completion bash)`."""
     from typer import completion as scripts

@@ -21,18 +21,12 @@ if TYPE_CHECKING:
 def configure(
     package: PackagePath,
     overlay: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.", show_default=False),
+        str | None, typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.")
     ] = None,
     root: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH", help="The folder that contains the package, as the pods see it.", show_default=False
-        ),
+        str | None, typer.Option(metavar="PATH", help="The folder that contains the package, as the pods see it.")
     ] = None,
-    registry: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Where the image is pulled from.", show_default=False)
-    ] = None,
+    registry: Annotated[str | None, typer.Option(metavar="HOST", help="Where the image is pulled from.")] = None,
     uid: UserId = None,
     gid: GroupId = None,
     fs_group: FsGroup = None,
@@ -42,21 +36,14 @@ def configure(
             metavar="N",
             min=1,
             help="How many pods work at the same time: WORKERS, NODES, REPLICAS or PARALLELISM in mlops.env.",
-            show_default=False,
         ),
     ] = None,
     settings: Annotated[
         list[str],
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a value that mlops.env or site.env has. Repeatable.",
-            show_default=False,
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a value that mlops.env or site.env has. Repeatable."),
     ] = [],  # noqa: B006 - typer copies it
     additions: Annotated[
-        list[str],
-        typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.", show_default=False),
+        list[str], typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.")
     ] = [],  # noqa: B006
     site: Site = [],  # noqa: B006
     site_file: SiteFile = None,
@@ -66,7 +53,6 @@ def configure(
             metavar="NAME",
             help="Where all folders are: scratch, host-path, nfs or pvc; or where one is: output-nfs, dataset-pvc, ... "
             "Repeatable.",
-            show_default=False,
         ),
     ] = [],  # noqa: B006
     switch_on: Annotated[
@@ -75,12 +61,10 @@ def configure(
             "--with",
             metavar="OPTION|DIR",
             help="A site option to switch on, or a folder with a component of your own. Repeatable.",
-            show_default=False,
         ),
     ] = [],  # noqa: B006
     switch_off: Annotated[
-        list[str],
-        typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.", show_default=False),
+        list[str], typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.")
     ] = [],  # noqa: B006
     check: Annotated[
         bool,
@@ -94,8 +78,7 @@ def configure(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the changes.")] = False,
     destination: Annotated[
-        Path | None,
-        typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.", show_default=False),
+        Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing new tarball.")] = False,
 ) -> None:

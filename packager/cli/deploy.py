@@ -63,15 +63,12 @@ def deploy(
     pod_security: PodSecurity = None,
     expect: Expect = None,
     timeout: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.", show_default=False),
+        str | None, typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.")
     ] = None,
     patience: Patience = "10m",
     results: RecordsFolder = None,
     hold: Hold = None,
-    output: Annotated[
-        Applied | None, typer.Option("-o", "--output", help="Print what was applied.", show_default=False)
-    ] = None,
+    output: Annotated[Applied | None, typer.Option("-o", "--output", help="Print what was applied.")] = None,
 ) -> None:
     """Deploy a package to a cluster and wait until it has ended or is serving.
 

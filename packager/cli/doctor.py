@@ -30,7 +30,7 @@ def doctor(
     overlay: OverlayOption = None,
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Find problems that would make a package fail on this cluster, one line each with the fix; applies nothing.
 

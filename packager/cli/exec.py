@@ -30,7 +30,7 @@ def run(
     ctx: typer.Context,
     at: ClusterOptions,
     package: PackagePath,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.", show_default=False)],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],
     overlay: OverlayOption = None,
     workload: OneWorkload = None,
     worker: Worker = None,

@@ -23,7 +23,7 @@ def history(
     results: Annotated[
         Path, typer.Option(metavar="DIR", help="The folder of runs that deploy --results has recorded.")
     ] = Path("results"),
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs."""
     from packager.app.history import history as find_deployments

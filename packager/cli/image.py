@@ -20,27 +20,13 @@ if TYPE_CHECKING:
 
 Builders = Annotated[
     str | None,
-    typer.Option(
-        "--with",
-        metavar="PROGRAM",
-        help="docker, podman or buildah; by default the first that works.",
-        show_default=False,
-    ),
+    typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first that works."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")]
-As = Annotated[
-    Machine | None,
-    typer.Option("-o", "--output", help="As JSON, with the commands.", show_default=False),
-]
-Extra = Annotated[
-    list[str],
-    typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.", show_default=False),
-]
+As = Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with the commands.")]
+Extra = Annotated[list[str], typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.")]
 OneOverlay = Annotated[
-    str | None,
-    typer.Option(
-        "--overlay", metavar="NAME", help="Only the image of this overlay; by default all.", show_default=False
-    ),
+    str | None, typer.Option("--overlay", metavar="NAME", help="Only the image of this overlay; by default all.")
 ]
 
 

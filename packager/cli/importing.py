@@ -21,14 +21,10 @@ Output = Annotated[
         "--output",
         metavar="DIR|json",
         help="The folder in which the model's folder is made; `json` prints the result as JSON. Repeatable.",
-        show_default=False,
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model of the same name that was imported.")]
-Image = Annotated[
-    str | None,
-    typer.Option("--image", metavar="REF", help="The image to use instead of its own.", show_default=False),
-]
+Image = Annotated[str | None, typer.Option("--image", metavar="REF", help="The image to use instead of its own.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -55,29 +51,18 @@ def mlcube(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A cube: its folder, or its mlcube.yaml.")],
     output: Output = [],  # noqa: B006 - typer copies it
     settings: Annotated[
-        list[str],
-        typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the cube. Repeatable.", show_default=False),
+        list[str], typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the cube. Repeatable.")
     ] = [],  # noqa: B006
     parameters: Annotated[
-        list[str],
-        typer.Option(
-            "--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter. Repeatable.", show_default=False
-        ),
+        list[str], typer.Option("--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter. Repeatable.")
     ] = [],  # noqa: B006
-    tasks: Annotated[
-        str | None, typer.Option("--task", metavar="A,B", help="These tasks only.", show_default=False)
-    ] = None,
+    tasks: Annotated[str | None, typer.Option("--task", metavar="A,B", help="These tasks only.")] = None,
     image: Image = None,
-    claim: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The claim that holds the workspace.", show_default=False)
-    ] = None,
+    claim: Annotated[str | None, typer.Option(metavar="NAME", help="The claim that holds the workspace.")] = None,
     input_claim: Annotated[
-        str | None,
-        typer.Option(
-            "--input-claim", metavar="NAME", help="The claim of inputs that no task writes.", show_default=False
-        ),
+        str | None, typer.Option("--input-claim", metavar="NAME", help="The claim of inputs that no task writes.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.", show_default=False)] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
     force: Force = False,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
@@ -103,12 +88,7 @@ def intel(
         typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
     ] = None,
     downloads: Annotated[
-        bool,
-        typer.Option(
-            "--downloads",
-            help="List what packages download, for `mlpack build --record`.",
-            show_default=False,
-        ),
+        bool, typer.Option("--downloads", help="List what packages download, for `mlpack build --record`.")
     ] = False,
     image: Image = None,
     force: Force = False,

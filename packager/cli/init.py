@@ -23,7 +23,7 @@ def _any_of(names: Sequence[str]) -> str:
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")],
     destination: Annotated[
         Path, typer.Option("-d", "--destination", metavar="DIR", help="Where to create the model's folder.")
     ] = Path(),

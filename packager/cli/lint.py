@@ -11,12 +11,9 @@ from packager.cli.console import Machine, emit, emit_json, say
 
 
 def lint(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="SPEC...", help="Paths of specs, or models' names.", show_default=False),
-    ],
+    models: Annotated[list[str], typer.Argument(metavar="SPEC...", help="Paths of specs, or models' names.")],
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Check specs and print one line for each problem; prints nothing when there are none."""
     from packager.app.lint import lint as check

@@ -28,9 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def list_models(
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[
-        OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or names alone.", show_default=False)
-    ] = None,
+    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or names alone.")] = None,
 ) -> None:
     """List the models, their variants and aliases."""
     from packager.app.models import InvalidModel, Model, models
@@ -60,7 +58,7 @@ def list_models(
 def show(
     model: Model,
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Show a model: what it is, its variants, overlays and parameters."""
     from packager.app.models import model as find

@@ -26,13 +26,9 @@ Which = Annotated[
     typer.Argument(
         metavar="NAME",
         help=", ".join(f"{short}, for {name}" for short, name in use_case.operator_names().items()) + ".",
-        show_default=False,
     ),
 ]
-From = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="FILE", help="The manifest to use instead of upstream's.", show_default=False),
-]
+From = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="The manifest to use instead of upstream's.")]
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait at most.")]
 
 
@@ -52,9 +48,7 @@ def install(
     file: From = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is ready.")] = True,
     timeout: Timeout = "5m",
-    dry_run: Annotated[
-        DryRun | None, typer.Option(help="Apply nothing; show what would be applied.", show_default=False)
-    ] = None,
+    dry_run: Annotated[DryRun | None, typer.Option(help="Apply nothing; show what would be applied.")] = None,
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
     ] = False,
@@ -75,7 +69,7 @@ def status(
     ctx: typer.Context,
     at: ClusterOptions,
     name: Which,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Show which versions the operator serves and whether it is running; exit code 7 when it is not."""
     client = at.client(ctx)

@@ -25,10 +25,7 @@ from packager.cli.console import emit_data, say
 def render(
     ctx: typer.Context,
     model: Model,
-    overlay: Annotated[
-        str,
-        typer.Argument(metavar="OVERLAY", help="One of the model's overlays, such as multi-node.", show_default=False),
-    ],
+    overlay: Annotated[str, typer.Argument(metavar="OVERLAY", help="One of the model's overlays, such as multi-node.")],
     precision: Precision = None,
     mode: Mode = None,
     settings: Settings = [],  # noqa: B006 - typer copies it

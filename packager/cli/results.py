@@ -23,9 +23,7 @@ from packager.cli.printing import print_results
 if TYPE_CHECKING:
     from packager.app.results import Results
 
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The folder to copy to; created when missing.", show_default=False)
-]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to copy to; created when missing.")]
 
 
 @with_cluster

@@ -56,10 +56,7 @@ def run(
     ctx: typer.Context,
     at: ClusterOptions,
     target: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.", show_default=False
-        ),
+        Path, typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.")
     ],
     task: Annotated[
         str | None,
@@ -67,7 +64,6 @@ def run(
             "--task",
             metavar="A,B",
             help="The overlays to run, in this order; by default the package's sequence, else its default overlay.",
-            show_default=False,
         ),
     ] = None,
     resume: Annotated[
@@ -85,20 +81,14 @@ def run(
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
     timeout: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="How long all of it may take, such as 90s or 2h.", show_default=False),
+        str | None, typer.Option(metavar="DURATION", help="How long all of it may take, such as 90s or 2h.")
     ] = None,
     patience: Patience = "10m",
     results: RecordsFolder = None,
     hold: Hold = None,
     output: Annotated[
         Applied | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="json: a line for each task, at its end. name, yaml: what was applied.",
-            show_default=False,
-        ),
+        typer.Option("-o", "--output", help="json: a line for each task, at its end. name, yaml: what was applied."),
     ] = None,
     precision: Precision = None,
     mode: Mode = None,
@@ -111,45 +101,26 @@ def run(
     gid: GroupId = None,
     fs_group: FsGroup = None,
     cube_settings: Annotated[
-        list[str],
-        typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the MLCube. Repeatable.", show_default=False),
+        list[str], typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the MLCube. Repeatable.")
     ] = [],  # noqa: B006
     parameters: Annotated[
         list[str],
         typer.Option(
-            "--param",
-            metavar="[TASK.]NAME=PATH",
-            help="Another path of a parameter of the MLCube. Repeatable.",
-            show_default=False,
+            "--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter of the MLCube. Repeatable."
         ),
     ] = [],  # noqa: B006
-    image: Annotated[
-        str | None, typer.Option(metavar="REF", help="The image instead of the MLCube's own.", show_default=False)
-    ] = None,
-    claim: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The claim of the MLCube's workspace.", show_default=False)
-    ] = None,
+    image: Annotated[str | None, typer.Option(metavar="REF", help="The image instead of the MLCube's own.")] = None,
+    claim: Annotated[str | None, typer.Option(metavar="NAME", help="The claim of the MLCube's workspace.")] = None,
     input_claim: Annotated[
-        str | None,
-        typer.Option(
-            "--input-claim", metavar="NAME", help="The claim of inputs that no task writes.", show_default=False
-        ),
+        str | None, typer.Option("--input-claim", metavar="NAME", help="The claim of inputs that no task writes.")
     ] = None,
     claim_size: Annotated[
-        str | None,
-        typer.Option(
-            "--claim-size", metavar="SIZE", help="Create claims that do not exist, of this size.", show_default=False
-        ),
+        str | None, typer.Option("--claim-size", metavar="SIZE", help="Create claims that do not exist, of this size.")
     ] = None,
     claim_class: Annotated[
-        str | None,
-        typer.Option(
-            "--claim-class", metavar="NAME", help="The storage class of claims that are created.", show_default=False
-        ),
+        str | None, typer.Option("--claim-class", metavar="NAME", help="The storage class of claims that are created.")
     ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.", show_default=False)
-    ] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.")] = None,
 ) -> None:
     """Run overlays of a package one after the other, or tasks of an MLCube.
 

@@ -37,18 +37,15 @@ def create(
             "--from-env-file",
             metavar="FILE",
             help="Read the values from a file with a KEY=value per line, or - for stdin, instead of asking.",
-            show_default=False,
         ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace these keys of an existing Secret, and keep its other keys.")
     ] = False,
     dry_run: Annotated[
-        DryRun | None, typer.Option(help="Create nothing, ask for no value; show what would be.", show_default=False)
+        DryRun | None, typer.Option(help="Create nothing, ask for no value; show what would be.")
     ] = None,
-    output: Annotated[
-        OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or the name alone.", show_default=False)
-    ] = None,
+    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or the name alone.")] = None,
 ) -> None:
     """Create the Secret that the pods of a package read; on a terminal, it asks for each value without showing it.
 

@@ -26,16 +26,13 @@ class Role(StrEnum):
     admin = "admin"
 
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.", show_default=False)
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.")]
 Database = Annotated[
     str | None,
     typer.Option(
         metavar="DATABASE",
         help="A file, or postgresql://…; by default that in MLPACK_DATABASE, then the configuration's, then "
         "mlpack/server.db in ~/.local/share.",
-        show_default=False,
     ),
 ]
 
@@ -54,8 +51,7 @@ def serve(
     config: ConfigFile = None,
     database: Database = None,
     listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Where to listen; 127.0.0.1:8080 by default.", show_default=False),
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen; 127.0.0.1:8080 by default.")
     ] = None,
     insecure_no_auth: Annotated[
         bool, typer.Option("--insecure-no-auth", help="Ask for no token; only on a loopback address.")
@@ -79,14 +75,11 @@ def serve(
 
 
 def token(
-    name: Annotated[str, typer.Argument(help="Who the token is for.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Who the token is for.")],
     role: Annotated[Role, typer.Option(help="What they may do.")] = Role.user,
-    project: Annotated[
-        str | None, typer.Option(metavar="NAME", help="In which project; in all by default.", show_default=False)
-    ] = None,
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="In which project; in all by default.")] = None,
     days: Annotated[
-        int | None,
-        typer.Option(min=1, max=3650, help="How long it is valid; without end by default.", show_default=False),
+        int | None, typer.Option(min=1, max=3650, help="How long it is valid; without end by default.")
     ] = None,
     config: ConfigFile = None,
     database: Database = None,
@@ -107,7 +100,7 @@ def token(
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")],
     config: ConfigFile = None,
     database: Database = None,
 ) -> None:
@@ -121,12 +114,10 @@ def migrate(
     config: ConfigFile = None,
     database: Database = None,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DATABASE", help="Copy everything from this database.", show_default=False),
+        str | None, typer.Option("--from", metavar="DATABASE", help="Copy everything from this database.")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option("--to", metavar="DATABASE", help="Copy it to this one, which is empty.", show_default=False),
+        str | None, typer.Option("--to", metavar="DATABASE", help="Copy it to this one, which is empty.")
     ] = None,
 ) -> None:
     """Bring the database to the schema of this mlpack, as a server does when it starts; or copy it to another one.
@@ -165,18 +156,12 @@ def manifests(
         str, typer.Option("-n", "--namespace", metavar="NAME", help="Where the server runs; its jobs run in others.")
     ] = "mlpack",
     image: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The image of the server; mlpack-server:VERSION by default.", show_default=False
-        ),
+        str | None, typer.Option(metavar="NAME", help="The image of the server; mlpack-server:VERSION by default.")
     ] = None,
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="The address by which others reach it.", show_default=False)
-    ] = None,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="The address by which others reach it.")] = None,
     storage: Annotated[str, typer.Option(metavar="SIZE", help="The size of the database's claim.")] = "1Gi",
     storage_class: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The storage class of that claim; the default one.", show_default=False),
+        str | None, typer.Option(metavar="NAME", help="The storage class of that claim; the default one.")
     ] = None,
     namespaces: Annotated[
         bool, typer.Option("--namespaces/--no-namespaces", help="Whether to create the namespaces too.")
@@ -190,17 +175,12 @@ def manifests(
             metavar="NAME[/KEY]",
             help="The Secret with the address of a database of PostgreSQL, postgresql://…, under the key `uri` or "
             "KEY; without it, the database is a file on a claim.",
-            show_default=False,
         ),
     ] = None,
     database_port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT",
-            min=1,
-            max=65535,
-            help="The port of PostgreSQL, for the NetworkPolicy; 5432 by default.",
-            show_default=False,
+            metavar="PORT", min=1, max=65535, help="The port of PostgreSQL, for the NetworkPolicy; 5432 by default."
         ),
     ] = None,
     replicas: Annotated[
@@ -211,7 +191,6 @@ def manifests(
         typer.Option(
             metavar="NAMESPACE",
             help="Serve figures on port 8081, without a token, to the Prometheus in this namespace.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -82,7 +82,7 @@ def check(
     ctx: typer.Context,
     at: ClusterOptions,
     site_file: SiteFile = None,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Ask the cluster for the claims, classes, queues, secrets and node labels that the file names; one line each.
 

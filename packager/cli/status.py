@@ -28,7 +28,7 @@ def status(
     plot: Annotated[
         bool, typer.Option("--plot", help="Draw the numbers in its log: lines of JSON with a step.")
     ] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Show the state of a deployed package, and the reasons.
 

@@ -28,7 +28,7 @@ class Storage(StrEnum):
     delete = "delete"
 
 
-Release = Annotated[str, typer.Argument(metavar="JOB", help="A job, by its release.", show_default=False)]
+Release = Annotated[str, typer.Argument(metavar="JOB", help="A job, by its release.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
 
 
@@ -47,33 +47,20 @@ def create(
     at: ServerOptions,
     ctx: typer.Context,
     definition: Annotated[
-        str | None,
-        typer.Argument(help="The definition, unless `taskDef` is among the values.", show_default=False),
+        str | None, typer.Argument(help="The definition, unless `taskDef` is among the values.")
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option("-f", "--file", metavar="FILE", help="The values, YAML or JSON; - for stdin.", show_default=False),
+        str | None, typer.Option("-f", "--file", metavar="FILE", help="The values, YAML or JSON; - for stdin.")
     ] = None,
     settings: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Set a value: process.train.number=5. Repeatable.",
-            show_default=False,
-        ),
+        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Set a value: process.train.number=5. Repeatable.")
     ] = [],  # noqa: B006 - typer copies it
-    project: Annotated[str | None, typer.Option(metavar="NAME", help="Its project.", show_default=False)] = None,
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="Its project.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Create nothing; print the manifests.")] = False,
     wait: Wait = False,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--idempotency-key",
-            metavar="KEY",
-            help="The same key and values make one job, for 24 hours.",
-            show_default=False,
-        ),
+        typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job, for 24 hours."),
     ] = None,
     output: Output = None,
 ) -> None:
@@ -114,23 +101,17 @@ def create(
 @with_server
 def list_jobs(
     at: ServerOptions,
-    status: Annotated[str | None, typer.Option(help="Those with this status.", show_default=False)] = None,
-    definition: Annotated[str | None, typer.Option(help="Those of this definition.", show_default=False)] = None,
-    creator: Annotated[str | None, typer.Option(help="Those of this person.", show_default=False)] = None,
-    application: Annotated[str | None, typer.Option(help="Those of this application.", show_default=False)] = None,
-    project: Annotated[str | None, typer.Option(help="Those of this project.", show_default=False)] = None,
+    status: Annotated[str | None, typer.Option(help="Those with this status.")] = None,
+    definition: Annotated[str | None, typer.Option(help="Those of this definition.")] = None,
+    creator: Annotated[str | None, typer.Option(help="Those of this person.")] = None,
+    application: Annotated[str | None, typer.Option(help="Those of this application.")] = None,
+    project: Annotated[str | None, typer.Option(help="Those of this project.")] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Created then or later: 2026-11-22T10:00 (UTC), or 12h (before now).",
-            show_default=False,
-        ),
+        typer.Option(metavar="TIME", help="Created then or later: 2026-11-22T10:00 (UTC), or 12h (before now)."),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.", show_default=False)] = None,
-    part: Annotated[
-        str | None, typer.Option("-q", metavar="TEXT", help="With this in the name.", show_default=False)
-    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.")] = None,
+    part: Annotated[str | None, typer.Option("-q", metavar="TEXT", help="With this in the name.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many at most; 0 for all.")] = 50,
     output: Output = None,
 ) -> None:
@@ -187,20 +168,11 @@ def logs(
     at: ServerOptions,
     ctx: typer.Context,
     release: Release,
-    pod: Annotated[str | None, typer.Option(help="One pod; by default all.", show_default=False)] = None,
-    container: Annotated[
-        str | None, typer.Option("-c", "--container", help="One container of it.", show_default=False)
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option(min=0, max=1_000_000, help="The last lines alone.", show_default=False)
-    ] = None,
+    pod: Annotated[str | None, typer.Option(help="One pod; by default all.")] = None,
+    container: Annotated[str | None, typer.Option("-c", "--container", help="One container of it.")] = None,
+    tail: Annotated[int | None, typer.Option(min=0, max=1_000_000, help="The last lines alone.")] = None,
     since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Since then alone: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.",
-            show_default=False,
-        ),
+        str | None, typer.Option(metavar="TIME", help="Since then alone: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
     ] = None,
     previous: Annotated[
         bool, typer.Option("-p", "--previous", help="What a container wrote before its last restart.")

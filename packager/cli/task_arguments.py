@@ -33,9 +33,7 @@ class Printed(StrEnum):
     name = "name"
 
 
-Output = Annotated[
-    Printed | None, typer.Option("-o", "--output", help="As JSON or YAML, or the names alone.", show_default=False)
-]
+Output = Annotated[Printed | None, typer.Option("-o", "--output", help="As JSON or YAML, or the names alone.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +41,10 @@ class ServerOptions:
     """The options that name the server. Without a token file, the token is in the environment."""
 
     server: Annotated[
-        str | None,
-        typer.Option(
-            "--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.", show_default=False
-        ),
+        str | None, typer.Option("--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.")
     ] = None
     token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.")
     ] = None
     insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over http to another machine.")] = False
     timeout: Annotated[
@@ -59,7 +53,6 @@ class ServerOptions:
             metavar="DURATION",
             help="How long to wait at most; by default 1m for the server, and without limit for a log or the end of a"
             " job.",
-            show_default=False,
         ),
     ] = None
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from packager.app.task_registry import Kind, Registered
     from packager.base.rest import RestServer
 
-Revision = Annotated[
-    int | None, typer.Option(min=1, max=1_000_000_000, help="An earlier revision.", show_default=False)
-]
+Revision = Annotated[int | None, typer.Option(min=1, max=1_000_000_000, help="An earlier revision.")]
 File = Annotated[
     str,
     typer.Option(
@@ -30,12 +28,11 @@ File = Annotated[
         "--file",
         metavar="FILE",
         help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
-        show_default=False,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")]
-Template = Annotated[str, typer.Argument(metavar="NAME", help="The template.", show_default=False)]
-Definition = Annotated[str, typer.Argument(metavar="NAME", help="The definition.", show_default=False)]
+Template = Annotated[str, typer.Argument(metavar="NAME", help="The template.")]
+Definition = Annotated[str, typer.Argument(metavar="NAME", help="The definition.")]
 
 
 class _ShowsByDefault(TyperGroup):
@@ -64,7 +61,7 @@ def add_to(group: typer.Typer) -> None:
 @with_server
 def show_templates(
     at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(help="One template; by default all.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="One template; by default all.")] = None,
     revision: Revision = None,
     output: Output = None,
 ) -> None:
@@ -93,7 +90,7 @@ def delete_template(at: ServerOptions, name: Template, yes: Yes = False) -> None
 @with_server
 def show_definitions(
     at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(help="One definition; by default all.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="One definition; by default all.")] = None,
     revision: Revision = None,
     output: Output = None,
 ) -> None:
@@ -123,7 +120,7 @@ def delete_definition(at: ServerOptions, name: Definition, yes: Yes = False) -> 
 @with_server
 def schema(
     at: ServerOptions,
-    definition: Annotated[str, typer.Argument(help="The definition.", show_default=False)],
+    definition: Annotated[str, typer.Argument(help="The definition.")],
 ) -> None:
     """Print the JSON Schema of the values that a definition takes."""
     from packager.app.task_registry import schema as ask_schema

@@ -23,29 +23,22 @@ def upgrade(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package, with its edits.")],
     newer: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="NEW", help="A newer build of the package: its tarball, or its folder.", show_default=False
-        ),
+        typer.Argument(metavar="NEW", help="A newer build of the package: its tarball, or its folder."),
     ] = None,
     base: Annotated[
         Path | None,
         typer.Option(
             metavar="OLD",
             help="The package that FOLDER was unpacked from; needed to merge files that are not meant to be edited.",
-            show_default=False,
         ),
     ] = None,
     yours: Annotated[
         list[str],
-        typer.Option(
-            metavar="FILE", help="Keep your version where this file conflicts. Repeatable.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Keep your version where this file conflicts. Repeatable."),
     ] = [],  # noqa: B006 - typer copies it
     theirs: Annotated[
         list[str],
-        typer.Option(
-            metavar="FILE", help="Take the new version where this file conflicts. Repeatable.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Take the new version where this file conflicts. Repeatable."),
     ] = [],  # noqa: B006
     mark: Annotated[
         bool, typer.Option("--mark", help="Write both versions of a conflict into the file; exit code 9.")
@@ -57,7 +50,7 @@ def upgrade(
     resume: Annotated[bool, typer.Option("--continue", help="Complete an upgrade that was interrupted.")] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Undo an upgrade that was interrupted.")] = False,
     kubectl: Program = "kubectl",
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Upgrade a package's folder to a newer build and keep the edits; all files change, or none.
 

@@ -45,10 +45,7 @@ def verify(
         ),
     ] = ["kubectl"],  # noqa: B006 - typer copies it
     kubernetes_version: Annotated[
-        list[str],
-        typer.Option(
-            metavar="1.N", help="Check against this version of Kubernetes only. Repeatable.", show_default=False
-        ),
+        list[str], typer.Option(metavar="1.N", help="Check against this version of Kubernetes only. Repeatable.")
     ] = [],  # noqa: B006
     pod_security: PodSecurity = None,
     allow: Allow = [],  # noqa: B006
@@ -66,7 +63,7 @@ def verify(
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also print what was checked, and the Pod Security levels.")
     ] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Check a package and print one line for each problem; prints nothing when there are none.
 

@@ -11,7 +11,7 @@ from packager.cli.console import Machine, emit, emit_json
 
 
 def version(
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
     """Print the version of mlpack."""
     if output is Machine.json:

@@ -25,19 +25,14 @@ if TYPE_CHECKING:
 _MAX_NAMES = 20
 
 TargetPath = Annotated[
-    Path,
-    typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.", show_default=False),
+    Path, typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.")
 ]
-LocalFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The local folder.", show_default=False)]
+LocalFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The local folder.")]
 PushedFolder = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="DIR", help="The local folder; without it, the folder workspace of an MLCube.", show_default=False
-    ),
+    Path | None, typer.Argument(metavar="DIR", help="The local folder; without it, the folder workspace of an MLCube.")
 ]
 ClaimOption = Annotated[
-    str | None,
-    typer.Option("--claim", metavar="NAME", help="The claim of the MLCube's workspace.", show_default=False),
+    str | None, typer.Option("--claim", metavar="NAME", help="The claim of the MLCube's workspace.")
 ]
 FolderOption = Annotated[
     str | None,
@@ -45,27 +40,18 @@ FolderOption = Annotated[
         "--folder",
         metavar="PATH",
         help="The folder of the storage: as the pods see it, below the only storage, or a key of mlops.env.",
-        show_default=False,
     ),
 ]
 ImageOption = Annotated[
     str | None,
-    typer.Option(
-        "--image",
-        metavar="REF",
-        help="The image of the temporary pod; by default the package's own.",
-        show_default=False,
-    ),
+    typer.Option("--image", metavar="REF", help="The image of the temporary pod; by default the package's own."),
 ]
 Patience = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait without any data; 0 for no limit.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that have another content.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Copy nothing; compare, and show what would be copied.")]
-Output = Annotated[
-    OutputFormat | None,
-    typer.Option("-o", "--output", help="As JSON, or one path per line.", show_default=False),
-]
+Output = Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or one path per line.")]
 
 
 def register(app: typer.Typer) -> None:

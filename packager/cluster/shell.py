@@ -122,8 +122,11 @@ class ContainerShell:
             while chunk := marked.read(_CHUNK):
                 yield chunk
             running.require_fed()
-            if marked.code in (0, None):
+            if marked.code == 0:
                 running.release()
+                done = running.wait()
+            elif marked.code is None:  # the script may still read its input: a line feed would become part of a file
+                running.close_input()
                 done = running.wait()
             else:  # the script has stopped reading, and kubectl may wait forever to pass on the rest of its input
                 done = running.give_up()

@@ -88,7 +88,7 @@ def test_results_copy_50001_files_within_two_minutes(sleeper: Faulty) -> None:
     inside(sleeper, "mkdir many && cd many && seq 50001 | xargs touch")
     ran = results(sleeper)
     assert ran.code == 0, ran.err
-    assert ran.err.startswith("copied 50001 files, 0 bytes")
+    assert ran.err.startswith("copied 50,001 files, 0 bytes")
     assert ran.seconds < 120
 
 
