@@ -37,7 +37,8 @@ OWNERS = {
     "ctypes": {"base/systemcalls.py"},
     "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
-    "http": {"base/fetch.py", "base/rest.py"},  # downloads; requests with a token, which go to one host alone
+    # Downloads; requests with a token, which go to one host alone; registries of packages.
+    "http": {"base/fetch.py", "base/rest.py", "publish/transport.py"},
     "httpx2": {"service/callbacks/transport.py", "service/jobs/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
@@ -62,7 +63,7 @@ OWNERS = {
     # A watch is read while polls wait, and SQLite is written by one thread at a time.
     "threading": {"base/process.py", "cluster/podwatch.py", "service/store/databases.py"},
     "typer": {"cli/"},
-    "urllib": {"base/fetch.py", "base/rest.py", "service/api/incoming.py"},
+    "urllib": {"base/fetch.py", "base/rest.py", "publish/transport.py", "service/api/incoming.py"},
     "uvicorn": {"service/connections.py", "service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py", "service/jobs/kept_logs.py"},  # archives; logs in a database
@@ -77,6 +78,7 @@ LAYERS = (
     ("kubernetes",),
     ("kubectl",),
     ("package",),
+    ("publish",),
     ("workloads",),
     ("options",),
     ("modelspec",),
@@ -145,6 +147,7 @@ TESTS_OF_MANY = {
 STAGES = (
     "kubectl",
     "package",
+    "publish",
     "workloads",
     "options",
     "modelspec",
@@ -494,7 +497,8 @@ DEFINED_ONCE = {
     r"^\[A-Za-z_\]\[A-Za-z0-9_\]\*$": {"base/envfile.py"},  # a variable that a shell can read
     r"^(restricted|baseline|privileged)$": {"kubernetes/podsecurity.py", "verify/security.py"},  # a field is called so
     r"^ROOT$": {"kubernetes/mountpath.py"},
-    r"^(manifest\.json|spec\.yaml|mlops\.env|/?kustomization\.ya?ml|Kustomization|patch\.yaml)$": {"package/layout.py"},
+    r"^(manifest\.json|spec\.yaml|mlops\.env|/?kustomization\.ya?ml|patch\.yaml)$": {"package/layout.py"},
+    r"^Kustomization$": {"package/layout.py", "publish/gitops.py"},  # an object of Flux is called so
     r"^site$": {"package/layout.py", "cli/verbs.py"},  # the verb has the name of the folder
     # The packages of Intel's zoo have the same layout.
     r"^(quickstart/?|/scripts|/k8s/mlops|/common/\*/k8s/mlops)$|quickstart/(scripts|k8s|common)": {

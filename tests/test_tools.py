@@ -99,7 +99,10 @@ def apt_get(bare_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     return apt_get
 
 
-NEEDED = ["libarchive-tools", "busybox", "chromium", "fonts-dejavu-core", "libatomic1", "curl", "git", "patch"]
+NEEDED = [
+    *("libarchive-tools", "busybox", "chromium", "fonts-dejavu-core", "libatomic1", "curl", "docker-registry", "git"),
+    "patch",
+]
 
 
 def test_root_installs_missing_packages_and_reports_it(apt_get: AptGet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +135,7 @@ def test_ordinary_user_installs_nothing(
 
 
 def test_only_missing_packages_are_installed(apt_get: AptGet, bare_path: Path) -> None:
-    for name in ("busybox", "curl", "git", "google-chrome", "patch"):
+    for name in ("busybox", "curl", "git", "google-chrome", "patch", "registry"):
         (bare_path / name).symlink_to(bare_path / "tar")
     tools.install()
     assert apt_get.calls == [["install", "libarchive-tools"]]

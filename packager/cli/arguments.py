@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import unreadable
+from packager.base.errors import UsageError, unreadable
 
 if TYPE_CHECKING:
     from packager.site.read import SiteSettings
@@ -119,6 +119,16 @@ def folders(specs: list[Path]) -> list[Path]:
     from packager.app.models import model_folders
 
     return [*model_folders(specs)]
+
+
+def source_date_epoch() -> int | None:
+    """Return SOURCE_DATE_EPOCH (reproducible-builds.org); None when it is not set. Raises UsageError."""
+    value = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not value:
+        return None
+    if not value.isdecimal() or len(value) > 11:
+        raise UsageError(f"SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000")
+    return int(value)
 
 
 def content_of(file: str, max_bytes: int) -> tuple[bytes, str]:

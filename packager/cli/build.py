@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from packager.base.errors import MlpackError, UsageError
+from packager.base.errors import MlpackError
 from packager.cli.arguments import (
     Additions,
     Mode,
@@ -25,6 +25,7 @@ from packager.cli.arguments import (
     announced_site,
     cache_folder,
     folders,
+    source_date_epoch,
 )
 from packager.cli.console import Machine, emit_data, emit_json, print_error, progress, say
 
@@ -95,9 +96,8 @@ def build(
         record=record,
         processes=os.cpu_count() or 1,
     )
-    where = Destination(
-        destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch(), versioned=versioned
-    )
+    mtime = source_date_epoch() or 0
+    where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []
     # Closing the generator ends the other build processes before this one, also after an error.
     with closing(build_packages(request, where, tell=say, progress=progress)) as built:
@@ -114,13 +114,3 @@ def build(
         if every:
             say(f"{len(outcomes) - len(failures)} built, {len(failures)} failed")
         raise typer.Exit(max(failure.exit_code for failure in failures))
-
-
-def _source_date_epoch() -> int:
-    """Return SOURCE_DATE_EPOCH (reproducible-builds.org), or 0 when it is not set."""
-    value = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not value:
-        return 0
-    if not value.isdecimal() or len(value) > 11:
-        raise UsageError(f"SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000")
-    return int(value)

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
+PackageToRead = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG in a registry."
+    ),
+]
 OverlayOption = Annotated[
     str | None,
     typer.Option("--overlay", metavar="NAME", help="The overlay to use; by default multi-node if the package has it."),
@@ -175,6 +181,9 @@ def open_target(
     """Open a package for the user of this machine, and render its overlay; see `packager.app.target.open_target`."""
     from packager.app import target
     from packager.cli.host import host
+    from packager.cli.registry_arguments import local_package
+
+    package = local_package(ctx, package)
 
     return target.open_target(package, overlay, kubectl, workload=workload, person=host(ctx).person, tell=say)
 

@@ -11,7 +11,7 @@ from packager.cli.asking import limited, require_yes
 from packager.cli.cluster_arguments import (
     ClusterOptions,
     OverlayOption,
-    PackagePath,
+    PackageToRead,
     Yes,
     open_target,
     seconds,
@@ -31,7 +31,7 @@ _MOST_PODS = 10
 def delete(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     overlay: OverlayOption = None,
     keep_results: Annotated[bool, typer.Option("--keep-results", help="Keep the claims and their data.")] = False,
     yes: Yes = False,

@@ -20,7 +20,7 @@ from packager.cli.cluster_arguments import (
     ForceConflicts,
     Hold,
     OverlayOption,
-    PackagePath,
+    PackageToRead,
     Patience,
     PodSecurity,
     RecordsFolder,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def deploy(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     overlay: OverlayOption = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended or is serving.")] = True,
     follow: Annotated[
@@ -78,14 +78,15 @@ def deploy(
     from packager.app import deploy as use_case
     from packager.app.record import RunRecords
     from packager.app.verify import allowed_words, expected_digest, level
+    from packager.cli.registry_arguments import local_package
     from packager.cli.watching import QUIET_SECONDS, finish_records, report_end, watch_and_show
 
     limit = (seconds(timeout) or None) if timeout else None
-    longest = seconds(patience)
-    held = hold_seconds(hold, results)
+    longest, held = seconds(patience), hold_seconds(hold, results)
     _refuse_combined(("--follow", follow), ("--no-wait", not wait))
     _refuse_combined(("--results", results is not None), ("--no-wait", not wait))
     _refuse_combined(("--expect", expect is not None), ("--no-verify", not verify))
+    package = local_package(ctx, package)
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
     to_cluster = at.client(ctx)
     deadline = to_cluster.within(limit).deadline

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.cluster_arguments import PackagePath  # noqa: TC001 - typer reads the annotations
+from packager.cli.cluster_arguments import PackageToRead  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit, emit_json, emit_log, say
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    package: PackagePath,
+    ctx: typer.Context,
+    package: PackageToRead,
     output: Annotated[
         DiffFormat,
         typer.Option("-o", "--output", help="For people, as JSON, or as one patch for the package as it was built."),
@@ -37,8 +38,9 @@ def diff(
     Values that may be secret are masked, except in `-o patch`, which `git apply` and `patch -p1` accept.
     """
     from packager.app.diff import diff as find_edits
+    from packager.cli.registry_arguments import local_package
 
-    difference = find_edits(package)
+    difference = find_edits(local_package(ctx, package))
     content = difference.content
     if output is DiffFormat.json:
         emit_json(difference.as_json(), is_bounded=False)

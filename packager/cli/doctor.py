@@ -10,7 +10,7 @@ from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
     OverlayOption,
-    PackagePath,
+    PackageToRead,
     PodSecurity,
     acceptance,
     open_target,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def doctor(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     overlay: OverlayOption = None,
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,

@@ -12,7 +12,7 @@ from packager.cli.cluster_arguments import (
     ClusterOptions,
     OneWorkload,
     OverlayOption,
-    PackagePath,
+    PackageToRead,
     Worker,
     open_target,
     with_cluster,
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def run(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],
     overlay: OverlayOption = None,
     workload: OneWorkload = None,

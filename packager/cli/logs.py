@@ -11,7 +11,7 @@ from packager.cli.cluster_arguments import (
     ClusterOptions,
     OneWorkload,
     OverlayOption,
-    PackagePath,
+    PackageToRead,
     Worker,
     open_target,
     with_cluster,
@@ -22,7 +22,7 @@ from packager.cli.cluster_arguments import (
 def logs(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     overlay: OverlayOption = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Continue until it has ended, with the log of each attempt.")

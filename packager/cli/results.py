@@ -11,7 +11,7 @@ from packager.cli.cluster_arguments import (
     ClusterOptions,
     OneWorkload,
     OverlayOption,
-    PackagePath,
+    PackageToRead,
     Worker,
     open_target,
     seconds,
@@ -30,7 +30,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to copy 
 def results(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     folder: Folder,
     overlay: OverlayOption = None,
     workload: OneWorkload = None,

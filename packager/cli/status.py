@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError
-from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, PackagePath, open_target, with_cluster
+from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, PackageToRead, open_target, with_cluster
 from packager.cli.console import Machine, emit, emit_json, emit_table, say
 from packager.cli.plots import print_curves
 
@@ -22,7 +22,7 @@ _EXAMPLE = '{"step": 10, "loss": 2.5}'
 def status(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     overlay: OverlayOption = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Continue until it has ended or is serving.")] = False,
     plot: Annotated[

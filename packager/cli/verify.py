@@ -15,7 +15,7 @@ from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
     Expect,
-    PackagePath,
+    PackageToRead,
     PodSecurity,
 )
 from packager.cli.console import Machine, emit, emit_json, say
@@ -35,7 +35,7 @@ _MOST_EDITED = 500
 def verify(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     kubectl: Annotated[
         list[str],
         typer.Option(
@@ -72,6 +72,7 @@ def verify(
     from packager.app.verify import Checks, allowed_words, expected_digest, level
     from packager.app.verify import verify as judge
     from packager.cli.host import host
+    from packager.cli.registry_arguments import local_package
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
@@ -88,7 +89,7 @@ def verify(
         expected=expected_digest(expect),
         runner=host(ctx).runner,
     )
-    verdict = judge(package, checks)
+    verdict = judge(local_package(ctx, package), checks)
     report = verdict.report
     if output is Machine.json:
         emit_json(verdict.as_json())

@@ -29,7 +29,7 @@ from packager.package.tarheader import BLOCK, FOLDER, RECORD, DamageError, FormE
 from packager.package.tree import chunks, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from packager.base.limits import Limits
@@ -190,6 +190,24 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
         raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
 
 
+def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
+    """Return the sha256 of the tar in an archive, in hex, and its size in bytes.
+
+    Raises:
+        VerificationError: The archive is damaged, or larger than the limits allow.
+        ToolError: The archive cannot be read.
+    """
+    hashed, size = hashlib.sha256(), 0
+    try:
+        with _open_archive(archive) as file:
+            for piece in _Source(file, archive, limits).pieces():
+                hashed.update(piece)
+                size += len(piece)
+    except (ContentError, zlib.error, EOFError) as error:
+        raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
+    return hashed.hexdigest(), size
+
+
 def has_isal() -> bool:
     """Whether isal is there, which compresses a large payload several times faster than zlib."""
     try:
@@ -344,6 +362,11 @@ class _Source:
         data = self._ready[self._offset : self._offset + size]
         self._offset += size
         return data
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield everything that was not read. Raises EOFError if the end of the stream is missing."""
+        while not self._unzip.eof:
+            yield self._decompress_next()
 
     def finish(self) -> None:
         """Read to the end of the gzip stream, which contains its checksum; only empty blocks may follow."""

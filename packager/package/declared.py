@@ -81,6 +81,16 @@ def secrets(package: Package) -> dict[str, str]:
     return {str(name): _description(entries[name]) for name in names[:_MAX_SECRETS]}
 
 
+def title(package: Package) -> str:
+    """Return the title of the package's model on one line; empty if its spec has none.
+
+    Raises:
+        ToolError: The spec cannot be read.
+    """
+    text = _spec(package, "title").get("title")
+    return " ".join(text.split())[:200] if isinstance(text, str) else ""
+
+
 def claims(package: Package) -> frozenset[str]:
     """Return the names of the claims that the package's overlays mount, and of the one that its workspace is.
 

@@ -1,0 +1,167 @@
+"""Describes a package: one in a registry without its layer, or one on disk.
+
+Tests: cli/test_push.py.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.app.pull import read
+from packager.app.push import facts_of, images_of
+from packager.base.errors import UsageError, VerificationError
+from packager.base.names import is_label
+from packager.base.problems import similar
+from packager.package.opened import opened
+from packager.publish import gitops
+from packager.publish.gitops import GitopsTarget
+from packager.publish.reference import is_reference, parse
+from packager.publish.registry import Repository
+from packager.rendering import render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.base.runner import Runner
+    from packager.publish.artefact import ArtefactFacts
+    from packager.publish.client import Access
+    from packager.publish.reference import PackageReference
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """The description of a package.
+
+    Attributes:
+        facts: The facts about the package.
+        reference: The repository; None for a package on disk.
+        digest: The digest of the artefact; None for a package on disk.
+        size: The size of the archive in bytes; None for a folder.
+        created: The time that the artefact names.
+        is_plain: Whether the registry is used over http.
+    """
+
+    facts: ArtefactFacts
+    reference: PackageReference | None = None
+    digest: str | None = None
+    size: int | None = None
+    created: str | None = None
+    is_plain: bool = False
+
+    @property
+    def pinned(self) -> str | None:
+        """The reference with its digest; None for a package on disk."""
+        return None if self.reference is None or self.digest is None else self.reference.pinned(self.digest)
+
+    @property
+    def files(self) -> tuple[str, ...] | None:
+        """The paths of the files; None if the registry does not list them."""
+        sealed = self._sealed
+        return None if sealed is None else tuple(sorted(sealed["files"]))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The site options that the package was built with."""
+        about = (self._sealed or {}).get("spec", {})
+        return tuple(about.get("with") or ())
+
+    @property
+    def _sealed(self) -> dict[str, Any] | None:
+        return None if self.facts.sealed is None else json.loads(self.facts.sealed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "package": self.facts.package,
+            "package_digest": self.facts.digest,
+            "reference": self.pinned,
+            "digest": self.digest,
+            "size": self.size,
+            "created": self.created,
+            "overlays": list(self.facts.overlays),
+            "options": list(self.options),
+            "images": [{"image": image, "locked": is_locked(image)} for image in self.facts.images],
+            "edited": list(self.facts.edited),
+            "files": None if self.files is None else list(self.files),
+        }
+
+
+def is_locked(image: str) -> bool:
+    """Whether an image is named by its digest."""
+    return "@sha256:" in image
+
+
+def inspect(source: str, access: Access, path: Path, kubectl: str, runner: Runner) -> Inspected:
+    """Return the description of a package.
+
+    Args:
+        source: A reference `oci://…`, or a path.
+        access: The way to registries.
+        path: The same as a path.
+        kubectl: The kubectl that renders a package on disk.
+        runner: Starts kubectl.
+
+    Raises:
+        UsageError: The package does not exist, or the reference is not valid.
+        VerificationError: The artefact is not a package, or its description contradicts itself.
+        ToolError: The registry does not respond as it must, or a file cannot be read.
+    """
+    if not is_reference(source):
+        return _on_disk(path, kubectl, runner)
+    reference = parse(source)
+    with Repository(reference, access) as registry:
+        remote = read(registry, reference)
+    if remote.facts is None:
+        message = f"{reference} has no description of a package: another program has pushed it"
+        raise VerificationError(message, hint="mlpack pull shows whether it contains one")
+    described = remote.described
+    return Inspected(
+        remote.facts, reference, remote.digest, described.layer.size, described.created, is_plain=remote.is_plain
+    )
+
+
+def deliveries(inspected: Inspected, overlay: str | None, namespace: str) -> GitopsTarget:
+    """Return an overlay of a package in a registry, for objects of Flux and Argo CD.
+
+    Args:
+        inspected: The package.
+        overlay: The overlay; None for the only one.
+        namespace: The namespace that the overlay is applied to.
+
+    Raises:
+        UsageError: The package is not in a registry, has no such overlay, or has several; or the namespace is invalid.
+    """
+    if inspected.reference is None or inspected.digest is None:
+        raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
+    names = inspected.facts.overlays
+    if overlay is None and len(names) != 1:
+        raise UsageError("expected one overlay with --overlay", hint=f"the package has {', '.join(names) or 'none'}")
+    if overlay is not None and overlay not in names:
+        message = f"{inspected.facts.package} has no overlay {overlay!r}; it has: {', '.join(names)}"
+        raise UsageError(message, hint=similar(overlay, names))
+    if not is_label(namespace):
+        raise UsageError(f"--namespace {namespace}: expected the name of a namespace")
+    return GitopsTarget(
+        inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain
+    )
+
+
+def for_flux(delivery: GitopsTarget) -> list[dict[str, Any]]:
+    """Return the objects with which Flux applies an overlay."""
+    return gitops.flux(delivery)
+
+
+def for_argo(delivery: GitopsTarget) -> list[dict[str, Any]]:
+    """Return the objects with which Argo CD applies an overlay."""
+    return gitops.argo(delivery)
+
+
+def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:
+    with opened(path) as package:
+        images: set[str] = set()
+        for overlay in package.applied:
+            images |= images_of(render.render(package, overlay, (kubectl,), runner))
+        size = path.stat().st_size if package.folder != package.source else None
+        return Inspected(facts_of(package, images), size=size)

@@ -1,0 +1,243 @@
+"""Pulls a package from a registry: the same bytes that were pushed, checked before they get their name.
+
+Tests: publish/test_registry.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packager.base import atomic, paths, privatefolder, workfolder
+from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
+from packager.base.fetch import digest_of
+from packager.base.limits import DEFAULT
+from packager.package import archive, integrity
+from packager.package.layout import INVENTORY
+from packager.package.opened import check_replaceable, opened
+from packager.publish import artefact
+from packager.publish.registry import Repository
+
+if TYPE_CHECKING:
+    from typing import IO
+
+    from packager.app.progress import Progress, Tell
+    from packager.publish.artefact import ArtefactFacts, Described
+    from packager.publish.client import Access
+    from packager.publish.reference import PackageReference
+
+_LISTED_TAGS = 10
+_FOLDER = "packages"
+_TOP = ".mlpack-top"
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A package in a registry, and where it is written to.
+
+    Attributes:
+        reference: The package.
+        folder: The folder that it is written to.
+        extract: Whether it is unpacked.
+        force: Whether an existing output is replaced.
+    """
+
+    reference: PackageReference
+    folder: Path
+    extract: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PulledPackage:
+    """A package that was pulled.
+
+    Attributes:
+        path: The archive, or the folder.
+        reference: The repository.
+        digest: The digest of the artefact.
+        package: The name of the package.
+        package_digest: The digest of the package.
+        edited: The files that were edited since the package was built.
+    """
+
+    path: Path
+    reference: PackageReference
+    digest: str
+    package: str
+    package_digest: str
+    edited: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "path": str(self.path),
+            "reference": self.reference.pinned(self.digest),
+            "digest": self.digest,
+            "package": {"name": self.package, "digest": self.package_digest},
+            "edited": list(self.edited),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteArtefact:
+    """An artefact in a registry, without its layer.
+
+    Attributes:
+        reference: The reference that the user named.
+        digest: The digest of the manifest.
+        described: The manifest.
+        facts: The facts about the package; None if the artefact was pushed by another program.
+        is_plain: Whether the registry is used over http.
+    """
+
+    reference: PackageReference
+    digest: str
+    described: Described
+    facts: ArtefactFacts | None
+    is_plain: bool
+
+
+def pull(request: PullRequest, access: Access, *, progress: Progress) -> PulledPackage:
+    """Write a package from a registry to a folder.
+
+    Args:
+        request: The package and the options.
+        access: The way to the registry.
+        progress: Shows the progress of the download.
+
+    Raises:
+        UsageError: The reference has neither a tag nor a digest, or the output exists.
+        VerificationError: The registry sends something else than a package, or than it has promised.
+        ToolError: The registry does not respond as it must, or the output cannot be written.
+    """
+    exists_hint = None if request.force else "--force replaces it"
+    with Repository(request.reference, access) as registry:
+        remote = read(registry, request.reference)
+        name = artefact.file_name(remote.described, request.reference.repository.rpartition("/")[2])
+        path = request.folder / name
+        if request.extract:
+            return _extracted(registry, remote, path.with_name(name.removesuffix(".tar.gz")), exists_hint, progress)
+        with atomic.file(path, exists_hint=exists_hint) as stream:
+            _download(registry, remote, stream, name, progress)
+            return _checked(remote, Path(stream.name), path, path)
+
+
+def _extracted(
+    registry: Repository, remote: RemoteArtefact, destination: Path, exists_hint: str | None, progress: Progress
+) -> PulledPackage:
+    """Unpack a package into a folder of its own."""
+    if exists_hint is None and paths.exists(destination):
+        check_replaceable(destination)
+    with atomic.folder(destination, exists_hint=exists_hint) as folder, workfolder.temporary() as work:
+        file = work / f"{destination.name}.tar.gz"
+        with file.open("wb") as stream:
+            _download(registry, remote, stream, file.name, progress)
+        pulled = _checked(remote, file, Path(file.name), destination)
+        archive.extract(file, folder)
+        _lift(folder)
+    return pulled
+
+
+def _lift(folder: Path) -> None:
+    """Move the content of the only folder in `folder` one level up, unless `folder` is the package itself."""
+    if (folder / INVENTORY).exists():
+        return
+    (top,) = folder.iterdir()
+    moved = top.rename(folder / _TOP)
+    for entry in moved.iterdir():
+        entry.rename(folder / entry.name)
+    moved.rmdir()
+
+
+def read(registry: Repository, reference: PackageReference) -> RemoteArtefact:
+    """Return the description of an artefact in a registry, without its layer.
+
+    Raises:
+        UsageError: The reference has neither a tag nor a digest.
+        VerificationError: The artefact is not a package.
+        ToolError: The registry does not respond as it must.
+    """
+    if reference.version is None:
+        raise _missing_version(registry, reference)
+    content, digest = registry.manifest(reference.version)
+    described = artefact.described(content, str(reference))
+    config = registry.content(described.config) if described.config is not None else None
+    facts = artefact.facts(config, str(reference)) if config is not None else None
+    return RemoteArtefact(reference, digest, described, facts, registry.is_plain)
+
+
+def _missing_version(registry: Repository, reference: PackageReference) -> UsageError:
+    tags = sorted(registry.tags(), key=_natural, reverse=True)
+    listed = f"{', '.join(tags[:_LISTED_TAGS])}{', ...' if len(tags) > _LISTED_TAGS else ''}"
+    hint = f"the repository has the tags {listed}" if tags else "the repository has no tags"
+    return UsageError(f"{reference} names neither a tag nor a digest", hint=hint)
+
+
+def _natural(tag: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key by which 1.10 comes after 1.9."""
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in tag.replace("-", ".").split("."))
+
+
+def _download(registry: Repository, remote: RemoteArtefact, stream: IO[bytes], label: str, progress: Progress) -> None:
+    with progress(label, remote.described.layer.size, unit="bytes") as advance:
+        registry.download(remote.described.layer, stream, advance)
+    stream.flush()
+
+
+def _checked(remote: RemoteArtefact, file: Path, shown: Path, result: Path) -> PulledPackage:
+    """Return the result of a pull, after the files were compared with the inventory. Raises VerificationError."""
+    with opened(file, shown_as=shown) as package:
+        checked = integrity.check(package, DEFAULT)
+        if checked.problems:
+            raise VerificationError(f"{remote.reference} is not a valid package", problems=checked.problems)
+        if remote.facts is not None and remote.facts.digest != package.digest:
+            raise VerificationError(
+                f"{remote.reference}: the layer has another package than its description: "
+                f"expected {remote.facts.digest}, found {package.digest}"
+            )
+        return PulledPackage(
+            result, remote.reference, remote.digest, package.name, package.digest, tuple(checked.edits)
+        )
+
+
+def local(reference: PackageReference, access: Access, cache: Path, *, tell: Tell, progress: Progress) -> Path:
+    """Return the file in the cache with a package of a registry, which is pulled unless it is there.
+
+    Args:
+        reference: The package.
+        access: The way to registries.
+        cache: The folder of mlpack's caches.
+        tell: Receives the digest that a tag names.
+        progress: Shows the progress of the download.
+
+    Raises:
+        UsageError: The reference has neither a tag nor a digest.
+        VerificationError: The registry sends something else than a package.
+        ToolError: The registry does not respond as it must, or the cache cannot be used.
+    """
+    with Repository(reference, access) as registry:
+        remote = read(registry, reference)
+        path = _cached(registry, remote, cache, progress)
+    if reference.digest is None:
+        tell(f"{reference} is {reference.pinned(remote.digest)}")
+    return path
+
+
+def _cached(registry: Repository, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:
+    """Return the file in the cache with the layer of an artefact; what is there is checked again."""
+    layer = remote.described.layer
+    folder = cache / _FOLDER / layer.digest.replace(":", "-")
+    path = folder / artefact.file_name(remote.described, remote.reference.repository.rpartition("/")[2])
+    try:
+        privatefolder.make(folder)
+        if path.is_file() and f"sha256:{digest_of(path)}" == layer.digest:
+            return path
+        with atomic.file(path) as stream:
+            _download(registry, remote, stream, path.name, progress)
+    except MlpackError:
+        raise
+    except OSError as error:
+        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+    return path

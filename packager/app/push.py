@@ -1,0 +1,260 @@
+"""Pushes a package to a registry: verified first, and with the tag last.
+
+Tests: publish/test_registry.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packager import verify as stage
+from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.paths import argument
+from packager.base.problems import Problem
+from packager.package import declared, inventory
+from packager.package.opened import opened
+from packager.publish import artefact
+from packager.publish.artefact import ArtefactChoices, ArtefactFacts
+from packager.publish.packing import dropped_by_flux, packed
+from packager.publish.reference import is_tag
+from packager.publish.registry import Repository
+from packager.rendering import render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from packager.app.progress import Progress, Tell
+    from packager.package.opened import Package
+    from packager.publish.artefact import Artefact
+    from packager.publish.client import Access
+    from packager.publish.reference import PackageReference
+    from packager.verify import Checks
+
+_ARGO_BYTES = 1_000_000_000
+"""The most bytes that Argo CD unpacks, unless it is configured otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest:
+    """A package, and where it is pushed to.
+
+    Attributes:
+        package: The package: an archive, which is pushed unchanged, or a folder, which is packed first.
+        reference: The repository, with a tag or without one.
+        checks: The options of the verification.
+        tags: More tags.
+        platform: The operating system and the architecture that the artefact names.
+        annotations: More annotations.
+        created: The time of the package in seconds since 1970; None for none.
+        verify: Whether the package is verified.
+        force: Whether tags are moved that name another artefact.
+        dry_run: Whether nothing is sent.
+    """
+
+    package: Path
+    reference: PackageReference
+    checks: Checks
+    tags: tuple[str, ...] = ()
+    platform: str = "linux/amd64"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    created: int | None = None
+    verify: bool = True
+    force: bool = False
+    dry_run: bool = False
+
+    @property
+    def all_tags(self) -> tuple[str, ...]:
+        """All tags, that of the reference first."""
+        first = (self.reference.tag,) if self.reference.tag is not None else ()
+        return tuple(dict.fromkeys((*first, *self.tags)))
+
+
+@dataclass(frozen=True, slots=True)
+class PushedPackage:
+    """A package in a registry.
+
+    Attributes:
+        reference: The repository.
+        tags: The tags.
+        facts: The facts about the package.
+        artefact: The manifest, the config and the layer.
+        sent: The digests of the blobs that were sent; None for a dry run.
+        is_new: Whether anything was sent.
+    """
+
+    reference: PackageReference
+    tags: tuple[str, ...]
+    facts: ArtefactFacts
+    artefact: Artefact
+    sent: tuple[str, ...] | None
+    is_new: bool
+
+    @property
+    def pinned(self) -> str:
+        """The reference with the digest of the artefact."""
+        return self.reference.pinned(self.artefact.digest)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        layer = self.artefact.layer
+        return {
+            "reference": self.pinned,
+            "digest": self.artefact.digest,
+            "tags": list(self.tags),
+            "package": {"name": self.facts.package, "digest": self.facts.digest},
+            "layer": {"name": layer.name, "digest": layer.blob.digest, "size": layer.blob.size},
+            "edited": list(self.facts.edited),
+            "images": list(self.facts.images),
+            "dry_run": self.sent is None,
+            "sent": list(self.sent or ()),
+            "manifest": json.loads(self.artefact.manifest),
+            "config": json.loads(self.artefact.config),
+        }
+
+
+def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
+    """Push a package: its blobs, then the manifest, and then the tags.
+
+    Args:
+        request: The package and the options.
+        access: The way to the registry.
+        tell: Receives notes about the package.
+        progress: Shows the progress of the upload.
+
+    Raises:
+        UsageError: The package does not exist, or an option is not valid.
+        VerificationError: The package is not valid, or a tag names another artefact.
+        ToolError: A file cannot be read, or the registry does not respond as it must.
+    """
+    choices = _choices(request)
+    with opened(request.package) as package:
+        facts = _facts(package, request)
+        with packed(package, request.created or 0) as (path, layer, size):
+            _note(facts, size, tell)
+            made = artefact.compose(facts, layer, choices)
+            if request.dry_run:
+                return PushedPackage(request.reference, request.all_tags, facts, made, None, is_new=False)
+            with Repository(request.reference, access, may_push=True) as registry:
+                sent = _send(registry, request, made, path, progress)
+    is_new = sent is not None
+    return PushedPackage(request.reference, request.all_tags, facts, made, sent or (), is_new=is_new)
+
+
+def _choices(request: PushRequest) -> ArtefactChoices:
+    reference = request.reference
+    if reference.digest is not None:
+        raise UsageError(f"{reference}: a push computes the digest", hint=f"use {reference.base}:TAG")
+    for tag in request.all_tags:
+        if not is_tag(tag):
+            raise UsageError(f"--tag {tag}: expected letters, digits, and after the first one also . and -")
+    tags = request.all_tags
+    choices = ArtefactChoices(tags[0] if tags else None, request.created, request.platform, request.annotations)
+    artefact.check_choices(choices)
+    return choices
+
+
+def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
+    """Return the facts about a package, after it was verified. Raises VerificationError or ToolError."""
+    if request.verify:
+        report = stage.verify(package, request.checks)
+        problems = [*report.problems]
+        unchecked = report.unchecked
+    else:
+        problems, unchecked = [], ()
+    images = set()
+    for overlay in package.applied:
+        outcome = render.render(package, overlay, request.checks.kubectls, request.checks.runner)
+        images |= images_of(outcome)
+        if request.verify:
+            problems += _dropped(package, outcome)
+    verified = shlex.join(["mlpack", "verify", argument(request.package)])
+    if problems:
+        message = f"{request.package} did not pass verification; nothing was pushed"
+        raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
+    if unchecked:
+        raise ToolError(f"{unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
+    return facts_of(package, images)
+
+
+def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
+    """Return the facts about an open package. Raises ToolError if a file cannot be read."""
+    sealed = inventory.content(package.folder)
+    return ArtefactFacts(
+        package=package.name,
+        digest=package.digest,
+        overlays=package.overlays,
+        edited=tuple(edits_of(package)),
+        images=tuple(sorted(images)),
+        sealed=sealed.decode(),
+        title=declared.title(package),
+        folder=package.top if package.folder != package.source else package.name,
+    )
+
+
+def edits_of(package: Package) -> list[str]:
+    """Return the paths of the files that were edited, or differ otherwise from those that were built."""
+    sealed = package.inventory["files"]
+    return sorted(path for path in sealed if _differs(package, path, sealed[path]["sha256"]))
+
+
+def _differs(package: Package, path: str, digest: str) -> bool:
+    return (package.folder / path).exists() and package.reader.digest(path) != digest
+
+
+def images_of(outcome: render.Outcome) -> set[str]:
+    """Return the images of the pods of a rendered overlay. Raises ToolError if no kubectl could render it."""
+    if outcome.overlay is None and outcome.unchecked:
+        raise ToolError(f"the images are unknown: {outcome.unchecked[0]}")
+    pods = outcome.overlay.pods if outcome.overlay is not None else ()
+    images = {container.get("image") for one in pods for _, container in one.containers()}
+    return {image for image in images if isinstance(image, str) and image and " " not in image}
+
+
+def _dropped(package: Package, outcome: render.Outcome) -> list[Problem]:
+    """Return a problem for each file that the overlay uses and Flux leaves out."""
+    hint = "rename it: Flux keeps images, videos and archives out of what it applies"
+    return [
+        Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
+        for path in dropped_by_flux(outcome.sources.files)
+    ]
+
+
+def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:
+    for path in facts.edited:
+        tell(f"edited: {path}")
+    if size > _ARGO_BYTES:
+        tell(f"note: the package unpacks to {size:,} bytes, and Argo CD takes at most {_ARGO_BYTES:,}")
+
+
+def _send(
+    registry: Repository, request: PushRequest, made: Artefact, path: Path, progress: Progress
+) -> tuple[str, ...] | None:
+    """Send an artefact, the tags last; return the digests of the blobs that were sent, and None if all was there."""
+    tags = [tag for tag in request.all_tags if _is_to_set(registry, request, tag, made.digest)]
+    is_there = not tags and (bool(request.all_tags) or registry.digest_of(made.digest) is not None)
+    if is_there:
+        return None
+    blobs = ((made.layer.blob, path), (made.config_blob, made.config))
+    sent = []
+    with progress(made.layer.name, sum(blob.size for blob, _ in blobs), unit="bytes") as advance:
+        for blob, source in blobs:
+            if registry.upload(blob, source, advance):
+                sent.append(blob.digest)
+    registry.put_manifest(made.digest, made.manifest)
+    for tag in tags:
+        if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
+            registry.put_manifest(tag, made.manifest)
+    return tuple(sent)
+
+
+def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str) -> bool:
+    """Whether a tag does not name the artefact yet. Raises VerificationError if it names another one."""
+    present = registry.digest_of(tag)
+    if present not in (None, digest) and not request.force:
+        message = f"{request.reference.base}:{tag} names another artefact: expected {digest}, found {present}"
+        raise VerificationError(message, hint="--force moves the tag")
+    return present != digest

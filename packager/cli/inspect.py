@@ -1,0 +1,107 @@
+"""`mlpack inspect`: describes a package without pulling it.
+
+Tests: cli/test_push.py.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import emit, emit_data, emit_json, say
+from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
+
+if TYPE_CHECKING:
+    from packager.app.inspect import Inspected
+
+
+class InspectFormat(StrEnum):
+    """The forms in which a description is printed."""
+
+    text = "text"
+    json = "json"
+    yaml = "yaml"
+    name = "name"
+    images = "images"
+    flux = "flux"
+    argo = "argo"
+
+
+@with_registry
+def inspect(
+    ctx: typer.Context,
+    at: RegistryOptions,
+    package: PackageSource,
+    output: Annotated[
+        InspectFormat,
+        typer.Option(
+            "-o",
+            "--output",
+            help="For people; as JSON or YAML; the name with the digest; the images alone; or the objects with which "
+            "Flux or Argo CD applies an overlay.",
+        ),
+    ] = InspectFormat.text,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The overlay that Flux or Argo CD applies; by default the only one.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", metavar="NAME", help="The namespace that they apply it to.")
+    ] = "default",
+    kubectl: Program = "kubectl",
+) -> None:
+    """Describe a package: digests, overlays, images, edits and files. Of one in a registry, no layer is pulled."""
+    from packager.app import inspect as stage
+    from packager.base import yamlio
+    from packager.cli.host import host
+
+    inspected = stage.inspect(package, at.access(ctx), Path(package), kubectl, host(ctx).runner)
+    match output:
+        case InspectFormat.json:
+            emit_json(inspected.as_json(), is_bounded=False)
+        case InspectFormat.yaml:
+            emit_data(yamlio.dump([inspected.as_json()]))
+        case InspectFormat.name:
+            emit(inspected.pinned or inspected.facts.package)
+        case InspectFormat.images:
+            for image in inspected.facts.images:
+                emit(image)
+        case InspectFormat.flux | InspectFormat.argo:
+            delivery = stage.deliveries(inspected, overlay, namespace)
+            is_flux = output is InspectFormat.flux
+            emit_data(yamlio.dump(stage.for_flux(delivery) if is_flux else stage.for_argo(delivery)))
+        case _:
+            _show(inspected)
+
+
+def _show(inspected: Inspected) -> None:
+    from packager.app.inspect import is_locked
+
+    facts = inspected.facts
+    rows = [
+        ("package", facts.package),
+        ("package digest", facts.digest),
+        ("reference", inspected.pinned or ""),
+        ("size", "" if inspected.size is None else f"{inspected.size:,} bytes"),
+        ("created", inspected.created or ""),
+        ("overlays", ", ".join(facts.overlays)),
+        ("options", ", ".join(inspected.options)),
+    ]
+    for name, text in rows:
+        if text:
+            emit(f"{name + ':':16}{text}")
+    for image in facts.images:
+        emit(f"{'image:':16}{image} ({'locked' if is_locked(image) else 'not locked'})")
+    for path in facts.edited:
+        emit(f"{'edited:':16}{path}")
+    for path in inspected.files or ():
+        emit(f"{'file:':16}{path}")
+    if inspected.files is None:
+        say("the files are not listed: mlpack pull shows them")

@@ -1,0 +1,47 @@
+"""`mlpack pull`: pulls a package from a registry.
+
+Tests: cli/test_push.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from packager.cli.console import Machine, emit_data, emit_json, progress, say
+from packager.cli.registry_arguments import RegistryOptions, RemotePackage, with_registry
+
+
+@with_registry
+def pull(
+    ctx: typer.Context,
+    at: RegistryOptions,
+    reference: RemotePackage,
+    destination: Annotated[
+        Path, typer.Option("-d", "--destination", metavar="DIR", help="The folder to write to.")
+    ] = Path(),
+    extract: Annotated[bool, typer.Option("--extract", help="Write the package as a folder.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+) -> None:
+    """Pull a package from a registry, and print its path: the same bytes that were pushed.
+
+    The digests are checked, and the files against the inventory; `mlpack verify` checks more. Exit code 5 if something
+    is wrong: then nothing is written.
+    """
+    from packager.app.pull import PullRequest
+    from packager.app.pull import pull as pull_package
+    from packager.app.registry_access import parse
+
+    request = PullRequest(parse(reference), destination, extract=extract, force=force)
+    pulled = pull_package(request, at.access(ctx), progress=progress)
+    if output is Machine.json:
+        emit_json(pulled.as_json())
+    else:
+        emit_data(str(pulled.path))
+    say(pulled.reference.pinned(pulled.digest))
+    say(f"package {pulled.package} {pulled.package_digest}")
+    for path in pulled.edited:
+        say(f"edited: {path}")

@@ -1,0 +1,99 @@
+"""`mlpack push`: pushes a package to a registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.cli.arguments import source_date_epoch
+from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
+    Allow,
+    PackagePath,
+    PodSecurity,
+    Program,
+)
+from packager.cli.console import Machine, emit, emit_json, progress, say
+from packager.cli.registry_arguments import RegistryOptions, with_registry
+
+if TYPE_CHECKING:
+    from packager.app.push import PushedPackage
+
+
+@with_registry
+def push(
+    ctx: typer.Context,
+    at: RegistryOptions,
+    package: PackagePath,
+    reference: Annotated[
+        str,
+        typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG."),
+    ],
+    tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],  # noqa: B006 - typer copies it
+    source: Annotated[str | None, typer.Option(metavar="URL", help="The address of the sources, for others.")] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The revision of the sources, such as main@sha1:…."),
+    ] = None,
+    annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],  # noqa: B006
+    platform: Annotated[
+        str, typer.Option(metavar="OS/ARCH", help="The platform that the artefact names.")
+    ] = "linux/amd64",
+    pod_security: PodSecurity = None,
+    allow: Allow = [],  # noqa: B006
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Push only a package that `verify` accepts.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Also move tags that name another artefact.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing; show the digests, and with -o json also the manifest.")
+    ] = False,
+    kubectl: Program = "kubectl",
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with the manifest.")] = None,
+) -> None:
+    """Push a package to a registry, and print the reference with the digest.
+
+    An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, so
+    no one sees a part of a push. Exit code 5 if the package is not valid, or a tag names another artefact.
+    """
+    from packager.app.push import PushRequest
+    from packager.app.push import push as push_package
+    from packager.app.registry_access import chosen_annotations, parse
+    from packager.app.verify import Checks, allowed_words, level
+    from packager.cli.host import host
+
+    checks = Checks(
+        kubectls=(kubectl,), level=level(pod_security), allowed=allowed_words(allow), runner=host(ctx).runner
+    )
+    request = PushRequest(
+        package,
+        parse(reference),
+        checks,
+        tags=tuple(tag),
+        platform=platform,
+        annotations=chosen_annotations(annotation, source, revision),
+        created=source_date_epoch(),
+        verify=verify,
+        force=force,
+        dry_run=dry_run,
+    )
+    pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
+    if output is Machine.json:
+        emit_json(pushed.as_json(), is_bounded=False)
+    else:
+        emit(pushed.pinned)
+    _explain(pushed)
+
+
+def _explain(pushed: PushedPackage) -> None:
+    say(f"package {pushed.facts.package} {pushed.facts.digest}")
+    layer = pushed.artefact.layer
+    say(f"layer {layer.name} {layer.blob.digest}, {layer.blob.size:,} bytes")
+    if pushed.sent is None:
+        say("dry run: nothing was sent")
+    elif not pushed.is_new:
+        say("the registry has it already: nothing was sent")
+    if pushed.tags:
+        say(f"tag{'s' if len(pushed.tags) > 1 else ''} {', '.join(pushed.tags)}")
+    else:
+        say("without a tag: only the digest names it")

@@ -1,0 +1,100 @@
+"""Arguments and options of the verbs that use registries of packages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.base.errors import UsageError
+from packager.cli.arguments import cache_folder
+from packager.cli.console import progress, say
+from packager.cli.option_groups import with_options
+
+if TYPE_CHECKING:
+    from packager.publish.client import Access
+
+_PASSWORD_BYTES = 64 << 10
+
+PackageSource = Annotated[
+    str,
+    typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
+]
+RemotePackage = Annotated[
+    str,
+    typer.Argument(
+        metavar="REFERENCE",
+        help="The package in a registry: oci://HOST/REPOSITORY:TAG, or @sha256:… for :TAG.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """The options for the access to a registry."""
+
+    username: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The user, with --password-stdin; by default the login of docker or podman.",
+        ),
+    ] = None
+    password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin.")] = False
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Use http, without encryption, for a registry that has no https.")
+    ] = False
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificates to trust in addition to those of the system."),
+    ] = None
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each request to the registry.")] = False
+
+    def access(self, ctx: typer.Context) -> Access:
+        """Return the access to registries. Raises UsageError if the options do not go together."""
+        from packager.app.registry_access import AccessRequest, access
+        from packager.cli.host import host
+
+        if (self.username is not None) != self.password_stdin:
+            raise UsageError("--username and --password-stdin go together")
+        user = None
+        if self.username is not None:
+            password = sys.stdin.buffer.read(_PASSWORD_BYTES).decode(errors="replace")
+            user = self.username, password.rstrip("\r\n")
+        home = None
+        with suppress(RuntimeError):  # a user without a home folder
+            home = Path.home()
+        request = AccessRequest(os.environ, home, user, self.plain_http, self.ca_file)
+        return access(request, show=self._show, tell=say, runner=host(ctx).runner)
+
+    def _show(self, line: str) -> None:
+        if self.verbose:
+            say(f"+ {line}")
+
+
+with_registry = with_options("at", RegistryOptions)
+"""Gives a verb the options for the access to a registry: they are passed together, as `at`."""
+
+
+_REFERENCE = "oci:/"
+"""The beginning of a reference as a path, which has joined the slashes of `oci://`."""
+
+
+def local_package(ctx: typer.Context, package: Path) -> Path:
+    """Return the path of a package, which is pulled into the cache first if the user has named `oci://…`.
+
+    The login of docker or podman is used. See `packager.app.pull.local` for the errors.
+    """
+    text = str(package)
+    if not text.startswith(_REFERENCE):
+        return package
+    from packager.app.pull import local
+    from packager.app.registry_access import parse
+
+    reference = parse(f"oci://{text.removeprefix(_REFERENCE)}")
+    return local(reference, RegistryOptions().access(ctx), cache_folder(), tell=say, progress=progress)

@@ -1,0 +1,319 @@
+"""Makes the OCI image manifest of a package, and reads those of others: one layer, which is the package's own tar.gz.
+
+Flux, Argo CD, containerd and registries with lists of types accept this form, and no other that is known. The same
+package and options give the same bytes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packager.base import jsonio
+from packager.base.errors import UsageError, VerificationError
+from packager.base.names import LETTER_FIRST
+from packager.base.problems import show
+from packager.base.values import Value, field
+from packager.package import inventory
+from packager.publish.reference import is_digest
+from packager.publish.registry import MANIFEST
+from packager.publish.upload import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+FORMER_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
+"""A type that the documentation once named: it is pulled, and not written."""
+
+_LAYERS = (LAYER, FORMER_LAYER, "application/vnd.cncf.flux.content.v1.tar+gzip")
+_LAYER_ENDS = (".tar+gzip", ".tar.gzip", ".layer.v1.tar", ".image.rootfs.diff.tar.gzip")
+
+_TITLE = "org.opencontainers.image.title"
+_DESCRIPTION = "org.opencontainers.image.description"
+_VERSION = "org.opencontainers.image.version"
+_CREATED = "org.opencontainers.image.created"
+SOURCE = "org.opencontainers.image.source"
+REVISION = "org.opencontainers.image.revision"
+
+_PACKAGE = "mlpack.package"
+_DIGEST = "mlpack.digest"
+_INVENTORY = "mlpack.manifest"
+_OVERLAYS = "mlpack.overlays"
+_EDITED = "mlpack.edited"
+_IMAGES = "mlpack.images"
+_FOLDER = "mlpack.folder"
+
+_INVENTORY_BYTES = 1 << 20
+"""The config with the inventory may have so many bytes; Argo CD keeps it in memory, up to 4 MiB."""
+
+_PLATFORM = re.compile(r"[a-z0-9]{1,32}/[a-z0-9]{1,32}")
+_ANNOTATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,252}")
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
+_LARGEST_BLOB = 1 << 40
+
+
+class ArtefactFacts(Value, frozen=True):
+    """The facts about a package that can be read without its layer.
+
+    Attributes:
+        package: The name.
+        digest: The digest of the package: of its inventory.
+        overlays: The overlays.
+        edited: The paths of the files that were edited since the package was built.
+        images: The images of the pods.
+        sealed: The text of the inventory; None if it is too long.
+        title: The title of the model; empty if the package does not say it.
+        folder: The folder in the archive that contains the package; empty if it is at the top.
+    """
+
+    package: str
+    digest: str
+    overlays: tuple[str, ...]
+    edited: tuple[str, ...]
+    images: tuple[str, ...]
+    sealed: str | None = None
+    title: str = ""
+    folder: str = ""
+
+
+class Layer(Value, frozen=True):
+    """The archive of a package: its name, its digest and size, and the digest of the tar in it."""
+
+    name: str
+    blob: Descriptor
+    diff_id: str
+
+
+class ArtefactChoices(Value, frozen=True):
+    """The choices of a user for an artefact.
+
+    Attributes:
+        version: The tag; None without one.
+        created: The time in seconds since 1970; None without one.
+        platform: The operating system and the architecture.
+        annotations: More annotations.
+    """
+
+    version: str | None = None
+    created: int | None = None
+    platform: str = "linux/amd64"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Artefact(Value, frozen=True):
+    """The manifest and the config of a package, as bytes, and its layer."""
+
+    manifest: bytes
+    config: bytes
+    layer: Layer
+
+    @property
+    def digest(self) -> str:
+        """The digest of the manifest, by which registries, Flux and Argo CD name the artefact."""
+        return _descriptor(self.manifest).digest
+
+    @property
+    def config_blob(self) -> Descriptor:
+        """The config as a blob."""
+        return _descriptor(self.config)
+
+
+class Described(Value, frozen=True):
+    """The manifest of an artefact in a registry.
+
+    Attributes:
+        layer: The layer.
+        config: The config; None if it is not one of an image.
+        file: The name of the layer; empty if it has none.
+        annotations: The annotations.
+    """
+
+    layer: Descriptor
+    config: Descriptor | None
+    file: str
+    annotations: Mapping[str, str]
+
+    @property
+    def created(self) -> str | None:
+        """The time that the artefact names."""
+        return self.annotations.get(_CREATED)
+
+
+def check_choices(choices: ArtefactChoices) -> None:
+    """Refuse a platform or an annotation that is not valid, or one that is made from the package. Raises UsageError."""
+    if not _PLATFORM.fullmatch(choices.platform):
+        raise UsageError(f"--platform {choices.platform}: expected OS/ARCHITECTURE, such as linux/amd64")
+    for key, text in choices.annotations.items():
+        if not _ANNOTATION.fullmatch(key):
+            raise UsageError(f"--annotation: expected KEY=VALUE, found the key {show(key)}")
+        if key in (_TITLE, _DESCRIPTION, _VERSION, _CREATED) or key.startswith("mlpack."):
+            raise UsageError(f"--annotation {key}: this annotation comes from the package")
+        if not text.isprintable():
+            raise UsageError(f"--annotation {key}: expected printable text on one line")
+
+
+def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Artefact:
+    """Return the artefact of a package."""
+    config = _config(facts, layer, choices)
+    if len(config) > _INVENTORY_BYTES:
+        config = _config(facts, layer, choices, with_inventory=False)
+    blob = _descriptor(config)
+    layer_entry = _entry(LAYER, layer.blob) | {"annotations": {_TITLE: layer.name}}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _entry(CONFIG, blob),
+        "layers": [layer_entry],
+        "annotations": _annotations(facts, choices),
+    }
+    return Artefact(_json(manifest), config, layer)
+
+
+def described(content: bytes, shown: str) -> Described:
+    """Return the content of a manifest from others.
+
+    Args:
+        content: The manifest.
+        shown: The reference, for messages.
+
+    Raises:
+        VerificationError: The manifest is not that of an artefact with one layer.
+    """
+    manifest = _object(content, f"{shown}: the manifest")
+    if "manifests" in manifest:
+        raise VerificationError(f"{shown} is an index of several artefacts, not a package")
+    layers, config = manifest.get("layers"), manifest.get("config")
+    kind = config.get("mediaType") if isinstance(config, dict) else None
+    if not isinstance(layers, list) or len(layers) != 1 or not isinstance(layers[0], dict):
+        count = f"{len(layers):,}" if isinstance(layers, list) else "no"
+        raise VerificationError(
+            f"{shown} is not a package: expected one layer, found {count}, with a config of the type {show(kind)}"
+        )
+    layer = layers[0]
+    media = layer.get("mediaType")
+    if not isinstance(media, str) or not (media in _LAYERS or media.endswith(_LAYER_ENDS)):
+        raise VerificationError(
+            f"{shown} is not a package: expected a layer of the type {LAYER}, found {show(media)}, "
+            f"with a config of the type {show(kind)}"
+        )
+    return Described(
+        _blob(layer, f"{shown}: the layer"),
+        _blob(config, f"{shown}: the config") if isinstance(config, dict) and kind == CONFIG else None,
+        _texts(layer.get("annotations")).get(_TITLE, ""),
+        _texts(manifest.get("annotations")),
+    )
+
+
+def facts(content: bytes, shown: str) -> ArtefactFacts | None:
+    """Return the facts about a package in a config from others; None if the config is not one of ours.
+
+    Raises:
+        VerificationError: The config contradicts itself.
+    """
+    config = _object(content, f"{shown}: the config")
+    settings = config.get("config")
+    labels = _texts(settings.get("Labels") if isinstance(settings, dict) else None)
+    name, digest = labels.get(_PACKAGE, ""), labels.get(_DIGEST)
+    if not is_digest(digest) or not re.fullmatch(LETTER_FIRST, name):
+        return None
+    assert digest is not None
+    sealed = labels.get(_INVENTORY)
+    if sealed is not None:
+        actual = _descriptor(sealed.encode()).digest
+        if actual != digest:
+            raise VerificationError(f"{shown}: the inventory has another digest: expected {digest}, found {actual}")
+        if inventory.parsed(sealed.encode(), Path(name))["package"] != name:
+            raise VerificationError(f"{shown}: the inventory is that of another package than {name}")
+    lists = [tuple(labels.get(label, "").split()) for label in (_OVERLAYS, _IMAGES)]
+    edited = tuple(labels.get(_EDITED, "").splitlines())
+    folder = labels.get(_FOLDER, name)
+    if folder and not _FOLDER_NAME.fullmatch(folder):
+        raise VerificationError(f"{shown}: expected the name of a folder at {_FOLDER}, found {show(folder)}")
+    if not all(re.fullmatch(LETTER_FIRST, overlay) for overlay in lists[0]):
+        raise VerificationError(f"{shown}: expected names of overlays at {_OVERLAYS}")
+    return ArtefactFacts(name, digest, lists[0], edited, lists[1], sealed, folder=folder)
+
+
+def file_name(described: Described, otherwise: str) -> str:
+    """Return the name of the package's archive; one that the registry names is used only if it is a plain name."""
+    stem = described.file.removesuffix(".tar.gz")
+    if described.file.endswith(".tar.gz") and re.fullmatch(LETTER_FIRST, stem) and len(stem) <= 200:
+        return described.file
+    return f"{otherwise}.tar.gz"
+
+
+def _config(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices, *, with_inventory: bool = True) -> bytes:
+    labels = {_PACKAGE: facts.package, _DIGEST: facts.digest}
+    if with_inventory and facts.sealed is not None:
+        labels[_INVENTORY] = facts.sealed
+    labels |= {
+        _OVERLAYS: " ".join(sorted(facts.overlays)),
+        _EDITED: "\n".join(sorted(facts.edited)),
+        _IMAGES: "\n".join(sorted(facts.images)),
+    }
+    if facts.folder != facts.package:
+        labels[_FOLDER] = facts.folder
+    system, architecture = choices.platform.split("/")
+    return _json(
+        {
+            "architecture": architecture,
+            "os": system,
+            "config": {"Labels": labels},
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
+            "history": [{"created_by": "mlpack push"}],
+        }
+    )
+
+
+def _annotations(facts: ArtefactFacts, choices: ArtefactChoices) -> dict[str, str]:
+    values = {_TITLE: facts.package}
+    if facts.title:
+        values[_DESCRIPTION] = facts.title
+    if choices.version is not None:
+        values[_VERSION] = choices.version
+    if choices.created is not None:
+        values[_CREATED] = dt.datetime.fromtimestamp(choices.created, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**values, _DIGEST: facts.digest, **dict(sorted(choices.annotations.items()))}
+
+
+def _descriptor(content: bytes) -> Descriptor:
+    return Descriptor(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
+
+
+def _entry(kind: str, blob: Descriptor) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": blob.digest, "size": blob.size}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _object(content: bytes, shown: str) -> dict[str, Any]:
+    try:
+        value = jsonio.read(content)
+    except jsonio.JsonError as error:
+        raise VerificationError(f"{shown} is not valid: {error}") from None
+    if not isinstance(value, dict):
+        raise VerificationError(f"{shown} is not valid: expected a JSON object, found {show(value)}")
+    return value
+
+
+def _blob(entry: Mapping[str, Any], shown: str) -> Descriptor:
+    digest, size = entry.get("digest"), entry.get("size")
+    if not is_digest(digest):
+        raise VerificationError(f"{shown}: expected a digest of sha256, found {show(digest)}")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_BLOB:
+        raise VerificationError(f"{shown}: expected a size of at most {_LARGEST_BLOB >> 40} TiB, found {show(size)}")
+    return Descriptor(str(digest), size)
+
+
+def _texts(values: Any) -> dict[str, str]:
+    """Return the texts in an object, without those that are not texts."""
+    items = values.items() if isinstance(values, dict) else ()
+    return {key: text for key, text in items if isinstance(text, str)}

@@ -1,0 +1,111 @@
+"""Makes the objects with which Flux and Argo CD apply an overlay of an artefact, by its digest.
+
+Tests: cli/test_push.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.names import LABEL_LENGTH
+from packager.base.values import Value
+from packager.package import layout
+
+if TYPE_CHECKING:
+    from packager.publish.artefact import ArtefactFacts
+    from packager.publish.reference import PackageReference
+
+_FLUX_NAMESPACE = "flux-system"
+_ARGO_NAMESPACE = "argocd"
+_INTERVAL = "10m"
+_TIMEOUT = "1h"
+
+
+class GitopsTarget(Value, frozen=True):
+    """One overlay of an artefact, and where it is applied.
+
+    Attributes:
+        facts: The facts about the package.
+        reference: The repository.
+        digest: The digest of the artefact's manifest.
+        overlay: The overlay.
+        namespace: The namespace that the objects are applied to.
+        is_plain: Whether the registry is used over http.
+    """
+
+    facts: ArtefactFacts
+    reference: PackageReference
+    digest: str
+    overlay: str
+    namespace: str
+    is_plain: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the objects."""
+        return f"{self.facts.package}-{self.overlay}"[:LABEL_LENGTH].rstrip("-")
+
+    @property
+    def path(self) -> str:
+        """The path of the overlay in the artefact."""
+        overlay = layout.overlay(self.overlay)
+        return f"{self.facts.folder}/{overlay}" if self.facts.folder else overlay
+
+
+def flux(delivery: GitopsTarget) -> list[dict[str, Any]]:
+    """Return the OCIRepository and the Kustomization of Flux."""
+    metadata = {"name": delivery.name, "namespace": _FLUX_NAMESPACE}
+    source = {
+        "interval": _INTERVAL,
+        "url": delivery.reference.base,
+        "ref": {"digest": delivery.digest},
+        **({"insecure": True} if delivery.is_plain else {}),
+    }
+    applied = {
+        "interval": _INTERVAL,
+        "timeout": _TIMEOUT,
+        "sourceRef": {"kind": "OCIRepository", "name": delivery.name},
+        "path": f"./{delivery.path}",
+        "prune": True,
+        "force": True,
+        "wait": True,
+        "targetNamespace": delivery.namespace,
+    }
+    return [
+        _object("source.toolkit.fluxcd.io/v1", "OCIRepository", metadata, source),
+        _object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", metadata, applied),
+    ]
+
+
+def argo(delivery: GitopsTarget) -> list[dict[str, Any]]:
+    """Return the repository Secret and the Application of Argo CD."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": delivery.name,
+            "namespace": _ARGO_NAMESPACE,
+            "labels": {"argocd.argoproj.io/secret-type": "repository"},
+        },
+        "stringData": {
+            "type": "oci",
+            "url": delivery.reference.base,
+            **({"insecureOCIForceHttp": "true"} if delivery.is_plain else {}),
+        },
+    }
+    application = {
+        "project": "default",
+        "source": {
+            "repoURL": delivery.reference.base,
+            "targetRevision": delivery.digest,
+            "path": delivery.path,
+        },
+        "destination": {"server": "https://kubernetes.default.svc", "namespace": delivery.namespace},
+        "syncPolicy": {"syncOptions": ["ServerSideApply=true"]},
+    }
+    metadata = {"name": delivery.name, "namespace": _ARGO_NAMESPACE}
+    return [secret, _object("argoproj.io/v1alpha1", "Application", metadata, application)]
+
+
+def _object(api: str, kind: str, metadata: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "metadata": dict(metadata), "spec": spec}

@@ -1,0 +1,93 @@
+"""Reads references to packages in registries: `oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`."""
+
+from __future__ import annotations
+
+import re
+
+from packager.base.errors import UsageError
+from packager.base.names import IMAGE_PATH, TAG
+from packager.base.problems import show
+from packager.base.values import Value
+
+OCI = "oci://"
+
+_LONGEST_REPOSITORY = 255
+_HEX = r"[0-9a-f]{64}"
+_HOST = r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[1-9][0-9]{0,4})?"
+_REFERENCE = re.compile(
+    rf"(?P<host>{_HOST})/(?P<repository>{IMAGE_PATH})(?::(?P<tag>{TAG}))?(?:@(?P<digest>sha256:{_HEX}))?"
+)
+_DIGEST = re.compile(f"sha256:{_HEX}")
+_TAG = re.compile(TAG)
+
+_DOCKER_HUB = "docker.io"
+_DOCKER_HUB_API = "registry-1.docker.io"
+_DOCKER_HUB_LIBRARY = "library/"
+
+
+class PackageReference(Value, frozen=True):
+    """A reference to a package in a registry.
+
+    Attributes:
+        host: The host as people name it, with the port if it is not the default port.
+        repository: The repository.
+        tag: The tag; None without one.
+        digest: The digest of the manifest; None without one. It takes precedence over the tag.
+    """
+
+    host: str
+    repository: str
+    tag: str | None = None
+    digest: str | None = None
+
+    @property
+    def version(self) -> str | None:
+        """The digest or the tag of the manifest; None if the reference has neither."""
+        return self.digest or self.tag
+
+    @property
+    def base(self) -> str:
+        """The reference without tag and digest."""
+        return f"{OCI}{self.host}/{self.repository}"
+
+    @property
+    def api_host(self) -> str:
+        """The host that serves the API; Docker Hub's has another name."""
+        return _DOCKER_HUB_API if self.host == _DOCKER_HUB else self.host
+
+    def pinned(self, digest: str) -> str:
+        """Return the reference with a digest, which always identifies the same package."""
+        return f"{self.base}@{digest}"
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.base}{tag}{f'@{self.digest}' if self.digest else ''}"
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text names a package in a registry rather than a path."""
+    return text.startswith(OCI)
+
+
+def is_digest(text: object) -> bool:
+    """Whether a value is a digest that this program computes."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+def is_tag(text: str) -> bool:
+    """Whether a text can be a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
+def parse(text: str) -> PackageReference:
+    """Return the reference in `oci://…`. Raises UsageError."""
+    match = _REFERENCE.fullmatch(text.removeprefix(OCI)) if is_reference(text) else None
+    if match is None or len(match["repository"]) > _LONGEST_REPOSITORY:
+        raise UsageError(
+            f"invalid reference {show(text)}: expected oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:…",
+            hint="for example oci://registry.example.com/team/model:1.0",
+        )
+    host, repository = match["host"].lower(), match["repository"]
+    if host == _DOCKER_HUB and "/" not in repository:
+        repository = f"{_DOCKER_HUB_LIBRARY}{repository}"
+    return PackageReference(host, repository, match["tag"], match["digest"])

@@ -1,0 +1,240 @@
+"""Pulls from and pushes to one repository of a registry (OCI distribution-spec 1.1).
+
+A registry may send anything: sizes are limited, and every manifest and blob is checked against its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import IO, TYPE_CHECKING, Self
+
+from packager.base import jsonio
+from packager.base.errors import ToolError, VerificationError
+from packager.publish.client import RegistryClient
+from packager.publish.reference import is_digest, is_tag
+from packager.publish.transport import PIECE, Content, TransientError
+from packager.publish.upload import Descriptor, Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packager.publish.client import Access
+    from packager.publish.reference import PackageReference
+
+    Advance = Callable[[int], object]
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_ACCEPTED = ", ".join(
+    (
+        *(MANIFEST, "application/vnd.oci.image.index.v1+json"),
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+    )
+)
+
+MANIFEST_BYTES = 4 << 20
+"""The most bytes of a manifest, and of a config."""
+
+_TAGS_BYTES = 1 << 20
+_MOST_TAGS = 1_000
+
+
+class Repository:
+    """One repository of a registry.
+
+    Args:
+        reference: The repository; its tag and digest are not used.
+        access: The way to the registry.
+        may_push: Whether the permission to push is asked for.
+    """
+
+    def __init__(self, reference: PackageReference, access: Access, *, may_push: bool = False) -> None:
+        self._client = RegistryClient(reference, access, may_push=may_push)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._client.close()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the registry is used over http."""
+        return self._client.is_plain
+
+    def manifest(self, version: str) -> tuple[bytes, str]:
+        """Return a manifest and its digest.
+
+        Args:
+            version: A tag or a digest.
+
+        Raises:
+            VerificationError: The registry sends another manifest than the one with this digest.
+            ToolError: The registry does not respond as it must, or has no such manifest.
+        """
+        return self._client.retried(lambda: self._manifest(version))
+
+    def digest_of(self, tag: str) -> str | None:
+        """Return the digest of the manifest with a tag; None if there is no such tag. Raises as `manifest`."""
+        return self._client.retried(lambda: self._digest_of(tag))
+
+    def put_manifest(self, version: str, content: bytes) -> None:
+        """Store a manifest under a tag or its digest.
+
+        Raises:
+            VerificationError: The registry has stored another manifest.
+            ToolError: The registry does not respond as it must.
+        """
+        self._client.retried(lambda: self._put_manifest(version, content))
+
+    def tags(self) -> tuple[str, ...]:
+        """Return the tags of the repository, as far as one answer lists them. Raises ToolError."""
+        return self._client.retried(self._tags)
+
+    def content(self, blob: Descriptor) -> bytes:
+        """Return a blob of at most MANIFEST_BYTES bytes. Raises as `download`."""
+        if blob.size > MANIFEST_BYTES:
+            shown = self._client.shown(blob.digest)
+            raise VerificationError(f"{shown}: expected at most {MANIFEST_BYTES >> 20} MiB, found {blob.size:,} bytes")
+        stream = io.BytesIO()
+        self.download(blob, stream)
+        return stream.getvalue()
+
+    def download(self, blob: Descriptor, stream: IO[bytes], advance: Advance = lambda _size: None) -> None:
+        """Write a blob to a stream; if the connection breaks, continue where it broke.
+
+        Args:
+            blob: The blob.
+            stream: The stream, at its beginning.
+            advance: Receives the number of bytes of each piece.
+
+        Raises:
+            VerificationError: The size or the digest is wrong.
+            ToolError: The registry does not respond as it must.
+            OSError: The stream cannot be written.
+        """
+        part = _Part(stream, advance)
+        retries = self._client.retries()
+        while True:
+            begin = part.count
+            try:
+                self._download_rest(blob, part)
+                break
+            except TransientError as error:
+                if part.count - begin >= PIECE:
+                    retries.begin()
+                retries.wait(error)
+        if (part.count, part.digest) != (blob.size, blob.digest):
+            raise VerificationError(
+                f"{self._client.shown(blob.digest)}: the registry has sent other content: "
+                f"expected {blob.size:,} bytes, found {part.count:,} with the digest {part.digest}"
+            )
+
+    def upload(self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None) -> bool:
+        """Store a blob, and return whether it was sent: False if the registry had it.
+
+        Args:
+            blob: The blob.
+            source: The bytes, or a file with them.
+            advance: Receives the number of bytes of each piece.
+
+        Raises:
+            VerificationError: The registry has stored other bytes.
+            ToolError: The registry does not respond as it must.
+        """
+        return Upload(self._client, blob, source, advance).run()
+
+    def _manifest(self, version: str) -> tuple[bytes, str]:
+        with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:
+            self._client.expect(response, (200,), version)
+            content = response.read(MANIFEST_BYTES, "the manifest")
+            claimed = response.header("docker-content-digest")
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        for expected in (version, claimed):
+            if is_digest(expected) and expected != digest:
+                raise VerificationError(
+                    f"{self._client.shown(version)}: the registry has sent another manifest: "
+                    f"expected {expected}, found {digest}"
+                )
+        return content, digest
+
+    def _digest_of(self, tag: str) -> str | None:
+        with self._client.opened("HEAD", f"manifests/{tag}", {"Accept": _ACCEPTED}) as response:
+            if response.status == 404:
+                return None
+            self._client.expect(response, (200,), tag)
+            claimed = response.header("docker-content-digest")
+        return claimed if is_digest(claimed) else self._manifest(tag)[1]
+
+    def _put_manifest(self, version: str, content: bytes) -> None:
+        headers, body = {"Content-Type": MANIFEST}, Content(content, len(content))
+        with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
+            self._client.expect(response, (201,), version)
+            self._client.expect_digest(response, f"sha256:{hashlib.sha256(content).hexdigest()}")
+
+    def _tags(self) -> tuple[str, ...]:
+        with self._client.opened("GET", f"tags/list?n={_MOST_TAGS}", {"Accept": "application/json"}) as response:
+            if response.status == 404:
+                return ()
+            self._client.expect(response, (200,))
+            content = response.read(_TAGS_BYTES, "the list of tags")
+        try:
+            body = jsonio.read(content)
+        except jsonio.JsonError:
+            body = None
+        tags = body.get("tags") if isinstance(body, dict) else None
+        return tuple(tag for tag in tags if isinstance(tag, str) and is_tag(tag)) if isinstance(tags, list) else ()
+
+    def _download_rest(self, blob: Descriptor, part: _Part) -> None:
+        """Receive what is missing of a blob."""
+        shown = self._client.shown(blob.digest)
+        headers = {"Accept": "application/octet-stream"}
+        if part.count:
+            headers["Range"] = f"bytes={part.count}-"
+        with self._client.opened("GET", f"blobs/{blob.digest}", headers) as response:
+            if response.status == 206 and part.count:
+                if not response.header("content-range").startswith(f"bytes {part.count}-"):
+                    raise ToolError(f"{shown}: the registry has sent another part than it was asked for")
+            else:
+                self._client.expect(response, (200,), blob.digest)
+                part.restart()
+            for piece in response.pieces():
+                if part.count + len(piece) > blob.size:
+                    raise VerificationError(f"{shown}: the registry has sent more than {blob.size:,} bytes")
+                part.add(piece)
+
+
+class _Part:
+    """The beginning of a blob that has been received.
+
+    Attributes:
+        count: The number of bytes.
+    """
+
+    def __init__(self, stream: IO[bytes], advance: Advance) -> None:
+        self.count = 0
+        self._stream = stream
+        self._advance = advance
+        self._hashed = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """The digest of what has been received."""
+        return f"sha256:{self._hashed.hexdigest()}"
+
+    def add(self, piece: bytes) -> None:
+        """Write a piece."""
+        self._stream.write(piece)
+        self._hashed.update(piece)
+        self.count += len(piece)
+        self._advance(len(piece))
+
+    def restart(self) -> None:
+        """Forget what has been received."""
+        if self.count:
+            self._stream.seek(0)
+            self._stream.truncate()
+            self._advance(-self.count)
+            self.count, self._hashed = 0, hashlib.sha256()

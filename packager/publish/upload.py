@@ -1,0 +1,176 @@
+"""Uploads one blob to a registry: in one request, or in pieces that are continued after an interruption.
+
+Tests: publish/test_registry.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.base import rest
+from packager.base.values import Value
+from packager.publish.client import TooLargeError
+from packager.publish.transport import PIECE, Content, TransientError, address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packager.publish.client import RegistryClient
+    from packager.publish.transport import Address, Response
+
+IN_PIECES_FROM = 64 << 20
+"""Blobs of this size are sent in several requests: proxies limit the size of one."""
+
+_PIECE_BYTES = 32 << 20
+_LARGEST_PIECE = 1 << 30
+_FINISH_SECONDS = 600.0
+"""The seconds that a registry may take to check and store a large blob."""
+
+_BYTES = "application/octet-stream"
+_NUMBER = re.compile(r"[0-9]{1,15}")
+_RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,15})")
+
+
+class Descriptor(Value, frozen=True):
+    """A blob: its digest, and its size in bytes."""
+
+    digest: str
+    size: int
+
+
+class LostUploadError(TransientError):
+    """The registry does not know an upload any more, or expects another part of it."""
+
+
+class Upload:
+    """The upload of one blob.
+
+    Args:
+        client: Sends the requests.
+        blob: The blob.
+        source: The bytes, or a file with them.
+        advance: Receives the number of bytes of each piece; a negative number if they have to be sent again.
+    """
+
+    def __init__(
+        self, client: RegistryClient, blob: Descriptor, source: bytes | Path, advance: Callable[[int], object]
+    ) -> None:
+        self._client = client
+        self._blob = blob
+        self._source = source
+        self._advance = advance
+        self._is_in_pieces = blob.size >= IN_PIECES_FROM
+        self._is_begun = False
+        self._place: Address | None = None
+        self._offset = 0
+        self._smallest = 0
+        self._shown = 0
+
+    def run(self) -> bool:
+        """Upload the blob, and return whether it was sent; see `Repository.upload`."""
+        retries = self._client.retries()
+        while True:
+            begin = self._offset
+            try:
+                return self._attempt()
+            except TooLargeError:
+                if self._is_in_pieces:
+                    raise
+                self._is_in_pieces, self._place, self._offset = True, None, 0
+            except TransientError as error:
+                if self._offset - begin >= PIECE:
+                    retries.begin()
+                retries.wait(error)
+
+    def _attempt(self) -> bool:
+        """Send what is missing, and return whether anything was sent."""
+        if self._is_stored():  # also if only the answer to the last request was lost
+            self._show(self._blob.size)
+            return self._is_begun
+        self._is_begun = True
+        if self._place is not None:
+            self._place, self._offset = self._state(self._place) if self._is_in_pieces else (None, 0)
+        if self._place is None:
+            self._place, self._smallest = self._begin()
+        if not self._is_in_pieces:
+            self._show(0)
+            self._finish(self._place, Content(self._source, self._blob.size, advance=self._sent))
+            return True
+        while self._offset < self._blob.size:
+            size = min(max(_PIECE_BYTES, self._smallest), self._blob.size - self._offset)
+            self._show(self._offset)
+            self._place, reached = self._send(self._place, self._content(size))
+            if not self._offset < reached <= self._blob.size:
+                raise LostUploadError(f"{self._client.shown()}: the registry has lost a part of the upload")
+            self._offset = reached
+        self._finish(self._place, None)
+        return True
+
+    def _is_stored(self) -> bool:
+        with self._client.opened("HEAD", f"blobs/{self._blob.digest}") as response:
+            if response.status == 404:
+                return False
+            self._client.expect(response, (200,), self._blob.digest)
+            return True
+
+    def _begin(self) -> tuple[Address, int]:
+        """Return the address of a new upload, and the size of the smallest piece that it accepts."""
+        with self._client.opened("POST", "blobs/uploads/") as response:
+            self._client.expect(response, (202,))
+            smallest = response.header("oci-chunk-min-length")
+            size = int(smallest) if _NUMBER.fullmatch(smallest) else 0
+            return self._client.location(response), min(size, _LARGEST_PIECE)
+
+    def _send(self, place: Address, content: Content) -> tuple[Address, int]:
+        """Send a piece; return the address of the next request, and the offset that was reached."""
+        end = self._offset + content.size
+        headers = {"Content-Type": _BYTES, "Content-Range": f"{self._offset}-{end - 1}"}
+        with self._client.opened("PATCH", place, headers, content) as response:
+            if response.status in (404, 416):
+                raise LostUploadError(f"{self._client.shown()}: the registry has lost the upload")
+            self._client.expect(response, (202,))
+            return self._client.location(response), _reached(response, end)
+
+    def _state(self, place: Address) -> tuple[Address | None, int]:
+        """Return the address and the offset at which the upload is continued; None and 0 if it is begun again."""
+        with self._client.opened("GET", place) as response:
+            reached = _reached(response, 0)
+            if response.status != 204 or not 0 < reached <= self._blob.size:
+                return None, 0
+            next_place = self._client.location(response) if response.header("location") else place
+            return next_place, 0 if reached == 1 else reached  # an upload without bytes says 0-0, too
+
+    def _finish(self, place: Address, content: Content | None) -> None:
+        """End the upload, with the whole blob if it was not sent in pieces."""
+        query = rest.path(digest=self._blob.digest)
+        where = address(f"{place.text}{f'&{query[1:]}' if '?' in place.target else query}")
+        headers = {"Content-Type": _BYTES} if content else {}
+        with self._client.opened("PUT", where, headers, content, seconds=_FINISH_SECONDS) as response:
+            if response.status == 404:
+                raise LostUploadError(f"{self._client.shown()}: the registry has lost the upload")
+            self._client.expect(response, (201,), self._blob.digest)
+            self._client.expect_digest(response, self._blob.digest)
+
+    def _content(self, size: int) -> Content:
+        """Return the next piece."""
+        if isinstance(self._source, bytes):
+            return Content(self._source[self._offset : self._offset + size], size, advance=self._sent)
+        return Content(self._source, size, self._offset, self._sent)
+
+    def _sent(self, size: int) -> None:
+        self._shown += size
+        self._advance(size)
+
+    def _show(self, offset: int) -> None:
+        """Let the progress say that the bytes before `offset` are stored."""
+        if self._shown != offset:
+            self._advance(offset - self._shown)
+            self._shown = offset
+
+
+def _reached(response: Response, otherwise: int) -> int:
+    """Return the offset in the header Range of an upload; `otherwise` without one."""
+    match = _RANGE.fullmatch(response.header("range"))
+    return int(match[1]) + 1 if match else otherwise

@@ -1,0 +1,295 @@
+"""Tests of `mlpack push`, with `mlpack pull` and `mlpack inspect` of the result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base import yamlio
+from packager.base.runner import Runner
+from packager.cli.host import Host
+from tests import tools
+from tests.publish import fake_registry
+from tests.publish.fake_registry import PASSWORD, REGISTRY_TOKEN, USER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Mlpack
+    from tests.publish.fake_registry import FakeRegistry
+
+ENV = "quickstart/k8s/mlops/single-node/mlops.env"
+
+
+class Patient(Runner):
+    """Waits for nothing."""
+
+    def sleep(self, seconds: float) -> None:
+        """Do not wait."""
+
+
+@pytest.fixture(autouse=True)
+def _tools(mlpack: Mlpack, kubectl: Path, no_logins: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    monkeypatch.setenv("KUBECTL", str(kubectl))
+    mlpack.host = Host(Patient())
+
+
+def where(registry: FakeRegistry, tag: str = ":1.0") -> str:
+    return f"oci://{registry.host}/team/hello-mpi{tag}"
+
+
+def test_pushed_archive_comes_back_unchanged(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
+    planned = mlpack("push", archive, where(registry), "--dry-run", "-o", "json").json
+    assert registry.requests == []
+    done = mlpack("push", archive, where(registry))
+    assert (done.code, done.stdout) == (0, f"{where(registry, '')}@{planned['digest']}\n")
+    assert "layer hello-mpi.tar.gz " in done.stderr
+    again = mlpack("push", archive, where(registry))
+    assert (again.code, again.stdout) == (0, done.stdout)
+    assert "the registry has it already: nothing was sent\n" in again.stderr
+    pulled = mlpack("pull", done.stdout.strip(), "-d", "out")
+    assert (pulled.code, pulled.stdout) == (0, "out/hello-mpi.tar.gz\n")
+    assert Path("out/hello-mpi.tar.gz").read_bytes() == archive.read_bytes()
+    assert mlpack("pull", where(registry), "-d", "out").code == 2
+    assert mlpack("pull", where(registry), "-d", "out", "--force").code == 0
+
+
+def test_pushed_folder_carries_its_edits(mlpack: Mlpack, registry: FakeRegistry, package: Path) -> None:
+    (package / ENV).write_text((package / ENV).read_text().replace("REGISTRY=docker.io", "REGISTRY=example.com"))
+    done = mlpack("push", package, where(registry))
+    assert done.code == 0
+    assert f"edited: {ENV}\n" in done.stderr
+    inspected = mlpack("inspect", where(registry), "-o", "json").json
+    assert inspected["edited"] == [ENV]
+    assert [image["image"] for image in inspected["images"]] == [
+        "docker.io/mpioperator/mpi-pi:openmpi",
+        "example.com/mpioperator/mpi-pi:openmpi",
+    ]
+    assert mlpack("pull", where(registry), "-d", "out", "--extract").stdout == "out/hello-mpi\n"
+    assert "REGISTRY=example.com" in Path("out/hello-mpi", ENV).read_text()
+    assert mlpack("verify", "out/hello-mpi").code == 0
+
+
+def test_push_refuses_packages_that_verify_refuses(mlpack: Mlpack, registry: FakeRegistry, package: Path) -> None:
+    (package / "README.md").write_text("mine")
+    done = mlpack("push", package, where(registry))
+    assert (done.code, done.stdout) == (5, "")
+    assert "README.md: the content differs from what the package was sealed with\n" in done.stderr
+    assert "did not pass verification; nothing was pushed" in done.stderr
+    assert registry.requests == []
+
+
+def test_inspect_reads_no_layer(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
+    assert mlpack("push", archive, where(registry)).code == 0
+    registry.requests.clear()
+    done = mlpack("inspect", where(registry))
+    assert done.code == 0
+    assert "image:          docker.io/mpioperator/mpi-pi:openmpi (not locked)\n" in done.stdout
+    assert f"file:           {ENV}\n" in done.stdout
+    assert [method for method, _, _ in registry.requests] == ["GET", "GET"]
+    assert mlpack("inspect", where(registry), "-o", "images").stdout == "docker.io/mpioperator/mpi-pi:openmpi\n"
+    assert mlpack("inspect", where(registry), "-o", "name").stdout.startswith(where(registry, "@sha256:"))
+    shown = mlpack("inspect", where(registry), "-o", "yaml").stdout
+    assert yamlio.load(shown.encode(), "x")[0].data == mlpack("inspect", where(registry), "-o", "json").json
+    assert mlpack("inspect", archive, "-o", "json").json["images"][0]["locked"] is False
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    documents, problems = yamlio.load_all(text.encode(), "x")
+    assert problems == []
+    return [document.data for document in documents]
+
+
+def test_inspect_prints_objects_of_flux_and_argo(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
+    digest = mlpack("push", archive, where(registry)).stdout.strip().partition("@")[2]
+    flux = objects(mlpack("inspect", where(registry), "-o", "flux", "--overlay", "single-node", "-n", "ml").stdout)
+    assert [item["kind"] for item in flux] == ["OCIRepository", "Kustomization"]
+    assert flux[0]["spec"]["ref"] == {"digest": digest}
+    assert flux[0]["spec"]["url"] == where(registry, "")
+    assert flux[1]["spec"]["path"] == "./hello-mpi/quickstart/k8s/mlops/single-node"
+    assert flux[1]["spec"]["targetNamespace"] == "ml"
+    argo = objects(mlpack("inspect", where(registry), "-o", "argo", "--overlay", "single-node").stdout)
+    assert [item["kind"] for item in argo] == ["Secret", "Application"]
+    assert argo[0]["stringData"]["type"] == "oci"
+    assert argo[1]["spec"]["source"] == {
+        "repoURL": where(registry, ""),
+        "targetRevision": digest,
+        "path": "hello-mpi/quickstart/k8s/mlops/single-node",
+    }
+    done = mlpack("inspect", where(registry), "-o", "flux")
+    assert (done.code, done.stderr) == (
+        2,
+        "error: expected one overlay with --overlay\nhint: the package has multi-node, single-node\n",
+    )
+
+
+@pytest.mark.parametrize("kind", ["basic", "bearer"])
+def test_secrets_are_in_no_output(
+    mlpack: Mlpack, registry: FakeRegistry, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    registry.asks_for, registry.echo = kind, True
+    login = {"username": USER, "password": PASSWORD}
+    (tmp_path / "auth.json").write_text(json.dumps({"auths": {registry.host: login}}))
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+    printed = []
+    for code in (0, 500, 403, 400):
+        for verb in (["push", archive, where(registry)], ["pull", where(registry), "-d", "out"]):
+            registry.fault = partial(echoing, code=code)
+            done = mlpack(*verb, "-v", *(["--no-verify"] if verb[0] == "push" else ["--force"]))
+            printed += [done.stdout, done.stderr]
+    text = "".join(printed)
+    assert "+ PUT http://" in text
+    for secret in (PASSWORD, REGISTRY_TOKEN, "cm9ib3Q6cGE1NS13b3Jk", "secret-state"):
+        assert secret not in text
+
+
+def echoing(handler: fake_registry.Handler, _number: int, *, code: int) -> bool:
+    """Refuse authenticated requests with an error that repeats the credentials."""
+    sent = handler.headers.get("Authorization")
+    if code == 0 or sent is None or handler.path.startswith("/token"):
+        return False
+    handler.refuse(code, f"bad {sent}")
+    return True
+
+
+def test_password_is_read_from_stdin(
+    mlpack: Mlpack, registry: FakeRegistry, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    registry.asks_for = "basic"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{PASSWORD}\n".encode())))
+    done = mlpack("push", archive, where(registry), "--username", USER, "--password-stdin")
+    assert done.code == 0
+    alone = mlpack("push", archive, where(registry), "--username", USER)
+    assert (alone.code, alone.stderr) == (2, "error: --username and --password-stdin go together\n")
+
+
+def test_push_without_tag_is_named_by_digest(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
+    done = mlpack("push", archive, where(registry, ""))
+    assert done.code == 0
+    assert "without a tag: only the digest names it\n" in done.stderr
+    assert mlpack("pull", done.stdout.strip()).code == 0
+    assert mlpack("pull", where(registry, "")).stderr.endswith("hint: the repository has no tags\n")
+
+
+@pytest.fixture(params=["anonymous", "tls-basic"])
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Debian's registry: its host, and the options for it."""
+    from cryptography import x509
+
+    from tests.certificates import self_signed
+
+    program = tools.require("docker-registry")
+    port = _free_port()
+    address = {"addr": f"127.0.0.1:{port}"}
+    config: dict[str, object] = {
+        "version": 0.1,
+        "log": {"level": "error"},
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "data")}},
+        "http": address,
+    }
+    options: list[str] = []
+    if request.param == "tls-basic":
+        public, private = self_signed(x509.DNSName("localhost"))
+        (tmp_path / "tls.crt").write_bytes(public)
+        (tmp_path / "tls.key").write_bytes(private)
+        # bcrypt of "secret"
+        (tmp_path / "htpasswd").write_text("user:$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n")
+        config["http"] = {**address, "tls": {"certificate": f"{tmp_path}/tls.crt", "key": f"{tmp_path}/tls.key"}}
+        config["auth"] = {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}
+        options = ["--ca-file", str(tmp_path / "tls.crt")]
+    (tmp_path / "config.yml").write_text(json.dumps(config))
+    server = subprocess.Popen(
+        [program, "serve", str(tmp_path / "config.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        _await(port)
+        yield f"localhost:{port}", options
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _await(port: int) -> None:
+    import socket
+
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail("the registry does not start")
+
+
+@pytest.mark.thorough
+def test_real_registry_stores_and_returns_the_archive(
+    mlpack: Mlpack,
+    real: tuple[str, list[str]],
+    archive: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, options = real
+    login = {"auths": {host: {"username": "user", "password": "secret"}}}
+    (tmp_path / "auth.json").write_text(json.dumps(login))
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+    reference = f"oci://{host}/team/hello-mpi"
+    done = mlpack("push", archive, f"{reference}:1.0", "--tag", "latest", *options)
+    assert (done.code, done.stderr.count("error")) == (0, 0)
+    assert "nothing was sent" in mlpack("push", archive, f"{reference}:1.0", *options).stderr
+    assert mlpack("inspect", f"{reference}:latest", "-o", "name", *options).stdout == done.stdout
+    assert mlpack("pull", done.stdout.strip(), "-d", "out", *options).code == 0
+    assert Path("out/hello-mpi.tar.gz").read_bytes() == archive.read_bytes()
+    assert "latest" in mlpack("pull", reference, *options).stderr
+    moved = mlpack("push", archive, f"{reference}:1.0", "--source", "https://example.com", *options)
+    assert (moved.code, "--force moves the tag" in moved.stderr) == (5, True)
+    assert mlpack("pull", f"{reference}:2.0", *options).code == 6
+
+
+@pytest.mark.thorough
+def test_real_registry_takes_a_blob_in_pieces(
+    real: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+    import os
+
+    from packager.publish import upload
+    from packager.publish.client import Access
+    from packager.publish.credentials import Login
+    from packager.publish.reference import parse
+    from packager.publish.registry import Repository
+    from packager.publish.transport import Network
+    from packager.publish.upload import Descriptor
+
+    monkeypatch.setattr(upload, "IN_PIECES_FROM", 1 << 20)
+    monkeypatch.setattr(upload, "_PIECE_BYTES", 1 << 20)
+    host, options = real
+    content = os.urandom(5 << 19)
+    (tmp_path / "blob").write_bytes(content)
+    blob = Descriptor(fake_registry.digest_of(content), len(content))
+    network = Network(ca_file=options[1] if options else None)
+    with Repository(
+        parse(f"oci://{host}/team/x:1"), Access(network, lambda _: Login("user", "secret")), may_push=True
+    ) as repository:
+        assert repository.upload(blob, tmp_path / "blob")
+        assert not repository.upload(blob, tmp_path / "blob")
+        stream = io.BytesIO()
+        repository.download(blob, stream)
+    assert stream.getvalue() == content

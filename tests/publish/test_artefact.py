@@ -1,0 +1,92 @@
+"""Tests of the artefact: its exact bytes, and how those of others are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from packager.base.errors import UsageError, VerificationError
+from packager.publish import artefact
+from packager.publish.artefact import ArtefactChoices, ArtefactFacts, Layer
+from packager.publish.upload import Descriptor
+
+SEALED = json.dumps({"manifest": 1, "package": "demo", "files": {}, "editable": {}})
+DIGEST = f"sha256:{hashlib.sha256(SEALED.encode()).hexdigest()}"
+FACTS = ArtefactFacts("demo", DIGEST, ("single-node", "multi-node"), (), ("b:1", "a:1"), SEALED, "A demo", "demo")
+LAYER = Layer("demo.tar.gz", Descriptor(f"sha256:{'1' * 64}", 7), f"sha256:{'2' * 64}")
+
+
+def test_artefact_has_exactly_these_bytes() -> None:
+    made = artefact.compose(FACTS, LAYER, ArtefactChoices("1.0", 1_700_000_000, annotations={"z": "1", "a": "2"}))
+    config = (
+        '{"architecture":"amd64","os":"linux","config":{"Labels":{"mlpack.package":"demo","mlpack.digest":"'
+        f'{DIGEST}","mlpack.manifest":{json.dumps(SEALED)},"mlpack.overlays":"multi-node single-node",'
+        f'"mlpack.edited":"","mlpack.images":"a:1\\nb:1"}}}},"rootfs":{{"type":"layers","diff_ids":["{LAYER.diff_id}"]}},'
+        '"history":[{"created_by":"mlpack push"}]}'
+    )
+    assert made.config.decode() == config
+    assert made.manifest.decode() == (
+        '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",'
+        '"config":{"mediaType":"application/vnd.oci.image.config.v1+json",'
+        f'"digest":"sha256:{hashlib.sha256(config.encode()).hexdigest()}","size":{len(config)}}},'
+        '"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip",'
+        f'"digest":"{LAYER.blob.digest}","size":7,"annotations":{{"org.opencontainers.image.title":"demo.tar.gz"}}}}],'
+        '"annotations":{"org.opencontainers.image.title":"demo","org.opencontainers.image.description":"A demo",'
+        '"org.opencontainers.image.version":"1.0","org.opencontainers.image.created":"2023-11-14T22:13:20Z",'
+        f'"mlpack.digest":"{DIGEST}","a":"2","z":"1"}}}}'
+    )
+
+
+def test_facts_are_read_back() -> None:
+    made = artefact.compose(FACTS, LAYER, ArtefactChoices())
+    facts = artefact.facts(made.config, "x")
+    assert facts is not None
+    assert (facts.package, facts.digest, facts.sealed, facts.folder) == ("demo", DIGEST, SEALED, "demo")
+    assert (facts.overlays, facts.images) == (("multi-node", "single-node"), ("a:1", "b:1"))
+
+
+def test_long_inventory_is_left_out() -> None:
+    sealed = json.dumps({"files": "x" * (1 << 20)})
+    made = artefact.compose(ArtefactFacts("demo", DIGEST, (), (), (), sealed, folder="demo"), LAYER, ArtefactChoices())
+    assert "mlpack.manifest" not in json.loads(made.config)["config"]["Labels"]
+
+
+def config(**labels: Any) -> bytes:
+    return json.dumps({"config": {"Labels": {"mlpack.package": "demo", "mlpack.digest": DIGEST, **labels}}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (config(**{"mlpack.manifest": "{}"}), "the inventory has another digest"),
+        (config(**{"mlpack.package": "other", "mlpack.manifest": SEALED}), "the inventory is that of another package"),
+        (config(**{"mlpack.folder": "../x"}), "expected the name of a folder"),
+        (config(**{"mlpack.overlays": "a;b"}), "expected names of overlays"),
+        (b"nothing", "is not valid"),
+    ],
+)
+def test_contradicting_config_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(VerificationError, match=message):
+        artefact.facts(content, "x")
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"config": []}', config(**{"mlpack.digest": 1}), b'{"config": null}'])
+def test_config_of_other_programs_has_no_facts(content: bytes) -> None:
+    assert artefact.facts(content, "x") is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (ArtefactChoices(platform="linux"), "--platform linux: expected OS/ARCHITECTURE"),
+        (ArtefactChoices(annotations={"mlpack.digest": "x"}), "comes from the package"),
+        (ArtefactChoices(annotations={"a b": "x"}), "expected KEY=VALUE"),
+        (ArtefactChoices(annotations={"a": "x\ny"}), "expected printable text"),
+    ],
+)
+def test_choices_that_are_not_valid_are_refused(choices: ArtefactChoices, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        artefact.check_choices(choices)
