@@ -13,8 +13,7 @@ from packager.configure.site import labels
 from packager.package.opened import opened
 from packager.site import example
 from packager.site.defaults import defaults
-from packager.site.find import FOLDER_FILE, find
-from packager.site.read import parsed, read
+from packager.site.read import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
     from packager.site.defaults import SetValue
     from packager.site.read import SiteSettings
-
-__all__ = ["FOLDER_FILE", "QUESTIONS", "CheckedSite", "ShownSite", "check", "create", "find", "read", "show"]
 
 QUESTIONS = example.QUESTIONS
 

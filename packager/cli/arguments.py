@@ -99,10 +99,9 @@ def find_site(file: Path | None) -> SiteSettings | None:
         ToolError: The file cannot be read.
         UsageError: The file is not valid.
     """
-    from packager.app import site
+    from packager.app import sitefile
 
-    path = file or site.find(Path.cwd(), site_path())
-    return None if path is None else site.read(path)
+    return sitefile.read(file) if file else sitefile.nearest(Path.cwd(), site_path())
 
 
 def announced_site(file: Path | None) -> SiteSettings | None:

@@ -79,7 +79,7 @@ def check(package: Package, limits: Limits) -> Checked:
         problems += _mode_problems(package, entries[path], sealed[path]["mode"])
     problems += _unlisted_files(package, entries, edits)
     problems += _mismatched_lines(package, lines)
-    problems += undecided(package)
+    problems += _undecided(package, _changed(package, [path for path in edits if path in sealed]))
     problems += _overlooked_kustomizations(package, entries)
     received = None if problems or unread else received_digest(package, edits)
     return Checked(problems, edits, unread, list(_ignored(package)), received)
@@ -142,13 +142,23 @@ def undecided(package: Package) -> Iterator[Problem]:
     Raises:
         ToolError: A file cannot be read.
     """
-    for path, seal in package.inventory["files"].items():
-        if (package.folder / path).is_file() and (package.folder / path).stat().st_size <= ENV_BYTES:
-            if package.reader.digest(path) == seal["sha256"]:
-                continue
-            for line in conflictmarks.places(path, package.reader.read(path, ENV_BYTES)):
-                message = "a conflict of an upgrade is undecided here"
-                yield Problem(package.shown(path), line, 1, message, "keep one version, and delete the marks")
+    yield from _undecided(package, _changed(package, package.inventory["files"]))
+
+
+def _changed(package: Package, paths: Iterable[str]) -> Iterator[str]:
+    """Yield those of the paths whose files differ from their sealed digests, and are not too large to have marks."""
+    for path in paths:
+        file = package.folder / path
+        is_small = file.is_file() and file.stat().st_size <= ENV_BYTES
+        if is_small and package.reader.digest(path) != package.inventory["files"][path]["sha256"]:
+            yield path
+
+
+def _undecided(package: Package, paths: Iterable[str]) -> Iterator[Problem]:
+    for path in paths:
+        for line in conflictmarks.places(path, package.reader.read(path, ENV_BYTES)):
+            message = "a conflict of an upgrade is undecided here"
+            yield Problem(package.shown(path), line, 1, message, "keep one version, and delete the marks")
 
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: list[str]) -> Iterator[Problem]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.site import create, read, show
+from packager.app.site import create, show
+from packager.app.sitefile import read
 from packager.base.errors import ToolError, UsageError
 from tests.site.test_read import COMPLETE
 

@@ -64,6 +64,7 @@ def test_build_json_lists_packages_and_errors(mlpack: Mlpack, tmp_path: Path) ->
     assert package.pop("files") > 10
     assert package == {
         "package": NAME,
+        "version": None,
         "path": f"{NAME}.tar.gz",
         "model": "demo",
         "precision": "fp32",
