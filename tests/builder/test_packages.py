@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 VARIANTS = [
     ("cifar10-mxnet", None, "training"),
     ("hello-mpi", None, None),
+    ("llm-finetune", None, "cpu"),
     ("resnet50", "fp32", "training"),
     ("resnet50", "bf16", "training"),
     ("resnet50", "fp32", "inference"),

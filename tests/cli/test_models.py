@@ -28,8 +28,8 @@ def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs
 
 
 def test_list_prints_names_and_json(mlpack: Mlpack) -> None:
-    assert mlpack("list", "-o", "name").stdout == "cifar10-mxnet\nhello-mpi\nresnet50\nresnet50-pytorch\n"
-    _mxnet, hello, resnet, _pytorch = mlpack("list", "-o", "json").json
+    assert mlpack("list", "-o", "name").stdout == "cifar10-mxnet\nhello-mpi\nllm-finetune\nresnet50\nresnet50-pytorch\n"
+    _mxnet, hello, _llm, resnet, _pytorch = mlpack("list", "-o", "json").json
     assert (hello["name"], hello["aliases"]) == ("hello-mpi", [])
     assert resnet["aliases"] == ["resnet50v1-5"]
     assert resnet["variants"][2] == {

@@ -40,7 +40,7 @@ THREE = (
 
 @pytest.fixture(scope="module")
 def pytorch(images: Images) -> str:
-    return images.build(CHECKOUT / "model_specs/resnet50-pytorch", "localhost/pytorch:1.13.1")
+    return images.build(CHECKOUT / "model_specs/resnet50-pytorch", "localhost/pytorch:2.14.1")
 
 
 @pytest.fixture(scope="module")

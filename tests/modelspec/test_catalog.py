@@ -93,6 +93,7 @@ def test_bundled_models_are_listed_in_order() -> None:
     assert [path.parent.name for path in catalog.specs([catalog.bundled()])] == [
         "cifar10-mxnet",
         "hello-mpi",
+        "llm-finetune",
         "resnet50",
         "resnet50-pytorch",
     ]

@@ -11,7 +11,12 @@ from tests.testbed.places import CACHE, cache_entry
 from tests.testbed.process import bound, run
 from tests.testbed.progress import step
 
-_SUITES = ("bookworm", "trixie")
+_SUITES = ("bookworm", "trixie", "forky")
+
+_TESTING = ("forky",)
+"""The suites whose lists of packages expire after a week, and of which a mirror may have older lists."""
+
+_SCRIPTS = Path("/usr/share/debootstrap/scripts")
 
 _LEFT_OUT = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
 """The files that Debian's `-slim` images omit, also from packages that are installed later."""
@@ -50,10 +55,14 @@ def archive_of(suite: str) -> Path:
 
 def _debootstrap(suite: str, folder: Path) -> None:
     system, layer = folder / "system", folder / "layer.tar"
+    if not (_SCRIPTS / suite).exists():  # this debootstrap is older than the suite
+        (_SCRIPTS / suite).symlink_to("sid")
     run(bound("debootstrap", "--variant=minbase", suite, system, *mirror()))
     rules = [*(f"path-exclude=/{path}/*" for path in _LEFT_OUT), "path-include=/usr/share/doc/*/copyright"]
     (system / "etc/dpkg/dpkg.cfg.d/slim").write_text("\n".join(rules) + "\n")
     (system / "etc/apt/apt.conf.d/keep-nothing").write_text(_APT)
+    if suite in _TESTING:
+        (system / "etc/apt/apt.conf.d/expired").write_text('Acquire::Check-Valid-Until "false";\n')
     for path in _LEFT_OUT:
         for unneeded in (system / path).rglob("*"):
             if not unneeded.is_dir() and unneeded.name != "copyright":

@@ -1,0 +1,88 @@
+"""Tests that the language model trains on one and two nodes, and resumes on another number of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.faults import Faulty
+from tests.e2e.site import CHECKOUT, Images, last_json
+from tests.e2e.storage import NodeFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.site import Site
+
+SMALL = (
+    "--set environment.STEPS.value=6",
+    "--set environment.BATCH_SIZE.value=2",
+    "--set environment.SEQUENCE_LENGTH.value=64",
+    "--set environment.CHECKPOINT_EVERY.value=2",
+)
+MANY = ("--set environment.STEPS.value=60", "--set environment.LOG_EVERY.value=1")
+NAME = "llm-finetune-cpu"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pytorch(images: Images) -> str:
+    return images.build(CHECKOUT / "model_specs/llm-finetune", "localhost/pytorch:2.14.1")
+
+
+@pytest.fixture
+def claim(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iterator[str]:
+    """Create the claim `results` on a folder of the node, and yield the options of `build` that use it."""
+    assert mpi_image
+    folder = NodeFolder(new_site("privileged"), "/tmp")
+    folder.run(f"mkdir -p {folder.path}/results\nchmod 777 {folder.path}/results")
+    name = f"results-{site.namespace}"
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {"hostPath": {"path": f"{folder.path}/results"}, "capacity": {"storage": "1Gi"}}
+    asked = {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+    site.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**common, **volume}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "results"}, "spec": common | asked},
+    )
+    yield "--with output-pvc --site OUTPUT_CLAIM=results"
+    site.run(f"kubectl delete pv --wait=false {name}")
+    folder.run(f"rm -r {folder.path}")
+
+
+def overlay(site: Site, name: str, *options: str) -> Faulty:
+    """Build the model's package for uid 12345, and return one of its overlays."""
+    folder = site.build("llm-finetune", "--force", *SMALL, *options)
+    site.run(f"mlpack configure {folder} --overlay {name} --uid 12345 --gid 12346")
+    return Faulty(site, folder, name)
+
+
+def result(package: Faulty) -> dict[str, Any]:
+    """Deploy a package, and return the summary that its program prints at the end."""
+    deploy = package.run("deploy", "--timeout", "8m", timeout=600)
+    assert deploy.code == 0, deploy.err
+    summary = last_json(package.run("logs").out)
+    assert (summary["uid"], summary["gid"]) == (12345, 12346)
+    return summary
+
+
+def test_language_model_trains_unedited_on_two_nodes(site: Site) -> None:
+    summary = result(overlay(site, "multi-node"))
+    assert summary["hosts"] == [f"{NAME}-multi-node-node-0-{index}" for index in (0, 1)]
+    assert (summary["ranks"], summary["steps"], summary["resumed_from"]) == (2, 6, 0)
+    assert summary["loss"] < summary["loss_before"] - 0.5
+
+
+def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(site: Site, claim: str) -> None:
+    """Two nodes are deleted in the middle, and one node takes the remaining steps, with batches of the same size."""
+    single = ("--set environment.GRADIENT_ACCUMULATION.value=2", *MANY)
+    package = overlay(site, "single-node", *single)
+    uninterrupted = result(package)
+    assert package.run("delete").code == 0
+    interrupted = overlay(site, "multi-node", claim, *MANY)
+    assert interrupted.run("deploy", "--no-wait").code == 0
+    site.until(lambda: '"step": 2,' in interrupted.run("logs").out, "the second step", 240)
+    assert interrupted.run("delete").code == 0
+    resumed = result(overlay(site, "single-node", claim, *single))
+    assert resumed["ranks"] == 1
+    assert 2 <= resumed["resumed_from"] < resumed["steps"] == 60
+    assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=0.05)
