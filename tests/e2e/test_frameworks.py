@@ -151,7 +151,10 @@ def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None
     assert re.search(f"^error: {shown} has failed: node 1: {how}\n", deploy.err, re.MULTILINE), deploy.err
     end = r"node 0(?:: container node ended with exit code 1| was stopped; its last lines:)\n"
     first, other = re.split(end, deploy.err, maxsplit=1)
-    assert '  |     raise ValueError(f"no image 7 at {time.time():.1f}")\n  | ValueError: no image 7 at ' in first
+    lines = (
+        '  | [rank1]:     raise ValueError(f"no image 7 at {time.time():.1f}")\n  | [rank1]: ValueError: no image 7 at '
+    )
+    assert lines in first
     assert "Connection closed by peer" not in first
     assert "Connection closed by peer" in other
     package.delete()

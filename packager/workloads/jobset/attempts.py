@@ -58,6 +58,9 @@ _CONSEQUENCE = re.compile(
 
 _TRACEBACK = "Traceback (most recent call last):"
 
+_RANK = re.compile(r"\[rank\d+\]: ")
+"""The beginning of each line of a traceback in PyTorch 2 (_distributed_excepthook of distributed_c10d.py)."""
+
 _REPORT = re.compile(
     r"((ERROR|WARNING):|\[[\d:, -]+\] )torch\.distributed\.elastic\.|[EW]\d{4} .* torch/distributed/elastic/"
 )
@@ -184,8 +187,9 @@ def _raised(snapshot: Snapshot, pod: Object) -> Finding | None:
     Programs in other languages end at once, or write nothing that could be distinguished from other lines of a log.
     """
     lines = kept_lines(snapshot, pod)
-    start = next((number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)), len(lines))
-    error = next((line for line in lines[start + 1 :] if line and not line[0].isspace()), None)
+    texts = [line[match.end() :] if (match := _RANK.match(line)) else line for line in lines]
+    start = next((number for number, text in enumerate(texts) if text.startswith(_TRACEBACK)), len(lines))
+    error = next((text for text in texts[start + 1 :] if text and not text[0].isspace()), None)
     is_another = error is None or _SIGNALLED.match(error) or any(map(_CONSEQUENCE.search, lines[-CAUSE_LINES:]))
     if is_another:
         return None

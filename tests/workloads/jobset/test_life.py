@@ -413,20 +413,22 @@ def test_failed_container_counts_before_its_pod_has_failed() -> None:
     )
 
 
+@pytest.mark.parametrize("prefix", ["", "[rank1]: "], ids=["torch1", "torch2"])
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_node_stopped_after_its_own_error_is_the_cause(is_gone: bool) -> None:  # noqa: FBT001
+def test_node_stopped_after_its_own_error_is_the_cause(is_gone: bool, prefix: str) -> None:  # noqa: FBT001
     effect, going = failed(0, 9, LOST[-1]), pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
     stop = (
         "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal",
         TORCHRUN[1],
         "SignalException",
     )
-    logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(pod(1), (*RAISED, *stop)))
+    raised = tuple(f"{prefix}{line}" for line in RAISED[1:])
+    logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(pod(1), (RAISED[0], *raised, *stop)))
     pods = (effect,) if is_gone else (effect, going)
     verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), *pods, logs=logs), Past())
     message = "node 1: it was stopped after ValueError: no image 7"
     assert (verdict.summary, verdict.findings[0].message) == (message, message)
-    assert verdict.findings[0].log == (*RAISED[1:], *stop)
+    assert verdict.findings[0].log == (*raised, *stop)
     assert verdict.findings[1].message == "node 0: container node ended with exit code 1"
 
 
