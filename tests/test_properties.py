@@ -170,11 +170,13 @@ def test_hostile_values_change_no_structure(
             hostile, same = documents(text), documents(expected[path])
             assert _without(hostile, values["quantity"]) == _without(same, PLAIN["quantity"]), path
     root = values["root"].rstrip("/")
-    for overlay in ("single-node", "multi-node"):
+    workers = {"WORKERS": "2", "SLOTS_PER_WORKER": "1", "PROCESSES": "all"}
+    for overlay, amounts in (("single-node", {}), ("multi-node", workers)):
         (entry,) = [file for file in package.entries if file.path == f"quickstart/k8s/mlops/{overlay}/mlops.env"]
         assert isinstance(entry.content, bytes)
         assert env(entry.content.decode()) == {
             "REGISTRY": values["registry"],
+            **amounts,
             "DATASET_DIR": "/dataset",
             "MODEL_DIR": f"{root}/demo-fp32-training",
             "OUTPUT_DIR": f"{root}/demo-fp32-training/output",
