@@ -92,6 +92,12 @@ class Figures:
             registry=registry,
             buckets=_RENDERINGS,
         )
+        self._checks = Histogram(
+            "mlpack_check_duration_seconds",
+            "Time to check a definition, with the wait for the process that does it.",
+            registry=registry,
+            buckets=_RENDERINGS,
+        )
         self._delay = Histogram(
             "mlpack_loop_delay_seconds",
             "Time from when a change of a job is known until it is stored.",
@@ -143,6 +149,10 @@ class Figures:
     def rendered(self, seconds: float) -> None:
         """Record the seconds that a rendering took."""
         self._renderings.observe(seconds)
+
+    def checked(self, seconds: float) -> None:
+        """Record the seconds that a check of a definition took."""
+        self._checks.observe(seconds)
 
     def stored(self, seconds: float) -> None:
         """Record the seconds from the news of a job's change until the change was stored."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 import traceback
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig
     from packager.service.jobs.kube import Cluster
+    from packager.service.registry.bodies import DefinitionBody
+    from packager.service.registry.checker import CheckedDefinition
     from packager.service.sealing import Sealer
     from packager.service.store.rows import StoredStatus
 
@@ -129,7 +132,7 @@ class Server:
         self._renderer = Renderer(self._rendered)
         self._checker = checker or Checker()
         self._owns_checker = checker is None
-        self.catalog = Catalog(store, self._renderer, self._checker, site, self.projects, _package_reader(settings))
+        self.catalog = Catalog(store, self._renderer, self._check, site, self.projects, _package_reader(settings))
         share = max(1, len(os.sched_getaffinity(0)) // 2)
         self._rendering = FairPool("rendering", threads=_RENDERING, share=share, most=_MOST_WAITING)
         self._checking = FairPool("checking", threads=_CHECKING, share=1, most=_MOST_WAITING)
@@ -201,6 +204,16 @@ class Server:
         """Count the seconds of a child process, which computes meanwhile."""
         self.figures.rendered(seconds)
         processor.current().add(seconds)
+
+    def _check(self, body: DefinitionBody, template: str | None, site: Site) -> CheckedDefinition:
+        """Check a definition, and count the seconds of the child process that does it. Raises as `Checker.check`."""
+        begun = time.monotonic()
+        try:
+            return self._checker.check(body, template, site)
+        finally:
+            seconds = time.monotonic() - begun
+            self.figures.checked(seconds)
+            processor.current().add(seconds)
 
     def _look_at(self, release: str) -> None:
         self.follower.look_at(release)

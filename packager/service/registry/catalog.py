@@ -22,11 +22,11 @@ from packager.service.store.revisions import PACKAGE, ExistsError, InUseError, M
 from packager.service.store.rows import StoredDefinition, StoredTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import TypeVar
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias, TypeVar
 
     from packager.service.access.projects import Project
-    from packager.service.registry.checker import Checker
+    from packager.service.registry.checker import CheckedDefinition
     from packager.service.registry.definitions import Definition
     from packager.service.registry.packages.content import PackageBody
     from packager.service.registry.packages.reading import PackageReader
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from packager.service.store.store import Store
 
     Stored = TypeVar("Stored", bound=StoredTemplate)
+    Check: TypeAlias = Callable[[DefinitionBody, str | None, Site], CheckedDefinition]
 
 
 class ObjectSource(Value, frozen=True):
@@ -105,7 +106,7 @@ class Catalog:
         self,
         store: Store,
         renderer: Renderer,
-        checker: Checker,
+        check: Check,
         site: Site,
         projects: Mapping[str, Project],
         packages: PackageReader,
@@ -113,7 +114,7 @@ class Catalog:
         self.store = store
         self.revisions = store.revisions
         self.renderer = renderer
-        self._checker = checker
+        self._check = check
         self._packages = packages
         self._site = site
         self._projects = projects
@@ -261,7 +262,7 @@ class Catalog:
             return self._check_package(body, body.package)
         template = self.revisions.template(body.task_template_name) if body.task_template_name is not None else None
         text = template_text(template) if template else None
-        checked = self._checker.check(body, text, self.site(body.project))
+        checked = self._check(body, text, self.site(body.project))
         complaints = [*checked.complaints]
         if template is None and body.task_template_name is not None:
             message = f"template {body.task_template_name!r} not found"

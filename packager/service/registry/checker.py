@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.process import Helpers
 from packager.base.values import Fields, Value, as_plain, convert, field
 from packager.kubernetes.objects import Object
-from packager.service import processor
 from packager.service.complaints import Complaint
 from packager.service.registry.policy import Accepted
 from packager.service.registry.rendering import cause_of_end
@@ -85,7 +83,6 @@ class Checker:
             CheckProcessError: The check has a bug.
         """
         request = {"body": as_plain(body), "template": template, "settings": as_plain(site)}
-        begun = time.monotonic()
         try:
             answer = self._processes.ask(json.dumps(request).encode(), timeout=_SECONDS, max_bytes=_ANSWER_BYTES)
         except HungError:
@@ -94,8 +91,6 @@ class Checker:
             return _failed(cause_of_end(error.signal, _PROCESS))
         except ToolError:
             return _failed(f"{_PROCESS} failed")
-        finally:
-            processor.current().add(time.monotonic() - begun)
         return _result(convert(json.loads(answer), _CheckAnswer))
 
 
