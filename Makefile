@@ -77,7 +77,8 @@ quickstart: setup ## build quickstart/ again
 	mlpack build resnet50 --precision fp32 --mode training --format dir --force --destination build
 	rm -rf quickstart && cp -R build/$(PACKAGE)/quickstart quickstart
 
-pictures: setup ## take the pictures of docs/service.md again
+pictures: setup ## take the pictures of docs/service.md and README.md again
+	$(WITH_KUBECTL) python -m tools.terminal_picture > docs/pictures/terminal.svg.new && mv docs/pictures/terminal.svg.new docs/pictures/terminal.svg
 	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
 
 docs: setup ## update docs/spec.md, docs/commands.md and the list in docs/security.md

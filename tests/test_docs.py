@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typer.main import get_command
 
 from packager import cli
 from packager.base import errors
-from tools import allowed_fields, command_reference, spec_reference
+from tools import allowed_fields, command_reference, spec_reference, terminal_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,16 +78,15 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def test_readme_lists_every_verb() -> None:
-    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("## Commands")[2].partition("\n## ")[0]
+def test_usage_lists_every_verb() -> None:
+    text = (CHECKOUT / "docs/usage.md").read_text(encoding="utf-8")
     verbs = set(vars(get_command(cli.app))["commands"])
-    listed = set(re.findall(r"`(?:mlpack )?([a-z]+)", section))
+    listed = set(re.findall(r"`(?:mlpack )?([a-z]+)", text))
     assert verbs <= listed, verbs - listed
 
 
-def test_readme_lists_every_exit_code() -> None:
-    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+def test_usage_lists_every_exit_code() -> None:
+    text = (CHECKOUT / "docs/usage.md").read_text(encoding="utf-8")
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text, flags=re.MULTILINE)}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = {kind.exit_code for kind in kinds if issubclass(kind, errors.MlpackError)}
@@ -107,20 +107,38 @@ def test_architecture_has_row_for_each_folder() -> None:
     assert {name for name in named if not any((parent / name).exists() for parent in parents)} == set()
 
 
-def test_readme_shows_output_of_its_commands(
-    mlpack: Callable[..., Outcome], kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The test runs the README's examples in an empty folder, and compares stdout and stderr without their order.
+def test_picture_of_terminal_shows_present_output(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it fails, run `make pictures`."""
+    programs = (str(kubectl.parent), str(Path(sys.executable).parent))
+    monkeypatch.setenv("PATH", os.pathsep.join(programs), prepend=os.pathsep)
+    lines = [*terminal_picture.executed(), *terminal_picture.recorded()]
+    assert (CHECKOUT / "docs/pictures/terminal.svg").read_text(encoding="utf-8") == terminal_picture.picture(lines)
 
-    If only a digest differs, a package has changed: copy the digest from the test's failure into the README.
+
+def test_readme_is_short() -> None:
+    assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+@pytest.mark.parametrize(("document", "number"), [("README.md", 3), ("docs/tour.md", 10)])
+def test_document_shows_output_of_its_commands(
+    document: str,
+    number: int,
+    mlpack: Callable[..., Outcome],
+    kubectl: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The test runs a document's examples in an empty folder, and compares stdout and stderr without their order.
+
+    If only a digest differs, a package has changed: copy the digest from the test's failure into the document.
     """
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/kubectl").symlink_to(kubectl)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / document).read_text(encoding="utf-8")
     examples = "\n".join(re.findall(r"^```console\n(.*?)\n```$", text, flags=re.MULTILINE | re.DOTALL))
     commands = [example.partition("\n") for example in examples.removeprefix("$ ").split("\n$ ")]
-    assert len(commands) > 9
+    assert len(commands) >= number
     for command, _, expected in commands:
         printed = re.sub(r"(sha256:[0-9a-f]{12})[0-9a-f]+", r"\1…", _printed(mlpack, *shlex.split(command)))
         assert sorted(printed.splitlines()) == sorted(expected.splitlines()), command
