@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 NAMES = ("PACKAGE", "TARGET")
 """The names of an argument or an option that is a package."""
 
-COMMANDS = {**VERBS, "site show": ["site", "show", "--site-file", "site.yaml", "--package", "hello-mpi"]}
+COMMANDS = {
+    **VERBS,
+    "site show": ["site", "show", "--site-file", "site.yaml", "--package", "hello-mpi"],
+    "inspect": ["inspect", "hello-mpi"],
+    "push": ["push", "hello-mpi", "oci://localhost:1/hello-mpi:1"],
+}
 
 
 def test_table_has_every_command_that_reads_a_package() -> None:
