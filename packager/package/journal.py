@@ -212,6 +212,9 @@ def _opened(folder: Path) -> Iterator[tuple[list[dict[str, Any]], bool]]:
     journal = folder / NAME
     if not os.path.lexists(journal):
         raise UsageError(f"no upgrade of {folder} was interrupted")
+    for part in (journal, journal / _NEW, journal / _OLD):
+        if part.is_symlink():
+            raise VerificationError(f"{part} is a link")
     try:
         is_undone = (journal / _UNDO).exists()
         with plainfiles.open_below(journal, _UNDO if is_undone else _PLAN) as stream:

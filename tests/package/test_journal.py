@@ -167,6 +167,26 @@ def test_hostile_journal_is_refused(row: object, folder: Path) -> None:
     assert files(folder) == before
 
 
+@pytest.mark.parametrize("part", ["", "new", "old"])
+@pytest.mark.parametrize("end", [journal.complete, journal.undo])
+def test_journal_takes_no_file_from_a_linked_folder(
+    end: Callable[[Path], None], part: str, folder: Path, tmp_path: Path
+) -> None:
+    row = {"path": "file", "before": digest(b"old"), "after": digest(b"new"), "mode": "0644"}
+    place, elsewhere = folder / journal.NAME, tmp_path / "elsewhere"
+    for name, content in (("new", b"new"), ("old", b"old")):
+        (place / name).mkdir(parents=True)
+        (place / name / "0").write_bytes(content)
+    (place / "plan.json").write_text(json.dumps([row]))
+    (place / part).rename(elsewhere)
+    (place / part).symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    with pytest.raises(VerificationError, match="is a link"):
+        end(folder)
+    assert sorted(elsewhere.rglob("*")) == before
+    assert not (folder / "file").exists()
+
+
 def test_journal_does_not_lead_through_links(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (folder / "link").symlink_to(tmp_path / "elsewhere")
