@@ -14,7 +14,7 @@ from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import declared, inventory
+from packager.package import declared, integrity, inventory
 from packager.package.opened import opened
 from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
@@ -187,22 +187,12 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
         package=package.name,
         digest=package.digest,
         overlays=package.overlays,
-        edited=tuple(edits_of(package)),
+        edited=tuple(sorted(integrity.changed(package))),
         images=tuple(sorted(images)),
         sealed=sealed.decode(),
         title=declared.title(package),
         folder=package.top if package.folder != package.source else package.name,
     )
-
-
-def edits_of(package: Package) -> list[str]:
-    """Return the paths of the files that were edited, or differ otherwise from those that were built."""
-    sealed = package.inventory["files"]
-    return sorted(path for path in sealed if _differs(package, path, sealed[path]["sha256"]))
-
-
-def _differs(package: Package, path: str, digest: str) -> bool:
-    return (package.folder / path).exists() and package.reader.digest(path) != digest
 
 
 def images_of(outcome: render.Outcome) -> set[str]:

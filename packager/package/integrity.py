@@ -79,7 +79,7 @@ def check(package: Package, limits: Limits) -> Checked:
         problems += _mode_problems(package, entries[path], sealed[path]["mode"])
     problems += _unlisted_files(package, entries, edits)
     problems += _mismatched_lines(package, lines)
-    problems += _undecided(package, _changed(package, [path for path in edits if path in sealed]))
+    problems += _undecided(package, [path for path in edits if path in sealed])
     problems += _overlooked_kustomizations(package, entries)
     received = None if problems or unread else received_digest(package, edits)
     return Checked(problems, edits, unread, list(_ignored(package)), received)
@@ -142,15 +142,23 @@ def undecided(package: Package) -> Iterator[Problem]:
     Raises:
         ToolError: A file cannot be read.
     """
-    yield from _undecided(package, _changed(package, package.inventory["files"]))
+    yield from _undecided(package, changed(package, ENV_BYTES))
 
 
-def _changed(package: Package, paths: Iterable[str]) -> Iterator[str]:
-    """Yield those of the paths whose files differ from their sealed digests, and are not too large to have marks."""
-    for path in paths:
+def changed(package: Package, largest: int | None = None) -> Iterator[str]:
+    """Yield the path of each file that differs from its sealed digest.
+
+    Args:
+        package: The package.
+        largest: The size of the largest file that is read, in bytes; None for all files, of which each must be plain.
+
+    Raises:
+        ToolError: A file cannot be read.
+    """
+    for path, seal in package.inventory["files"].items():
         file = package.folder / path
-        is_small = file.is_file() and file.stat().st_size <= ENV_BYTES
-        if is_small and package.reader.digest(path) != package.inventory["files"][path]["sha256"]:
+        is_read = file.exists() if largest is None else file.is_file() and file.stat().st_size <= largest
+        if is_read and package.reader.digest(path) != seal["sha256"]:
             yield path
 
 

@@ -14,7 +14,7 @@ from packager.base import jsonio, rest
 from packager.base.errors import ToolError
 from packager.base.masking import MASK
 from packager.base.values import Value
-from packager.publish.transport import Content, TransientError, address
+from packager.publish.transport import BUSY, Content, TransientError, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ _LONGEST_CHALLENGE = 4 << 10
 _TOKEN_BYTES = 256 << 10
 _LONGEST_TOKEN = 64 << 10
 _TOKEN = re.compile(r"[!-~]+")
-_BUSY = (408, 429, 500, 502, 503, 504)
 _CLIENT = "mlpack"
 
 
@@ -152,31 +151,31 @@ class Authority:
         issuer = address(expected.realm)
         if not self._is_as_safe(issuer):
             raise ToolError(f"{self._registry.authority} names an issuer of tokens without encryption: {issuer.shown}")
-        known = login if login is not None and self._may_receive(issuer) else None
+        allowed = login if login is not None and self._may_receive(issuer) else None
         headers = {"Accept": "application/json"}
         content: Content | None
-        if known is not None and known.identity_token:
+        if allowed is not None and allowed.identity_token:
             form = rest.path(
                 grant_type="refresh_token",
                 service=expected.service or self._registry.authority,
                 client_id=_CLIENT,
                 scope=scope,
-                refresh_token=known.identity_token,
+                refresh_token=allowed.identity_token,
             )[1:].encode()
             headers["Content-Type"] = "application/x-www-form-urlencoded"
             method, where, content = "POST", issuer, Content(form, len(form))
         else:
             query = rest.path(service=expected.service, scope=scope)[1:]
             joined = f"{expected.realm}{'&' if '?' in expected.realm else '?'}{query}"
-            if known is not None:
-                headers["Authorization"] = known.basic
+            if allowed is not None:
+                headers["Authorization"] = allowed.basic
             method, where, content = "GET", address(joined), None
         with self._transport.opened(method, where, headers, content) as response:
-            if response.status in _BUSY:
+            if response.status in BUSY:
                 raise TransientError(f"{issuer.shown} has answered with status {response.status}")
             if response.status != 200:
-                by = f"the credentials from {known.source}" if known else "a request without credentials"
-                hint = None if known else f"log in: podman login {self._registry.authority}"
+                by = f"the credentials from {allowed.source}" if allowed else "a request without credentials"
+                hint = None if allowed else f"log in: podman login {self._registry.authority}"
                 raise ToolError(f"{issuer.shown} issues no token for {by} (status {response.status})", hint=hint)
             answer = response.read(_TOKEN_BYTES, "the token")
         try:

@@ -16,7 +16,7 @@ from packager.base.shortening import shortened
 from packager.base.values import Value
 from packager.publish.auth import Authority
 from packager.publish.reference import is_digest
-from packager.publish.transport import HttpTransport, OtherProtocolError, TransientError, address
+from packager.publish.transport import BUSY, HttpTransport, OtherProtocolError, TransientError, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from packager.publish.transport import Address, Content, Network, Response
 
 T = TypeVar("T")
-
-BUSY = (408, 429, 500, 502, 503, 504)
-"""The statuses after which a request is sent again."""
 
 _MOVED = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
@@ -145,9 +142,9 @@ class RegistryClient:
         self._choose_scheme()
         url = self._path(place) if isinstance(place, str) else place
         with ExitStack() as stack:
-            known = self._authority.header(self._scope)
+            authorization = self._authority.header(self._scope)
             response = stack.enter_context(self._followed(method, url, headers or {}, content, seconds))
-            if self._asks(response) and (known is None or known.startswith("Bearer ")):
+            if self._asks(response) and (authorization is None or authorization.startswith("Bearer ")):
                 asked = response.header("www-authenticate")
                 response.read(_ERROR_BYTES, "the answer")
                 stack.close()

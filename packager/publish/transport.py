@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+BUSY = (408, 429, 500, 502, 503, 504)
+"""The statuses after which a request is sent again."""
+
 PIECE = 1 << 20
 """The bytes of a body that are in memory at a time."""
 

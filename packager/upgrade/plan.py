@@ -105,7 +105,7 @@ def plan(old: Package, new: Package, base: Package | None, decide: Decide) -> Up
     """
     work = _Plan(old, new, base, decide)
     files = tuple(work.files())
-    _check_result(old, new, files)
+    work.check(files)
     keys, options = work.additions()
     return UpgradePlan(files, tuple(work.conflicts), tuple(work.decided), keys, options)
 
@@ -240,6 +240,27 @@ class _Plan:
         yield PlannedFile(path, FileResult.removed, yours, None)
         yield file
 
+    def check(self, files: tuple[PlannedFile, ...]) -> None:
+        """Refuse a result with files that no package may have, such as two names that differ in case only.
+
+        Raises:
+            VerificationError: There are such files.
+        """
+        sizes = {path: entry.size for path, entry in self._entries.items()}
+        for file in files:
+            if file.mode is None:
+                sizes.pop(file.path, None)
+            elif file.action is not FileResult.kept:
+                entry = self._new_entries.get(file.path)
+                delivered = entry.size if entry else 0
+                sizes[file.path] = delivered if file.content is None else len(file.content)
+        contents = Contents()
+        try:
+            for path, size in sizes.items():
+                contents.add_file(path, size)
+        except ContentError as error:
+            raise VerificationError(f"{self._old.source} cannot be upgraded: {error}") from None
+
     def additions(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the new keys of env files, and the new options of overlays, of files that both packages have."""
         keys: list[str] = []
@@ -272,24 +293,3 @@ def _taken(path: str, yours: State | None, theirs: State | None) -> PlannedFile:
     """Return the result for a file of which the new version is taken."""
     action = FileResult.removed if theirs is None else FileResult.added if yours is None else FileResult.updated
     return PlannedFile(path, action, yours, theirs.mode if theirs else None)
-
-
-def _check_result(old: Package, new: Package, files: tuple[PlannedFile, ...]) -> None:
-    """Refuse a result with files that no package may have, such as two names that differ in case only.
-
-    Raises:
-        VerificationError: There are such files.
-    """
-    paths = {path: entry.size for path, entry in _entries(old).items()}
-    new_sizes = {path: entry.size for path, entry in _entries(new).items()}
-    for file in files:
-        if file.mode is None:
-            paths.pop(file.path, None)
-        elif file.action is not FileResult.kept:
-            paths[file.path] = new_sizes.get(file.path, 0) if file.content is None else len(file.content)
-    contents = Contents()
-    try:
-        for path, size in paths.items():
-            contents.add_file(path, size)
-    except ContentError as error:
-        raise VerificationError(f"{old.source} cannot be upgraded: {error}") from None

@@ -1,6 +1,7 @@
 """The programs of model_specs/ as a container has them: modules of one flat folder. No TensorFlow, no MPI."""
 
 import importlib
+import importlib.util
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +21,17 @@ sys.dont_write_bytecode = True  # the folder is shipped, and an image is built f
 @pytest.fixture(scope="session")
 def specs() -> Path:
     return SPECS
+
+
+def load_settings(model: str) -> ModuleType:
+    """Return the module `settings` of a model, beside those of other models that are imported too."""
+    spec = importlib.util.spec_from_file_location(f"{model}_settings", SPECS / model / "settings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # a dataclass looks there for its own
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

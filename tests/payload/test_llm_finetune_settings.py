@@ -1,23 +1,16 @@
 """The keys of mlops.env for the language model; its other parts need PyTorch, and are tested on a cluster."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.payload.conftest import load_settings
+
 
 @pytest.fixture(scope="module")
 def settings() -> ModuleType:
-    path = Path(__file__).parents[2] / "model_specs/llm-finetune/settings.py"
-    spec = importlib.util.spec_from_file_location("llm_finetune_settings", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # a dataclass looks there for its own
-    spec.loader.exec_module(module)
-    return module
+    return load_settings("llm-finetune")
 
 
 def test_unset_keys_have_defaults(settings: ModuleType) -> None:
@@ -44,8 +37,8 @@ def test_adapters_are_refused_without_a_base_model(settings: ModuleType) -> None
         settings.read_settings({"OUTPUT_DIR": "/out", "LORA_RANK": "8"})
 
 
-def test_models_with_the_same_image_have_the_same_dockerfile() -> None:
-    models = Path(__file__).parents[2] / "model_specs"
-    names = ("llm-finetune", "resnet50-pytorch")
-    dockerfiles = {(models / name / "Dockerfile").read_text(encoding="utf-8") for name in names}
-    assert len(dockerfiles) == 1
+@pytest.mark.parametrize("file", ["Dockerfile", "ranks.py"])
+def test_pytorch_models_have_the_same_file(file: str, specs: Path) -> None:
+    """A package contains only files of its own model's folder."""
+    contents = {(specs / model / file).read_text(encoding="utf-8") for model in ("llm-finetune", "resnet50-pytorch")}
+    assert len(contents) == 1

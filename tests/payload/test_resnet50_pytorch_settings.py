@@ -1,23 +1,16 @@
 """The keys of mlops.env for the PyTorch model; its other parts need PyTorch, and are tested on a cluster."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.payload.conftest import load_settings
+
 
 @pytest.fixture(scope="module")
 def settings() -> ModuleType:
-    path = Path(__file__).parents[2] / "model_specs/resnet50-pytorch/settings.py"
-    spec = importlib.util.spec_from_file_location("resnet50_pytorch_settings", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # a dataclass looks there for its own
-    spec.loader.exec_module(module)
-    return module
+    return load_settings("resnet50-pytorch")
 
 
 def test_unset_keys_have_defaults(settings: ModuleType) -> None:
