@@ -124,11 +124,11 @@ def main() -> None:
         package = deployed(Path(temporary))
         try:
             for number in range(rounds + 1):
-                here = Path(temporary) / str(number)
-                here.mkdir()
-                base = by_tar(here / "tar")
-                seconds, memory = by_mlpack(package, here / "mlpack")
-                subprocess.run(["rm", "-r", str(here)], check=True)
+                folder = Path(temporary) / str(number)
+                folder.mkdir()
+                base = by_tar(folder / "tar")
+                seconds, memory = by_mlpack(package, folder / "mlpack")
+                subprocess.run(["rm", "-r", str(folder)], check=True)
                 if number:  # the first fills caches
                     ratios.append(seconds / base)
                     memories.append(memory / (1 << 20))

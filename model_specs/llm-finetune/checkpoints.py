@@ -95,7 +95,7 @@ class Checkpoints:
                 options=options,
             )
         except Exception as error:  # noqa: BLE001 - each storage reader raises its own errors
-            hint = "all nodes must share OUTPUT_DIR; move the folder away to start anew"
+            hint = "all nodes must share OUTPUT_DIR; move the folder away to start again at step 0"
             problem = f"{newest[0]} cannot be used: {error} ({hint})"
         self._ranks.agree(problem)
         return int(newest[0].name.removeprefix("step-"))

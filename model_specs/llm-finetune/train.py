@@ -56,7 +56,7 @@ class Training:
         self.checkpoints = Checkpoints(settings.output_dir, self.network, self.optimizer, ranks)
 
     def run(self) -> None:
-        """Take the steps that are left.
+        """Take the remaining steps.
 
         Raises:
             AgreedError: The training diverged, or a checkpoint cannot be written.
@@ -167,7 +167,7 @@ def main() -> int:
 
 
 def train(ranks: Ranks) -> int:
-    """Train what is left to train, write the model, and print a summary as one line of JSON.
+    """Take the remaining steps, write the model, and print a summary as one line of JSON.
 
     Raises:
         AgreedError: A setting is wrong, the processes read different text, or one of them cannot go on.

@@ -122,7 +122,7 @@ def inspect(source: str, access: Access, path: Path, kubectl: str, runner: Runne
     )
 
 
-def deliveries(inspected: Inspected, overlay: str | None, namespace: str) -> GitopsTarget:
+def gitops_target(inspected: Inspected, overlay: str | None, namespace: str) -> GitopsTarget:
     """Return an overlay of a package in a registry, for objects of Flux and Argo CD.
 
     Args:
@@ -148,14 +148,14 @@ def deliveries(inspected: Inspected, overlay: str | None, namespace: str) -> Git
     )
 
 
-def for_flux(delivery: GitopsTarget) -> list[dict[str, Any]]:
+def for_flux(target: GitopsTarget) -> list[dict[str, Any]]:
     """Return the objects with which Flux applies an overlay."""
-    return gitops.flux(delivery)
+    return gitops.flux(target)
 
 
-def for_argo(delivery: GitopsTarget) -> list[dict[str, Any]]:
+def for_argo(target: GitopsTarget) -> list[dict[str, Any]]:
     """Return the objects with which Argo CD applies an overlay."""
-    return gitops.argo(delivery)
+    return gitops.argo(target)
 
 
 def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:

@@ -120,7 +120,8 @@ class Decisions:
     Attributes:
         yours: The files of which the user's version is taken where they conflict.
         theirs: The files of which the new version is taken where they conflict.
-        ask: Returns the choice for another conflict, which is also given as a problem; None if there is none.
+        ask: Returns the choice for a conflict in any other file, or None for no choice; it also receives the conflict
+            as a problem.
     """
 
     yours: tuple[str, ...] = ()

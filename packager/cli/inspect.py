@@ -74,9 +74,9 @@ def inspect(
             for image in inspected.facts.images:
                 emit(image)
         case InspectFormat.flux | InspectFormat.argo:
-            delivery = stage.deliveries(inspected, overlay, namespace)
+            target = stage.gitops_target(inspected, overlay, namespace)
             is_flux = output is InspectFormat.flux
-            emit_data(yamlio.dump(stage.for_flux(delivery) if is_flux else stage.for_argo(delivery)))
+            emit_data(yamlio.dump(stage.for_flux(target) if is_flux else stage.for_argo(target)))
         case _:
             _show(inspected)
 

@@ -34,7 +34,7 @@ _MARK = "mlpack-hold"
 
 _RUN = "/run/mlpack"
 _HELD, _RELEASED = f"{_RUN}/held", f"{_RUN}/released"
-_FIRST, _EACH = "first", "each"
+_FIRST, _ALL = "first", "all"
 
 _LAST_SECONDS = 30
 """Seconds before a deadline in which nothing is held: the workload would count as failed."""
@@ -58,7 +58,7 @@ while :; do
   kill -0 "$program" 2>/dev/null || break
 done
 [ -z "$stopped" ] || exit "$code"
-[ "$which" = {_EACH} ] || [ "${{JOB_COMPLETION_INDEX:-0}}" = 0 ] || exit "$code"
+[ "$which" = {_ALL} ] || [ "${{JOB_COMPLETION_INDEX:-0}}" = 0 ] || exit "$code"
 trap 'exit "$code"' TERM INT
 read -r now rest </proc/uptime
 if [ "$deadline" -gt 0 ]; then
@@ -86,12 +86,12 @@ def with_hold(manifests: Manifests, seconds: int) -> Manifests:
     containers = [mapping(item) for group in groups for item in listing(group.spec.get("containers"))[:1]]
     if manifests.kind.serves or not containers or not all(map(_may_be_held, containers)):
         return manifests
-    which = _EACH if manifests.kind.indexes(workload) else _FIRST
+    which = _ALL if manifests.kind.indexes(workload) else _FIRST
     deadline = min(_deadlines(workload), default=0)
     for container in containers:
         program = [*container["command"], *listing(container.pop("args", None))]
-        words = (str(seconds), str(deadline), which, *program)
-        container["command"] = ["/bin/sh", "-c", _SCRIPT, _MARK, *words]
+        arguments = (str(seconds), str(deadline), which, *program)
+        container["command"] = ["/bin/sh", "-c", _SCRIPT, _MARK, *arguments]
     metadata = workload["metadata"]
     metadata["annotations"] = {**(metadata.get("annotations") or {}), HOLD: str(seconds)}
     objects, workloads = (
@@ -152,9 +152,9 @@ def release(kubectl: Kubectl, pod: Object) -> None:
 
 def _exec(kubectl: Kubectl, pod: Object, script: str, path: str) -> str | None:
     """Run a script in the main container of a pod, and return its stdout; None if it failed."""
-    words = ["exec", name(pod), f"--container={main_container(pod)}", "--", "/bin/sh", "-c", script, "sh", path]
+    arguments = ["exec", name(pod), f"--container={main_container(pod)}", "--", "/bin/sh", "-c", script, "sh", path]
     try:
-        done = kubectl.run(*words, timeout=_SECONDS)
+        done = kubectl.run(*arguments, timeout=_SECONDS)
     except HungError:
         return None
     if done.returncode == 0:
@@ -176,7 +176,7 @@ def _is_wrapped(pod: Object) -> bool:
     command = listing(at(pod, ("spec", "containers", 0, "command")))
     if command[3:4] != [_MARK]:
         return False
-    return command[6:7] == [_EACH] or (annotation(pod, INDEX) or "0") == "0"
+    return command[6:7] == [_ALL] or (annotation(pod, INDEX) or "0") == "0"
 
 
 def _deadlines(value: Any) -> Iterator[int]:

@@ -169,8 +169,8 @@ def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]
         replace(entry, content=changed[entry.path], size=len(changed[entry.path])) if entry.path in changed else entry
         for entry in before.entries
     )
-    known = {entry.path for entry in entries}
-    added = [Entry(path, content, len(content)) for path, content in changed.items() if path not in known]
+    paths = {entry.path for entry in entries}
+    added = [Entry(path, content, len(content)) for path, content in changed.items() if path not in paths]
     entries = tuple(sorted((*entries, *added), key=lambda entry: entry.path))
     sealed = inventory.content(package.folder)
     return replace(before, entries=entries), Entry(INVENTORY, sealed, len(sealed))

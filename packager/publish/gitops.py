@@ -52,24 +52,24 @@ class GitopsTarget(Value, frozen=True):
         return f"{self.facts.folder}/{overlay}" if self.facts.folder else overlay
 
 
-def flux(delivery: GitopsTarget) -> list[dict[str, Any]]:
+def flux(target: GitopsTarget) -> list[dict[str, Any]]:
     """Return the OCIRepository and the Kustomization of Flux."""
-    metadata = {"name": delivery.name, "namespace": _FLUX_NAMESPACE}
+    metadata = {"name": target.name, "namespace": _FLUX_NAMESPACE}
     source = {
         "interval": _INTERVAL,
-        "url": delivery.reference.base,
-        "ref": {"digest": delivery.digest},
-        **({"insecure": True} if delivery.is_plain else {}),
+        "url": target.reference.base,
+        "ref": {"digest": target.digest},
+        **({"insecure": True} if target.is_plain else {}),
     }
     applied = {
         "interval": _INTERVAL,
         "timeout": _TIMEOUT,
-        "sourceRef": {"kind": "OCIRepository", "name": delivery.name},
-        "path": f"./{delivery.path}",
+        "sourceRef": {"kind": "OCIRepository", "name": target.name},
+        "path": f"./{target.path}",
         "prune": True,
         "force": True,
         "wait": True,
-        "targetNamespace": delivery.namespace,
+        "targetNamespace": target.namespace,
     }
     return [
         _object("source.toolkit.fluxcd.io/v1", "OCIRepository", metadata, source),
@@ -77,33 +77,33 @@ def flux(delivery: GitopsTarget) -> list[dict[str, Any]]:
     ]
 
 
-def argo(delivery: GitopsTarget) -> list[dict[str, Any]]:
+def argo(target: GitopsTarget) -> list[dict[str, Any]]:
     """Return the repository Secret and the Application of Argo CD."""
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": delivery.name,
+            "name": target.name,
             "namespace": _ARGO_NAMESPACE,
             "labels": {"argocd.argoproj.io/secret-type": "repository"},
         },
         "stringData": {
             "type": "oci",
-            "url": delivery.reference.base,
-            **({"insecureOCIForceHttp": "true"} if delivery.is_plain else {}),
+            "url": target.reference.base,
+            **({"insecureOCIForceHttp": "true"} if target.is_plain else {}),
         },
     }
     application = {
         "project": "default",
         "source": {
-            "repoURL": delivery.reference.base,
-            "targetRevision": delivery.digest,
-            "path": delivery.path,
+            "repoURL": target.reference.base,
+            "targetRevision": target.digest,
+            "path": target.path,
         },
-        "destination": {"server": "https://kubernetes.default.svc", "namespace": delivery.namespace},
+        "destination": {"server": "https://kubernetes.default.svc", "namespace": target.namespace},
         "syncPolicy": {"syncOptions": ["ServerSideApply=true"]},
     }
-    metadata = {"name": delivery.name, "namespace": _ARGO_NAMESPACE}
+    metadata = {"name": target.name, "namespace": _ARGO_NAMESPACE}
     return [secret, _object("argoproj.io/v1alpha1", "Application", metadata, application)]
 
 

@@ -1,4 +1,4 @@
-"""Determines what the pods of an overlay need from a cluster: resources and nodes. Tests: cli/test_doctor.py."""
+"""Adds up the resources and the nodes that the pods of an overlay need. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 

@@ -133,8 +133,8 @@ class TaskReader:
             shown = show(printable(written(text or "")))
             message = f"({shown}) is outside of the workspace, and becomes {where.path} on the claim"
             entry.source.ledger.findings.append(entry.problem(f"{entry.path} {message}", at_key=True))
-        known = kind if kind in _TYPES else "directory" if where.is_folder else None
-        return CubeParameter(entry.key, is_input, known, where, is_input and read_only, entry, origin)
+        path_kind = kind if kind in _TYPES else "directory" if where.is_folder else None
+        return CubeParameter(entry.key, is_input, path_kind, where, is_input and read_only, entry, origin)
 
 
 def _place(entry: ForeignValue, text: str | None) -> Place | None:
