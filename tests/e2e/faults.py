@@ -111,6 +111,13 @@ class Faulty:
         wait = f"kubectl wait {pod} --for=condition=Ready --timeout=60s"
         self.site.until(lambda: self.site.shell(wait).returncode == 0, f"{self.workload} to run", 60)
 
+    def until_workers_run(self) -> None:
+        """Wait until the launcher and both workers run: the launcher can be the first of them."""
+        self.until_running()
+        pods = [f"pod/{self.folder.name}-multi-node-worker-{index}" for index in (0, 1)]
+        wait = f"kubectl wait {' '.join(pods)} --for=condition=Ready --timeout=60s"
+        self.site.until(lambda: self.site.shell(wait).returncode == 0, "the workers to run", 60)
+
     def delete(self) -> None:
         """Delete the package's objects, and assert that none is left."""
         assert self.run("delete").code == 0

@@ -156,7 +156,7 @@ def test_status_watch_prints_json_until_the_job_has_ended(site: Site) -> None:
 def test_exec_reaches_each_worker_and_passes_its_exit_code_on(site: Site) -> None:
     package = faulty(site, "sleep:60")
     assert package.run("deploy", "--no-wait").code == 0
-    package.until_running()
+    package.until_workers_run()
     assert package.run("exec", "--worker", "1", "--", "hostname").out.strip() == "fault-multi-node-worker-1"
     assert package.run("exec", "--", "sh", "-c", "exit 5").code == 5
     assert package.run("exec", "--worker", "2", "--", "true").code == 2
