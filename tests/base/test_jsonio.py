@@ -19,6 +19,7 @@ SURROGATE = b'{"a": "\\ud800"}'
         (b"-9223372036854775808", -(2**63)),
         (b'"\\\\u0000"', "\\u0000"),
         (b'"[[[,,,{{{"', "[[[,,,{{{"),
+        (b'["1e400", "12345678901234567890123"]', ["1e400", "12345678901234567890123"]),
         (b"[" * 64 + b"]" * 64, None),
     ],
 )
@@ -43,8 +44,12 @@ def test_valid_json_is_read(content: bytes, value: object) -> None:
         (b'{"\\udfff": 1}', JsonContentError, "half of a surrogate pair"),
         (b'["a\\u0000b"]', JsonContentError, "the character NUL"),
         (b'{"a": 1, "a": 2}', JsonContentError, 'the key "a" comes twice'),
+        (b'{"b": {"c": 1, "a": 2, "d": 3, "a": 4}}', JsonContentError, 'the key "a" comes twice'),
         (b"1" * 5_000, JsonContentError, "a number of at most 64 bits, found 1111"),
         (b"18446744073709551616", JsonContentError, "a number of at most 64 bits"),
+        (b"[1, -9223372036854775809]", JsonContentError, "found -9223372036854775809"),
+        (b"[0.5, 1.5E999]", JsonContentError, "found 1.5E999"),
+        (b"1" + b"0" * 310 + b".5", JsonContentError, "found 1000"),
         (b"1e400", JsonContentError, "a number of at most 64 bits, found 1e400"),
         (b"NaN", JsonContentError, "found NaN"),
         (b"-Infinity", JsonContentError, "found -Infinity"),
@@ -76,6 +81,20 @@ def test_read_of_any_bytes_returns_value_or_error() -> None:
             read(bytes(content))
         except JsonError:
             continue
+
+
+@pytest.mark.parametrize("open_bracket", [b"[", b'{"a":'])
+def test_brackets_in_strings_do_not_count(open_bracket: bytes) -> None:
+    within = (
+        open_bracket * 64
+        + b'"'
+        + b"[{,," * 9_000
+        + b'"'
+        + open_bracket.translate(bytes.maketrans(b"[{", b"]}"))[:1] * 64
+    )
+    assert read(within) is not None
+    with pytest.raises(JsonError, match="at most 64 others"):
+        read(open_bracket + within)
 
 
 @pytest.mark.parametrize("content", [b'\\"' * 250_000, b'"' * 500_001, b'"\\' * 250_000, b"[]" * 250_000])
