@@ -47,20 +47,30 @@ class Retries:
 
     Args:
         sleep: Waits.
+        has_time: Whether there is time to wait for so many seconds.
     """
 
-    def __init__(self, sleep: Callable[[float], object]) -> None:
+    def __init__(self, sleep: Callable[[float], object], has_time: Callable[[float], bool]) -> None:
         self._sleep = sleep
+        self._has_time = has_time
         self._count = 0
 
     def wait(self, error: TransientError) -> None:
-        """Wait before the next try. Raises the error after the last one."""
+        """Wait before the next try.
+
+        Raises:
+            TransientError: The last try has failed, too.
+            ToolError: No time is left for another try.
+        """
         self._count += 1
         if self._count >= _TRIES:
             raise error from None
         pause = _FIRST_PAUSE * 2 ** (self._count - 1)
         jitter = random.uniform(pause / 2, pause)  # noqa: S311 - so that clients do not come back together
-        self._sleep(jitter if error.seconds is None else min(error.seconds, _LONGEST_PAUSE))
+        seconds = jitter if error.seconds is None else min(error.seconds, _LONGEST_PAUSE)
+        if not self._has_time(seconds):
+            raise ToolError(f"the registry has not sent everything in time: {error}", hint=error.hint) from None
+        self._sleep(seconds)
 
     def begin(self) -> None:
         """Count from one again."""
@@ -76,12 +86,14 @@ class Access(Value, frozen=True):
         plain_http: Whether the registry is used over http.
         may_receive: Whether an issuer of tokens may receive the credentials; None for each that is as safe as the
             registry.
+        tries_http: Whether a registry of this machine that does not speak TLS is used over http.
     """
 
     network: Network
     login: Callable[[PackageReference], Login | None] = lambda _reference: None
     plain_http: bool = False
     may_receive: Callable[[Address], bool] | None = None
+    tries_http: bool = True
 
 
 class RegistryClient:
@@ -99,7 +111,7 @@ class RegistryClient:
         self._transport = HttpTransport(access.network)
         self._scope = f"repository:{reference.repository}:pull{',push' if may_push else ''}"
         self._use("http" if access.plain_http else "https")
-        self._is_certain = access.plain_http or not rest.is_loopback(self._url.host)
+        self._is_certain = access.plain_http or not access.tries_http or not rest.is_loopback(self._url.host)
 
     @property
     def is_plain(self) -> bool:
@@ -112,7 +124,7 @@ class RegistryClient:
 
     def retries(self) -> Retries:
         """Return a new count of tries."""
-        return Retries(self._access.network.sleep)
+        return Retries(self._access.network.sleep, self._transport.has_time)
 
     def retried(self, ask: Callable[[], T]) -> T:
         """Return the result of a function, which is called again after errors that pass."""

@@ -64,8 +64,9 @@ class Network(Value, frozen=True):
 
     Attributes:
         ca_file: Certificates of authorities that are trusted in addition to the system's.
-        resolve: Returns the addresses of a host and a port that may be connected to, and raises for others. None
-            leaves this to the system, and uses the proxies of the environment.
+        resolve: Returns the IP addresses of a server to connect to, or raises to forbid the server; it is called for
+            each connection, also after redirects. None leaves this to the system, and uses the proxies of the
+            environment.
         silent: The seconds that a server may be silent.
         seconds: The time limit for everything; None for none.
         show: Receives a line about each request; a line contains no secret.
@@ -73,7 +74,7 @@ class Network(Value, frozen=True):
     """
 
     ca_file: str | None = None
-    resolve: Callable[[str, int], Sequence[str]] | None = None
+    resolve: Callable[[Address], Sequence[str]] | None = None
     silent: float = 60.0
     seconds: float | None = None
     show: Callable[[str], object] = lambda _line: None
@@ -212,6 +213,10 @@ class HttpTransport:
             connection.close()
         self._kept.clear()
 
+    def has_time(self, seconds: float) -> bool:
+        """Whether the time limit is further away than `seconds`."""
+        return self._end is None or self._end - time.monotonic() > seconds
+
     @contextmanager
     def opened(
         self,
@@ -240,14 +245,16 @@ class HttpTransport:
         if connection is None:
             connection = self._connected(url)
         cast("_Timed", connection.sock).seconds = seconds or self._network.silent
-        is_kept = False
+        response, is_kept = None, False
         try:
             with _translated(url):
                 response = self._exchanged(connection, method, url, headers, content)
             self._network.show(f"{method} {url.shown}: {response.status}")
             yield Response(response, url)
-            is_kept = response.isclosed() and not response.will_close
+            is_kept = (response.isclosed() or response.length == 0) and not response.will_close
         finally:
+            if response is not None:
+                response.close()
             if is_kept:
                 self._kept[url.origin] = connection
             else:
@@ -299,8 +306,9 @@ class HttpTransport:
         """Return a new connection. Raises as `opened`."""
         connection = http.client.HTTPConnection(url.host, url.port)
         try:
-            connected = self._socket(url, self._within(self._network.silent))
+            connected = self._socket(url)
             if url.scheme == "https":
+                connected.settimeout(self._within(self._network.silent))
                 connected = self._context().wrap_socket(connected, server_hostname=url.host)
         except ssl.SSLCertVerificationError as error:
             why = error.verify_message or "unknown reason"
@@ -317,13 +325,13 @@ class HttpTransport:
         cast("Any", connection).sock = _Timed(connected, self._end)
         return connection
 
-    def _socket(self, url: Address, seconds: float) -> socket.socket:
+    def _socket(self, url: Address) -> socket.socket:
         """Return a connection to a server, or through a proxy."""
         proxy = self._proxy(url)
         if proxy is None:
-            hosts = [url.host] if self._network.resolve is None else self._network.resolve(url.host, url.port)
-            return _first_reached([(host, url.port) for host in hosts], seconds)
-        connected = socket.create_connection((proxy.hostname or "", proxy.port or 80), seconds)
+            hosts = [url.host] if self._network.resolve is None else self._network.resolve(url)
+            return self._first_reached([(host, url.port) for host in hosts])
+        connected = self._first_reached([(proxy.hostname or "", proxy.port or 80)])
         if url.scheme == "http":
             return connected
         tunnel = http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80)
@@ -340,30 +348,38 @@ class HttpTransport:
             raise OSError(f"the proxy has answered with status {response.status}")
         return connected
 
+    def _first_reached(self, hosts: Sequence[tuple[str, int]]) -> socket.socket:
+        """Return a connection to the first address that accepts one. Raises OSError of the last."""
+        refusal = OSError("it has no address")
+        for host in hosts:
+            try:
+                return socket.create_connection(host, self._within(self._network.silent))
+            except OSError as error:
+                refusal = error
+        raise refusal
+
     def _within(self, seconds: float) -> float:
         return seconds if self._end is None else max(min(seconds, self._end - time.monotonic()), 0.001)
 
     def _context(self) -> ssl.SSLContext:
-        """Return the settings of TLS. Raises ToolError if the certificates cannot be read."""
         if self._tls is None:
-            self._tls = ssl.create_default_context()
-            if self._network.ca_file is not None:
-                try:
-                    self._tls.load_verify_locations(self._network.ca_file)
-                except (OSError, ssl.SSLError):
-                    raise ToolError(f"{self._network.ca_file} cannot be read as certificates") from None
+            self._tls = trusted(self._network.ca_file)
         return self._tls
 
 
-def _first_reached(hosts: Sequence[tuple[str, int]], seconds: float) -> socket.socket:
-    """Return a connection to the first address that accepts one. Raises OSError of the last."""
-    refusal = OSError("it has no address")
-    for host in hosts:
+def trusted(ca_file: str | None) -> ssl.SSLContext:
+    """Return the settings of TLS: the authorities of the system, and those in a file.
+
+    Raises:
+        ToolError: The file cannot be read as certificates.
+    """
+    context = ssl.create_default_context()
+    if ca_file is not None:
         try:
-            return socket.create_connection(host, seconds)
-        except OSError as error:
-            refusal = error
-    raise refusal
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError):
+            raise ToolError(f"{ca_file} cannot be read as certificates") from None
+    return context
 
 
 def _proxy_authorization(proxy: urllib.parse.SplitResult) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Sends requests to endpoints and registries, which are not trusted, over httpx.
+"""Sends requests to endpoints of callbacks, which are not trusted, over httpx.
 
 The name of the host is resolved here, and the connection goes to the checked addresses, so a second answer of the name
 server has no effect. Redirects are not followed, proxies are not used, and cookies are not stored.
@@ -11,21 +11,19 @@ import ipaddress
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpx2
 
-from packager.base.errors import MlpackError
 from packager.base.values import Value
 from packager.service.callbacks import addresses
 from packager.service.callbacks.addresses import IP, InvalidAddressError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from packager.service.callbacks.addresses import Allowed, Receiver
 
@@ -54,24 +52,6 @@ class Reply(Value, frozen=True):
     code: int | None = None
     error: str | None = None
     retry_after: float | None = None
-
-
-class StreamedAnswer(Value, frozen=True):
-    """A response whose body is read in parts.
-
-    Attributes:
-        status: The HTTP status.
-        headers: The headers, by names in lower case.
-        chunks: The parts of the body; raises NoAnswerError.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: AsyncIterator[bytes]
-
-
-class NoAnswerError(MlpackError):
-    """A host does not respond, or breaks off its response."""
 
 
 class Transport:
@@ -130,33 +110,8 @@ class Transport:
     async def _ask_system(self, host: str, port: int) -> list[IP]:
         """Ask the resolver of the system, in a separate pool: a slow name server must not block database threads."""
         loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self._resolvers, _system_addresses, host, port)
+        asked = loop.run_in_executor(self._resolvers, system_addresses, host, port)
         return await asked
-
-    @asynccontextmanager
-    async def opened(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[StreamedAnswer]:
-        """Yield the response to a GET, whatever its status.
-
-        Raises:
-            InvalidAddressError: Requests to the address are not permitted.
-            NoAnswerError: The host does not respond.
-        """
-        target = addresses.parse(url, self.allowed)
-        response = await self._first_response(target, await self._addresses(target), headers)
-        try:
-            yield StreamedAnswer(response.status_code, dict(response.headers), _chunks(target, response))
-        finally:
-            await response.aclose()
-
-    async def _first_response(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str]) -> httpx2.Response:
-        """Return the response of the first address that responds. Raises NoAnswerError."""
-        last = "it has no address"
-        for address in hosts:
-            try:
-                return await self._http.handle_async_request(self._request("GET", address, target, headers))
-            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
-                last = _message(error)
-        raise NoAnswerError(f"{target.host} does not answer: {last}")
 
     async def _post(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str], body: bytes) -> Reply:
         for address in hosts:
@@ -169,7 +124,7 @@ class Transport:
         return Reply(error=f"{target.host} has no address")
 
     async def _post_to(self, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes) -> Reply:
-        request = self._request("POST", address, target, headers, body)
+        request = self._request(address, target, headers, body)
         response = await self._http.handle_async_request(request)
         try:
             size = 0
@@ -181,13 +136,11 @@ class Transport:
             await response.aclose()
         return Reply(response.status_code, retry_after=_retry_after(response.headers.get("retry-after", "")))
 
-    def _request(
-        self, method: str, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes | None = None
-    ) -> httpx2.Request:
+    def _request(self, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes) -> httpx2.Request:
         """Return a request to `address` with the name of the host."""
         host = f"[{address}]" if address.version == 6 else str(address)
         return httpx2.Request(
-            method,
+            "POST",
             f"{target.scheme}://{host}:{target.port}{target.path}",
             headers=[(b"Host", target.authority.encode()), *((k.encode(), v.encode()) for k, v in headers.items())],
             content=body,
@@ -203,20 +156,13 @@ class Transport:
         )
 
 
-async def _chunks(target: Receiver, response: httpx2.Response) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in response.aiter_raw():
-            yield chunk
-    except (httpx2.HTTPError, OSError) as error:
-        raise NoAnswerError(f"the answer of {target.host} was cut off: {_message(error)}") from None
-
-
 def _message(error: Exception) -> str:
     """Return the message of an error of httpx, without the notation of bytes around received data."""
     return _BYTES.sub(r"\1", str(error)[:_LONGEST_ERROR])[:300] or type(error).__name__
 
 
-def _system_addresses(host: str, port: int) -> list[IP]:
+def system_addresses(host: str, port: int) -> list[IP]:
+    """Return the addresses of a host. Raises OSError if the resolver of the system knows none."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries))
 

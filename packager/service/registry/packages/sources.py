@@ -13,6 +13,7 @@ from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import show, similar
 from packager.base.values import Value
 from packager.modelspec import catalog
+from packager.publish.reference import is_reference
 from packager.service.registry.packages import registries
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class PackageSources(Value, frozen=True):
         """
         if project is None or len(self.own_registries) <= 1:
             return {**self.registries, **self.own_registries.get(project or "", {})}
-        without_password = {host: known for host, known in self.registries.items() if known.credentials is None}
+        without_password = {host: known for host, known in self.registries.items() if known.login is None}
         return {**without_password, **self.own_registries.get(project, {})}
 
 
@@ -81,7 +82,7 @@ def located(source: str, sources: PackageSources, project: str | None) -> Iterat
         yield LocatedPackage(_in_folder(source.removeprefix(FILE), sources.folder))
         return
     with workfolder.temporary() as work:
-        if source.startswith(registries.OCI):
+        if is_reference(source):
             archive = work / "package.tar.gz"
             yield LocatedPackage(archive, registries.pull(source, sources.registries_of(project), archive))
         else:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
-from packager.service.registry.packages.registries import MANIFEST, PACKAGE_LAYER
+from packager.publish.artefact import LAYER
+from packager.publish.registry import MANIFEST
 from tests.service.live import answering
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class FakeRegistry:
 
     def push(self, repository: str, tag: str, content: bytes, **changes: Any) -> str:
         """Store a package with a tag, and return the digest of its manifest."""
-        layer = {"mediaType": PACKAGE_LAYER, "digest": digest_of(content), "size": len(content)} | changes
+        layer = {"mediaType": LAYER, "digest": digest_of(content), "size": len(content)} | changes
         empty = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}"), "size": 2}
         manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": empty, "layers": [layer]}
         self.contents[f"/v2/{repository}/blobs/{layer['digest']}"] = ("application/octet-stream", content)

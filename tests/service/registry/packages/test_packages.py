@@ -113,7 +113,10 @@ def test_package_of_a_registry_is_pulled_only_at_registration(tmp_path: Path, pa
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/package/source")
     assert made["origin"]["pulled"] == f"oci://{fake.host}/team/demo@{digest}"
     assert job.status_code == 201, job.text
-    assert (again.status_code, again.json()["errors"][0]["detail"]) == (422, f"{fake.host}/team/demo: 1.0 not found")
+    assert (again.status_code, again.json()["errors"][0]["detail"]) == (
+        422,
+        f"oci://{fake.host}/team/demo:1.0 not found",
+    )
 
 
 def test_packages_of_a_caller_are_read_one_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import MlpackError, ToolError, UsageError
-from packager.service.callbacks.addresses import Allowed
-from packager.service.callbacks.transport import Transport
+from packager.publish import client
+from packager.publish.artefact import FORMER_LAYER, LAYER
+from packager.publish.credentials import Login
+from packager.service.callbacks import addresses
+from packager.service.callbacks.addresses import Allowed, parse
 from packager.service.config import RegistryConfig
 from packager.service.registry.packages import registries
-from packager.service.registry.packages.registries import Registry, parse, pull, read_registries
+from packager.service.registry.packages.registries import Registry, pull, read_registries
 from tests.service.registry.packages.fake_registry import FakeRegistry, digest_of, registry
 
 if TYPE_CHECKING:
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
 
 CONTENT = b"what a package is does not matter here" * 100
 MANIFEST_PATH = "/v2/team/demo/manifests/1.0"
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture
@@ -59,7 +69,7 @@ def test_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_pat
     assert pulled(fake, tmp_path, f"team/demo@{digest}") == (CONTENT + b"2", reference)
 
 
-@pytest.mark.parametrize("kind", registries.LAYERS)
+@pytest.mark.parametrize("kind", [LAYER, FORMER_LAYER, LAYER.removesuffix("+gzip")])
 def test_pull_accepts_each_layer_type(fake: FakeRegistry, tmp_path: Path, kind: str) -> None:
     fake.push("team/demo", "1.0", CONTENT, mediaType=kind)
     assert pulled(fake, tmp_path)[0] == CONTENT
@@ -88,9 +98,11 @@ def test_pull_accepts_each_layer_type(fake: FakeRegistry, tmp_path: Path, kind: 
         "host/" + "a/" * 200 + "b:1",
     ],
 )
-def test_parse_refuses_faulty_references(source: str) -> None:
-    with pytest.raises(UsageError, match=r"^expected oci://HOST/REPOSITORY:TAG or @sha256:"):
-        parse(f"oci://{source}")
+def test_pull_refuses_faulty_references(tmp_path: Path, source: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"^invalid reference .*: expected oci://HOST|names neither a tag nor a digest$"
+    ):
+        pull(f"oci://{source}", {"host": Registry("host")}, tmp_path / "pulled")
 
 
 def test_pull_refuses_hosts_that_are_not_listed(fake: FakeRegistry, tmp_path: Path) -> None:
@@ -102,49 +114,61 @@ def test_pull_refuses_hosts_that_are_not_listed(fake: FakeRegistry, tmp_path: Pa
 
 
 def test_pull_uses_http_only_for_insecure_registries(fake: FakeRegistry, tmp_path: Path) -> None:
-    assert "does not answer" in refused(fake, tmp_path, is_insecure=False)
+    assert refused(fake, tmp_path, is_insecure=False) == "HOST does not speak TLS"
     assert fake.requests == []
 
 
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (b"", "the registry has sent something that is not a JSON object"),
-        (b"[]", "the registry has sent something that is not a JSON object"),
-        (b"[" * 60_000, "the registry has sent something that is not a JSON object"),
-        (b'{"layers": [' + b"1" * 60_000 + b"]}", "the registry has sent something that is not a JSON object"),
-        (b"{" + b" " * (64 << 10) + b"}", "the manifest has more than 64 KiB"),
-        (b'{"manifests": []}', "team/demo:1.0 is an index of several artifacts, not a package"),
-        (b"{}", "team/demo:1.0 is not a package: expected one layer, found no"),
-        (b'{"layers": [{}, {}]}', "team/demo:1.0 is not a package: expected one layer, found 2"),
-        (b'{"layers": [5]}', "team/demo:1.0 is not a package: expected one layer, found 1"),
+        (b"", ": the manifest is not valid: line 1, column 1: Expecting value"),
+        (b"[]", ": the manifest is not valid: expected a JSON object, found an empty list"),
+        (b"[" * 60_000, ": the manifest is not valid: expected values in at most 64 others, found deeper ones"),
+        (
+            b'{"layers": [' + b"1" * 60_000 + b"]}",
+            ": the manifest is not valid: expected a number of at most 64 bits, found 111111111111111111111111",
+        ),
+        (b"{" + b" " * (4 << 20) + b"}", None),
+        (b'{"manifests": []}', " is an index of several artefacts, not a package"),
+        (b"{}", " is not a package: expected one layer, found no, with a config of the type nothing"),
+        (b'{"layers": [{}, {}]}', " is not a package: expected one layer, found 2, with a config of the type nothing"),
+        (b'{"layers": [5]}', " is not a package: expected one layer, found 1, with a config of the type nothing"),
     ],
 )
-def test_pull_refuses_faulty_manifests(fake: FakeRegistry, tmp_path: Path, manifest: bytes, message: str) -> None:
+def test_pull_refuses_faulty_manifests(
+    fake: FakeRegistry, tmp_path: Path, manifest: bytes, message: str | None
+) -> None:
     fake.put("team/demo", "1.0", manifest)
-    assert refused(fake, tmp_path) == message
+    too_large = f"http://HOST{MANIFEST_PATH}: the manifest has more than 4,096 KiB"
+    assert refused(fake, tmp_path) == (too_large if message is None else f"oci://HOST/team/demo:1.0{message}")
     assert not (tmp_path / "pulled").exists()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip"}, "expected a layer of the type"),
-        ({"digest": "sha256:0"}, "expected a layer with a sha256, found 'sha256:0'"),
-        ({"digest": "sha256:../../x"}, "expected a layer with a sha256"),
-        ({"digest": 5}, "expected a layer with a sha256, found the number 5"),
-        ({"size": 129 << 20}, "expected a layer of at most 128 MiB, found the number 135266304"),
-        ({"size": -1}, "expected a layer of at most 128 MiB"),
-        ({"size": True}, "expected a layer of at most 128 MiB"),
-        ({"size": 10}, "the layer has more than the 10 bytes of its manifest"),
-        ({"digest": digest_of(b"x")}, "the layer has another digest: expected sha256:"),
+        ({"mediaType": "application/octet-stream"}, "expected a layer of the type"),
+        ({"digest": "sha256:0"}, "the layer: expected a digest of sha256, found 'sha256:0'"),
+        ({"digest": "sha256:../../x"}, "the layer: expected a digest of sha256"),
+        ({"digest": 5}, "the layer: expected a digest of sha256, found the number 5"),
+        ({"size": 129 << 20}, "expected a layer of at most 128 MiB, found 135,266,304 bytes"),
+        ({"size": 0}, "expected a layer of at most 128 MiB"),
+        ({"size": -1}, "the layer: expected a size"),
+        ({"size": True}, "the layer: expected a size"),
+        ({"size": 10}, "the registry has sent more than 10 bytes"),
+        (
+            {"digest": digest_of(b"x")},
+            "the registry has sent other content: expected 3,800 bytes, found 3,800 with the digest sha256:",
+        ),
     ],
 )
 def test_pull_refuses_layers_with_a_wrong_type_size_or_digest(
     fake: FakeRegistry, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     fake.push("team/demo", "1.0", CONTENT, **changes)
-    assert refused(fake, tmp_path).startswith(message)
+    shown = refused(fake, tmp_path)
+    assert shown.startswith("oci://HOST/team/demo")
+    assert message in shown
 
 
 def test_pull_refuses_a_manifest_with_another_digest(fake: FakeRegistry, tmp_path: Path) -> None:
@@ -152,16 +176,16 @@ def test_pull_refuses_a_manifest_with_another_digest(fake: FakeRegistry, tmp_pat
     fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents.pop(MANIFEST_PATH)
     other = fake.push("team/demo", "2.0", b"other")
     fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents[f"/v2/team/demo/manifests/{other}"]
-    message = f"HOST has sent another manifest: expected {digest}, found {other}"
+    message = f"oci://HOST/team/demo@{digest}: the registry has sent another manifest: expected {digest}, found {other}"
     assert refused(fake, tmp_path, f"team/demo@{digest}") == message
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (404, "HOST/team/demo: 1.0 not found"),
-        (403, "HOST/team/demo: the registry does not let this server read it (status 403)"),
-        (500, "HOST/team/demo: the registry has answered with status 500"),
+        (404, "oci://HOST/team/demo:1.0 not found"),
+        (403, "HOST refuses a request without credentials (status 403)"),
+        (500, "oci://HOST/team/demo: the registry has answered with status 500"),
     ],
 )
 def test_pull_reports_error_status_of_registry(fake: FakeRegistry, tmp_path: Path, status: int, message: str) -> None:
@@ -169,21 +193,21 @@ def test_pull_reports_error_status_of_registry(fake: FakeRegistry, tmp_path: Pat
     assert refused(fake, tmp_path) == message
 
 
-CREDENTIALS = ("robot", "secret-word")
+LOGIN = Login("robot", "secret-word", source="server.yaml")
 BASIC = "Basic cm9ib3Q6c2VjcmV0LXdvcmQ="
 
 
 def test_password_is_sent_to_a_registry_that_requires_it(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = "basic"
-    assert refused(fake, tmp_path) == "HOST asks for a password, and the server has none for it"
-    assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+    assert refused(fake, tmp_path) == "HOST asks for a user name and a password"
+    assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
     assert [header for _, header in fake.requests[-2:]] == [BASIC, BASIC]
-    assert "secret-word" not in repr(Registry("h", CREDENTIALS))
+    assert "secret-word" not in repr(Registry("h", LOGIN))
 
 
 def test_token_of_the_registry_is_requested_with_the_password(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = f"http://{fake.host}/token"
-    assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+    assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
     issuing = "/token?service=registry&scope=repository%3Ateam%2Fdemo%3Apull"
     paths = [(MANIFEST_PATH, None), (issuing, BASIC), (MANIFEST_PATH, "Bearer issued")]
     assert fake.requests[:3] == paths
@@ -198,7 +222,7 @@ def test_password_is_not_sent_to_other_token_issuers(fake: FakeRegistry, tmp_pat
             ("https://127.0.0.1/token", "HOST: 127.0.0.1 is not a public address, or has one that is not"),
         ):
             fake.asks_for = realm
-            assert refused(fake, tmp_path, credentials=CREDENTIALS).startswith(message)
+            assert refused(fake, tmp_path, login=LOGIN).startswith(message)
         assert other.requests == []
 
 
@@ -212,20 +236,20 @@ def test_password_is_not_sent_to_other_token_issuers(fake: FakeRegistry, tmp_pat
         b'{"token": "a b"}',
         b'{"token": "a\\r\\nx: y"}',
         b'{"token": ""}',
-        b"x" * 70_000,
+        b"x" * 270_000,
     ],
 )
 def test_pull_refuses_faulty_tokens(fake: FakeRegistry, tmp_path: Path, body: bytes) -> None:
     fake.asks_for = f"http://{fake.host}/token"
     fake.answers["/token"] = lambda: (200, {}, body)
-    assert re.search("not a token|not a JSON object|more than 64 KiB", refused(fake, tmp_path))
+    assert re.search("not a token|more than 256 KiB", refused(fake, tmp_path))
 
 
 def test_pull_ends_when_the_registry_rejects_its_own_token(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.asks_for = f"http://{fake.host}/token"
     fake.answers["/token"] = lambda: (200, {}, b'{"token": "other"}')
-    assert refused(fake, tmp_path).endswith("does not let this server read it (status 401)")
-    assert len(fake.requests) == 3
+    assert refused(fake, tmp_path) == "HOST refuses a request without credentials (status 401)"
+    assert [path for path, _ in fake.requests].count(MANIFEST_PATH) == 2
 
 
 @pytest.mark.parametrize(
@@ -239,10 +263,10 @@ def test_pull_ends_when_the_registry_rejects_its_own_token(fake: FakeRegistry, t
         ("https://localhost/x", "HOST: localhost is not a public address"),
         ("https://127.0.0.1:6443/api", "HOST: expected port 443, found 6443"),
         ("http://127.0.0.1:443/api", "HOST: expected https, found http"),
-        ("https://user:password@example.com/x", "HOST: has a user or a password in it"),
-        ("//example.com/x", "HOST: expected https://HOST/PATH without a fragment"),
-        ("file:///etc/passwd", "HOST: expected https, found file"),
-        ("", "HOST: expected https://HOST/PATH without a fragment"),
+        ("https://user:password@example.com/x", "expected an http or https address, found"),
+        ("//example.com/x", "HOST: expected port 443, found 80"),
+        ("file:///etc/passwd", "expected an http or https address, found"),
+        ("", "http://HOST/v2/team/demo/"),
     ],
 )
 def test_redirects_lead_only_to_public_addresses(
@@ -258,28 +282,76 @@ def test_redirect_to_another_host_gets_no_credentials(fake: FakeRegistry, tmp_pa
     blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
     fake.contents["/elsewhere"] = ("application/octet-stream", CONTENT)
     fake.answers[blob] = moved("/elsewhere")
-    assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+    assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
     assert fake.requests[-1] == ("/elsewhere", BASIC)
     with registry() as other, pytest.MonkeyPatch.context() as patch:
         other.contents["/cdn"] = ("application/octet-stream", CONTENT)
         fake.answers[blob] = moved(f"http://{other.host}/cdn")
         (tmp_path / "pulled").unlink()
-        opened = Transport.opened
-        patch.setattr(Transport, "opened", lambda self, url, headers: opened(_lenient(self), url, headers))
-        assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+        patch.setattr(addresses, "parse", lambda url, _allowed: parse(url, Allowed(frozenset({"127.0.0.1"}))))
+        assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
         assert other.requests == [("/cdn", None)]
 
 
-def _lenient(transport: Any) -> Any:
-    """Allow a transport to send http to this machine, and return the transport."""
-    transport.allowed = Allowed(frozenset({"127.0.0.1"}))
-    return transport
+def test_redirected_name_is_resolved_once_and_must_have_public_addresses_only(
+    fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later answers of the name server, with other addresses, have no effect on a connection."""
+    fake.answers[f"/v2/team/demo/blobs/{digest_of(CONTENT)}"] = moved("https://cdn.example.com/x")
+    answers = [["8.8.8.8", "10.0.0.1"], ["8.8.8.8"], ["127.0.0.1"]]
+    asked: list[str] = []
+    connected: list[object] = []
+    create_connection = socket.create_connection
+
+    def resolve(host: str, _port: int) -> list[object]:
+        asked.append(host)
+        return [ipaddress.ip_address(address) for address in answers[len(asked) - 1]]
+
+    def connect(address: tuple[str, int], seconds: float) -> socket.socket:
+        if address[0] == "127.0.0.1":
+            return create_connection(address, seconds)
+        connected.append(address)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(registries, "system_addresses", resolve)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    assert refused(fake, tmp_path) == "HOST: cdn.example.com is not a public address, or has one that is not"
+    assert (asked, connected) == (["cdn.example.com"], [])
+    (tmp_path / "pulled").unlink()
+    assert "cdn.example.com cannot be reached" in refused(fake, tmp_path)
+    assert (asked[1:], connected) == (["cdn.example.com"], [("8.8.8.8", 443)])
 
 
-def test_pull_follows_at_most_three_redirects(fake: FakeRegistry, tmp_path: Path) -> None:
+def test_slow_name_server_ends_a_pull(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "_NAME_SECONDS", 0.1)
+    monkeypatch.setattr(registries, "system_addresses", lambda _host, _port: time.sleep(0.5))
+    fake.answers[MANIFEST_PATH] = moved("https://slow.example.com/x")
+    assert refused(fake, tmp_path) == "HOST: the name server does not know slow.example.com"
+
+
+def test_password_is_sent_to_the_token_host_only_over_https(fake: FakeRegistry, tmp_path: Path) -> None:
+    with registry() as issuer:
+        fake.asks_for = f"http://{issuer.host}/token"
+        assert "expected" in refused(fake, tmp_path, login=LOGIN, token_host=issuer.host)
+        fake.asks_for = f"https://{issuer.host}/token"
+        assert refused(fake, tmp_path, login=LOGIN, token_host=issuer.host) == f"{issuer.host} does not speak TLS"
+        assert issuer.requests == []
+
+
+def test_busy_registry_cannot_prolong_a_pull(
+    fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "SECONDS", 5)
+    fake.answers[MANIFEST_PATH] = lambda: (503, {"Retry-After": "30"}, b"")
+    begin = time.monotonic()
+    assert "status 503" in refused(fake, tmp_path)
+    assert time.monotonic() - begin < 3
+
+
+def test_pull_follows_at_most_five_redirects(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.answers[MANIFEST_PATH] = moved(MANIFEST_PATH)
-    assert refused(fake, tmp_path) == "HOST redirects more than 3 times"
-    assert len(fake.requests) == 4
+    assert refused(fake, tmp_path) == "HOST redirects more than 5 times"
+    assert len(fake.requests) == 6
 
 
 def test_pull_times_out_on_a_slow_registry(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,18 +362,18 @@ def test_pull_times_out_on_a_slow_registry(fake: FakeRegistry, tmp_path: Path, m
         return 200, {}, b"{}"
 
     fake.answers[MANIFEST_PATH] = slow
-    assert refused(fake, tmp_path) == "HOST has not sent team/demo in 0.3 s"
+    assert refused(fake, tmp_path).startswith("the registry has not sent everything in time: ")
 
 
 def test_pull_refuses_truncated_layers(fake: FakeRegistry, tmp_path: Path) -> None:
     blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
     fake.answers[blob] = lambda: (200, {"Content-Length": str(len(CONTENT) + 9)}, CONTENT)
-    assert refused(fake, tmp_path).startswith("HOST: the answer of 127.0.0.1 was cut off")
+    assert refused(fake, tmp_path).startswith("http://HOST/v2/team/demo/blobs/")
 
 
 def test_compressed_responses_are_not_expanded(fake: FakeRegistry, tmp_path: Path) -> None:
     fake.answers[MANIFEST_PATH] = lambda: (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b" + b"0" * 100)
-    assert refused(fake, tmp_path) == "the registry has sent something that is not a JSON object"
+    assert "the manifest is not valid" in refused(fake, tmp_path)
 
 
 def test_passwords_are_read_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,12 +385,8 @@ def test_passwords_are_read_from_a_file_or_the_environment(tmp_path: Path, monke
         "c.example.com": RegistryConfig(insecure=True),
     }
     known = read_registries(configured, "packages.registries")
-    assert [item.credentials for item in known.values()] == [("robot", "one"), ("robot", "two"), None]
-    assert [item.url for item in known.values()] == [
-        "https://a.example.com",
-        "https://b.example.com",
-        "http://c.example.com",
-    ]
+    assert [item.login and item.login.password for item in known.values()] == ["one", "two", None]
+    assert [item.is_insecure for item in known.values()] == [False, False, True]
     for wrong in (
         RegistryConfig(username="robot", password_variable="NOT_SET"),  # noqa: S106 - a name
         RegistryConfig(username="robot", password_file=str(tmp_path / "no")),

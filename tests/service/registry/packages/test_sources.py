@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base import rest
+from packager.publish.credentials import Login
 from packager.service.access.tokens import create
 from packager.service.config import PackagesConfig, ProjectConfig, RegistryConfig
 from packager.service.registry.packages.registries import Registry
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PUBLIC = Registry("ghcr.io")
-COMMON = Registry("registry.example.com", ("robot", "common"))
-RESEARCH = Registry("registry.example.com", ("research", "own"))
-VISION = Registry("vision.example.com", ("vision", "own"))
+COMMON = Registry("registry.example.com", Login("robot", "common"))
+RESEARCH = Registry("registry.example.com", Login("research", "own"))
+VISION = Registry("vision.example.com", Login("vision", "own"))
 
 
 @pytest.mark.parametrize(
