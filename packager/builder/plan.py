@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
-    from packager.modelspec.model import Image, Spec, Variant
+    from packager.modelspec.model import Spec, Variant
     from packager.workloads import AnyOverlay
     from packager.workloads.amounts import Amount
-    from packager.workloads.overlay import OverlayImage
     from packager.workloads.program import Program
 
 
@@ -274,7 +273,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     Raises:
         UsageError: An option is switched on that is for other workloads than the package has.
     """
-    spec = loaded.spec
+    spec = replace(loaded.spec, image=loaded.spec.image_of(variant))
     name = spec.package_name(variant)
     sources = loaded.sources
     overlays = variant.overlays or list(spec.overlays)
@@ -282,7 +281,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     files = sources.code(spec.code_places(spec.variants.index(variant)))
     payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in files]
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
-    if sources.dockerfile:
+    if sources.dockerfile and not variant.image:
         payload.append(("Dockerfile", sources.dockerfile, False))
     sequence = [overlay for overlay in spec.sequence if overlay in overlays]
     additions = [setting.argument for setting in loaded.settings if setting.adds]
@@ -291,7 +290,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         name=name,
         spec=spec,
         variant=variant,
-        image=_reference(spec.image),
+        image=spec.image.reference,
         variables=_variables(spec, (spec.environment, variant.environment), name, options, _common(runs)),
         code=tuple(_code(files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
@@ -387,14 +386,8 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     numbers = (Variable(amount.key, amount.value, amount.description) for amount in amounts)
     variables = (registry, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
-    image = _reference(values.image or spec.image)
+    image = spec.image_of(variant, overlay).reference
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, image)
-
-
-def _reference(image: Image | OverlayImage) -> str:
-    """Return the name of an image without its registry."""
-    tag, digest = (f":{image.tag}" if image.tag else ""), (f"@{image.digest}" if image.digest else "")
-    return f"{image.name}{tag}{digest}"
 
 
 def _common(runs: Sequence[Run]) -> Run:

@@ -86,7 +86,10 @@ def show(
             parameters.append((key, text(parameter.value), parameter.description))
         emit_table(parameters)
     emit("")
-    tag, digest = spec.image.tag, spec.image.digest
-    reference = f"{spec.image.name}{f':{tag}' if tag else ''}{f'@{digest}' if digest else ''}"
-    emit(f"image {spec.image.registry}/{reference}")
+    images: dict[str, list[str]] = {}
+    for variant in spec.variants:
+        image = spec.image_of(variant)
+        images.setdefault(f"{image.registry}/{image.reference}", []).append(variant.label)
+    for name, labels in images.items():
+        emit(f"image {name} ({', '.join(labels)})" if len(images) > 1 else f"image {name}")
     emit(f"spec  {answer.path}")

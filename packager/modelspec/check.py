@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
     from packager.modelspec.model import Image, Spec
-    from packager.workloads.overlay import OverlayImage
+    from packager.workloads.overlay import PrebuiltImage
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
@@ -62,8 +62,9 @@ def _duplicates(names: Sequence[str], place: Location) -> Iterator[Fault]:
 
 
 def _images(spec: Spec) -> Iterator[Fault]:
-    images: list[tuple[Location, Image | OverlayImage]] = [(("image",), spec.image)]
+    images: list[tuple[Location, Image | PrebuiltImage]] = [(("image",), spec.image)]
     images += [(("overlays", name, "image"), overlay.image) for name, overlay in spec.overlays.items() if overlay.image]
+    images += [(("variants", index, "image"), one.image) for index, one in enumerate(spec.variants) if one.image]
     for place, image in images:
         if image.tag is None and image.digest is None:
             yield Fault(place, "the key 'tag' is missing (the image's tag; quote one that looks like a number)")

@@ -27,7 +27,7 @@ from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.package.layout import MAX_OVERLAYS
 from packager.workloads import AnyOverlay
-from packager.workloads.overlay import ClaimName
+from packager.workloads.overlay import ClaimName, PrebuiltImage
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
 
 
@@ -57,6 +57,11 @@ class Image(Fields, frozen=True):
         ),
     ] = None
 
+    @property
+    def reference(self) -> str:
+        """The name without the registry, with the tag and the digest."""
+        return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
+
 
 class Variant(Fields, frozen=True):
     """One precision and mode of the model. Each variant becomes a separate package."""
@@ -72,6 +77,10 @@ class Variant(Fields, frozen=True):
     args: Args = None
     workdir: Workdir = None
     init: Annotated[Init | None, Meta(description="What each pod runs before its program.")] = None
+    image: Annotated[
+        PrebuiltImage | None,
+        Meta(description="The image, in place of the model's: the package contains no Dockerfile."),
+    ] = None
     precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None
     mode: Annotated[Tag | None, Meta(description="The value for --mode; part of the package's name.")] = None
     overlays: Annotated[
@@ -241,6 +250,11 @@ class Spec(Fields, frozen=True):
             requests={**variant.resources.requests, **overlay_resources.requests},
             limits={**variant.resources.limits, **overlay_resources.limits},
         )
+
+    def image_of(self, variant: Variant, overlay: str | None = None) -> Image:
+        """Return the image in which a variant runs, or one of its overlays."""
+        own = (self.overlays[overlay].image if overlay else None) or variant.image
+        return Image(own.name, own.tag, own.digest, own.registry or self.image.registry) if own else self.image
 
     def package_name(self, variant: Variant) -> str:
         """Return the name of `variant`'s package: `resnet50v1-5-fp32-training`."""

@@ -53,8 +53,8 @@ ClaimName = Annotated[
 ]
 
 
-class OverlayImage(Fields, frozen=True):
-    """An image that an overlay runs in instead of the model's. It is built elsewhere."""
+class PrebuiltImage(Fields, frozen=True):
+    """An image that is built elsewhere, in which an overlay or a variant runs instead of the model's image."""
 
     name: Annotated[ImageName, Meta(description="The image's repository, without its registry.")]
     tag: Annotated[
@@ -63,7 +63,7 @@ class OverlayImage(Fields, frozen=True):
     digest: Annotated[Digest | None, Meta(description="The digest of the image's manifest: no other is pulled.")] = None
     registry: Annotated[
         Registry | None,
-        Meta(description="REGISTRY in this overlay's mlops.env; without it, that of the model's image."),
+        Meta(description="REGISTRY in mlops.env; without it, that of the model's image."),
     ] = None
 
 
@@ -97,7 +97,9 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     init: Annotated[
         Init | None, Meta(description="What each pod runs before its program, in place of the variant's `init`.")
     ] = None
-    image: Annotated[OverlayImage | None, Meta(description="The image, in place of the model's.")] = None
+    image: Annotated[PrebuiltImage | None, Meta(description="The image, in place of the variant's or the model's.")] = (
+        None
+    )
     priority_class: Annotated[
         PriorityClass | None,
         Meta(description="The PriorityClass of its pods, which must exist in the cluster (priorityClassName)."),

@@ -159,3 +159,20 @@ def test_package_sequence_contains_only_overlays_of_its_variant(tmp_path: Path) 
     assert [overlay.name for overlay in whole.sequence] == ["single-node", "multi-node"]
     assert (whole.about["sequence"], part.about["sequence"]) == (["single-node", "multi-node"], ["single-node"])
     assert "sequence" not in planned(tmp_path).about
+
+
+def test_variant_runs_in_its_own_image(tmp_path: Path) -> None:
+    own = "  - {mode: cuda, script: train.sh, image: {name: team/gpu, tag: '2', registry: quay.io}}"
+    spec = demo.changed('tag: "1.0" => tag: "1.0", dockerfile: Dockerfile', own)
+    demo.write(tmp_path, files={"Dockerfile": "FROM scratch\n"})
+    model, gpu = (planned(tmp_path, spec, variant=variant) for variant in (0, 1))
+    assert (model.image, variables(model)["REGISTRY"], model.dockerfile) == ("demo:1.0", "docker.io", True)
+    assert (gpu.image, variables(gpu)["REGISTRY"], gpu.dockerfile) == ("team/gpu:2", "quay.io", False)
+    assert {overlay.image for overlay in gpu.overlays} == {"team/gpu:2"}
+
+
+def test_image_of_variant_needs_tag_or_digest(tmp_path: Path) -> None:
+    spec = demo.write(tmp_path, demo.changed("  - {mode: cuda, script: train.sh, image: {name: team/gpu}}"))
+    assert [problem.partition(" (")[0] for problem in demo.problems(spec)] == [
+        "spec.yaml:11:43: the key 'tag' is missing"
+    ]
