@@ -244,6 +244,25 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
             return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
 
 
+def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
+    """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts.
+
+    Raises:
+        UsageError: There is no package at the path, or it has no such overlay.
+        VerificationError: The overlay includes files from outside of the package.
+        RenderError: kubectl cannot render it.
+        ToolError: kubectl is missing.
+    """
+    from packager.package.opened import opened
+    from packager.rendering import render
+
+    with opened(path) as package:
+        if overlay not in package.applied:
+            hint = similar(overlay, package.applied)
+            raise UsageError(f"{path} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
+        return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
+
+
 def _settings(request: BuildRequest) -> list[Setting]:
     """Return the changes to the spec; additions come first, so that another setting may describe them."""
     additions = [parse_setting(addition, adds=True) for addition in request.additions]

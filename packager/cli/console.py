@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from packager.base.errors import MlpackError
     from packager.base.problems import Problem
@@ -50,12 +52,14 @@ class _State:
         is_quiet: Whether only errors are printed to stderr.
         is_closed: Whether the caller has closed stdout.
         has_emitted: Whether anything was written to stdout.
+        names: The names of paths in messages, such as the reference of a package in the cache.
     """
 
-    __slots__ = ("has_emitted", "is_closed", "is_quiet")
+    __slots__ = ("has_emitted", "is_closed", "is_quiet", "names")
 
     def __init__(self) -> None:
         self.is_quiet = self.is_closed = self.has_emitted = False
+        self.names: dict[str, str] = {}
 
 
 _state = _State()
@@ -71,6 +75,7 @@ BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 def begin() -> None:
     """Open closed standard streams, and let all of them write UTF-8 in every locale."""
     _state.is_quiet = _state.has_emitted = False
+    _state.names = {}
     _state.is_closed = sys.stdout is None
     for number in (0, 1, 2):
         try:
@@ -90,6 +95,26 @@ def be_quiet() -> None:
     _state.is_quiet = True
 
 
+def show_as(path: Path, name: str) -> None:
+    """Print `name` in place of a path, which the user has not named, for the rest of the run."""
+    _state.names |= {str(path): name, str(path.resolve()): name}
+
+
+def _named(text: str) -> str:
+    for path, name in _state.names.items():
+        text = text.replace(path, name)
+    return text
+
+
+def _named_values(value: Any) -> Any:
+    """Return a value of JSON with the names of paths in its texts."""
+    if isinstance(value, str):
+        return _named(value)
+    if isinstance(value, Mapping):
+        return {key: _named_values(item) for key, item in value.items()}
+    return [_named_values(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def is_quiet() -> bool:
     """Return whether only errors are printed to stderr."""
     return _state.is_quiet
@@ -102,7 +127,7 @@ def can_draw() -> bool:
 
 def emit(text: str) -> None:
     """Write a line for people to stdout, and flush it. Raises the errors of `emit_data`."""
-    _write(f"{printable(text)}\n")
+    _write(f"{printable(_named(text))}\n")
 
 
 def emit_lines(text: str) -> None:
@@ -147,6 +172,7 @@ def emit_json(value: Any, *, is_bounded: bool = True) -> None:
     """
     import json
 
+    value = _named_values(value) if _state.names else value
     value = bounded(value) if is_bounded else value
     _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
@@ -158,12 +184,13 @@ def emit_json_line(value: Any) -> None:
     """
     import json
 
+    value = _named_values(value) if _state.names else value
     _write(printable_json(json.dumps(bounded(value), ensure_ascii=False)) + "\n")
 
 
 def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
     """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`."""
-    cells = [[printable(shortened(cell, _LONGEST_CELL)) for cell in row] for row in rows]
+    cells = [[printable(shortened(_named(cell), _LONGEST_CELL)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -172,21 +199,21 @@ def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
 def say(text: str) -> None:
     """Write a line for people to stderr, unless --quiet is set."""
     if not _state.is_quiet:
-        _write_stderr(printable(shortened(text, _LONGEST_LINE)))
+        _write_stderr(printable(shortened(_named(text), _LONGEST_LINE)))
 
 
 def put_question(text: str, end: str = ": ") -> None:
     """Write a question to stderr; the answer is typed on the same line."""
-    _write_stderr(printable(shortened(text)), end)
+    _write_stderr(printable(shortened(_named(text))), end)
 
 
 def print_error(error: MlpackError) -> None:
     """Write an error to stderr: its problems, its message, and the hint how to fix it."""
     for problem in _listed(error):
-        _write_stderr(printable(str(problem)))
-    _write_stderr(f"{_red('error:')} {printable(str(error))}")
+        _write_stderr(printable(_named(str(problem))))
+    _write_stderr(f"{_red('error:')} {printable(_named(str(error)))}")
     if error.hint:
-        _write_stderr(printable(f"hint: {error.hint}"))
+        _write_stderr(printable(_named(f"hint: {error.hint}")))
 
 
 def print_usage_error(text: str) -> None:

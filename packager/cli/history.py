@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.cluster_arguments import ClusterOptions, PackagePath, with_cluster
+from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_cluster
 from packager.cli.console import Machine, emit_json, emit_table, say
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def history(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
     results: Annotated[
         Path, typer.Option(metavar="DIR", help="The folder of runs that deploy --results has recorded.")
@@ -27,9 +27,10 @@ def history(
 ) -> None:
     """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs."""
     from packager.app.history import history as find_deployments
+    from packager.cli.registry_arguments import local_package
 
     to_cluster = at.client(ctx)
-    answer = find_deployments(to_cluster, package, everywhere=everywhere, results=results)
+    answer = find_deployments(to_cluster, local_package(ctx, package), everywhere=everywhere, results=results)
     if output is not None:
         emit_json(answer.as_json())
         return

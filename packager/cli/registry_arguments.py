@@ -13,7 +13,7 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.cli.arguments import cache_folder
-from packager.cli.console import progress, say
+from packager.cli.console import progress, say, show_as
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -85,16 +85,24 @@ _REFERENCE = "oci:/"
 """The beginning of a reference as a path, which has joined the slashes of `oci://`."""
 
 
+def is_remote(package: Path) -> bool:
+    """Return whether a path is a reference `oci://…`."""
+    return str(package).startswith(_REFERENCE)
+
+
 def local_package(ctx: typer.Context, package: Path) -> Path:
     """Return the path of a package, which is pulled into the cache first if the user has named `oci://…`.
 
-    The login of docker or podman is used. See `packager.app.pull.local` for the errors.
+    Messages then name the reference, and not the path in the cache. The login of docker or podman is used. See
+    `packager.app.pull.local` for the errors.
     """
     text = str(package)
-    if not text.startswith(_REFERENCE):
+    if not is_remote(package):
         return package
     from packager.app.pull import local
     from packager.app.registry_access import parse
 
     reference = parse(f"oci://{text.removeprefix(_REFERENCE)}")
-    return local(reference, RegistryOptions().access(ctx), cache_folder(), tell=say, progress=progress)
+    path = local(reference, RegistryOptions().access(ctx), cache_folder(), tell=say, progress=progress)
+    show_as(path, str(reference))
+    return path

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import UsageError
 from packager.cli.arguments import (
     Additions,
     Mode,
-    Model,
     Precision,
     RegistryHost,
     Root,
@@ -21,10 +22,19 @@ from packager.cli.arguments import (
 )
 from packager.cli.console import emit_data, say
 
+if TYPE_CHECKING:
+    from packager.app.build import BuildRequest
+
 
 def render(
     ctx: typer.Context,
-    model: Model,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A model's name or alias, the path of a spec, or a package: its tarball, or oci://HOST/REPOSITORY:TAG.",
+        ),
+    ],
     overlay: Annotated[str, typer.Argument(metavar="OVERLAY", help="One of the model's overlays, such as multi-node.")],
     precision: Precision = None,
     mode: Mode = None,
@@ -39,10 +49,14 @@ def render(
         str, typer.Option(metavar="PATH", envvar="KUBECTL", help="The kubectl that renders.")
     ] = "kubectl",
 ) -> None:
-    """Print the manifests of one overlay, as kubectl renders them."""
-    from packager.app.build import BuildRequest
+    """Print the manifests of one overlay, as kubectl renders them.
+
+    Of a package that is built already, no option changes anything but --kubectl.
+    """
+    from packager.app.build import BuildRequest, render_package
     from packager.app.build import render as render_overlay
     from packager.cli.host import host
+    from packager.cli.registry_arguments import is_remote, local_package
 
     request = BuildRequest(
         model,
@@ -56,7 +70,27 @@ def render(
         components=tuple(components),
         site=tuple(site),
     )
-    rendered = render_overlay(request, overlay, kubectl, host(ctx).runner)
+    if is_remote(Path(model)) or model.endswith(".tar.gz"):
+        _refuse_options(request, model)
+        rendered = render_package(local_package(ctx, Path(model)), overlay, kubectl, host(ctx).runner)
+    else:
+        rendered = render_overlay(request, overlay, kubectl, host(ctx).runner)
     for warning in rendered.warnings:
         say(warning)
     emit_data(rendered.manifests)
+
+
+def _refuse_options(request: BuildRequest, model: str) -> None:
+    """Refuse the options of a build for a package. Raises UsageError."""
+    flags = {
+        "--precision": request.precision,
+        "--mode": request.mode,
+        "--set": request.settings,
+        "--add": request.additions,
+        "--root": request.root,
+        "--registry": request.registry,
+        "--with": request.components,
+        "--site": request.site,
+    }
+    if used := [flag for flag, value in flags.items() if value]:
+        raise UsageError(f"{', '.join(used)}: {model} is a package, which is built already", hint="mlpack configure")

@@ -56,7 +56,11 @@ def run(
     ctx: typer.Context,
     at: ClusterOptions,
     target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.")
+        Path,
+        typer.Argument(
+            metavar="TARGET",
+            help="A package, an MLCube or a model: a folder or a file, or oci://HOST/REPOSITORY:TAG.",
+        ),
     ],
     task: Annotated[
         str | None,
@@ -132,6 +136,7 @@ def run(
     from packager.app import run as use_case
     from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, runnable
     from packager.app.verify import allowed_words, level
+    from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
 
     limit = (seconds(timeout) or None) if timeout else None
@@ -153,6 +158,7 @@ def run(
         gid,
         fs_group,
     )
+    target = local_package(ctx, target)
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
         package = runnable(

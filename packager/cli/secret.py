@@ -9,7 +9,7 @@ import typer
 from packager.base.errors import UnansweredError, UsageError
 from packager.cli.arguments import content_of
 from packager.cli.asking import ask_hidden, has_terminal
-from packager.cli.cluster_arguments import ClusterOptions, DryRun, PackagePath, with_cluster
+from packager.cli.cluster_arguments import ClusterOptions, DryRun, PackageToRead, with_cluster
 from packager.cli.console import OutputFormat, emit_data, emit_json, say
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def create(
     ctx: typer.Context,
     at: ClusterOptions,
-    package: PackagePath,
+    package: PackageToRead,
     env_file: Annotated[
         str | None,
         typer.Option(
@@ -52,8 +52,10 @@ def create(
     kubectl reads the values on its stdin. They are written to no file and shown nowhere.
     """
     from packager.app import secret as use_case
+    from packager.cli.registry_arguments import local_package
 
     client = at.client(ctx)
+    package = local_package(ctx, package)
     needed = use_case.needed(package)
     if dry_run:
         values = {}

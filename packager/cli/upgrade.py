@@ -23,7 +23,9 @@ def upgrade(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package, with its edits.")],
     newer: Annotated[
         Path | None,
-        typer.Argument(metavar="NEW", help="A newer build of the package: its tarball, or its folder."),
+        typer.Argument(
+            metavar="NEW", help="A newer build of the package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."
+        ),
     ] = None,
     base: Annotated[
         Path | None,
@@ -58,6 +60,7 @@ def upgrade(
     place, it asks on a terminal; without one, it changes nothing and ends with 9. Prints the paths of changed files.
     """
     from packager.app import upgrade as use_case
+    from packager.cli.registry_arguments import local_package
 
     if resume or abort:
         if newer is not None or (resume and abort):
@@ -67,6 +70,8 @@ def upgrade(
         return
     if newer is None:
         raise UsageError("no NEW package given", hint=f"mlpack upgrade {folder} NEW.tar.gz")
+    newer = local_package(ctx, newer)
+    base = base and local_package(ctx, base)
     asks = has_terminal() and not (mark or dry_run or output)
     decisions = use_case.Decisions(tuple(yours), tuple(theirs), _question if asks else lambda *_: None)
     with use_case.prepared(folder, newer, decisions, base=base) as prepared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,3 +87,64 @@ def test_deploy_applies_package_in_registry(
     assert any("apply" in call for call in life.calls)
     assert mlpack("doctor", name).code in (0, 1, 6)
     assert mlpack("status", name).stdout
+
+
+def test_render_prints_overlay_of_package_in_registry(
+    mlpack: Mlpack, reference: str, package: Path, kubectl: Path
+) -> None:
+    assert mlpack("render", reference, "single-node", "--kubectl", kubectl).stdout == _rendered(kubectl, package)
+    wrong = mlpack("render", reference, "single-nod", "--kubectl", kubectl)
+    assert wrong.code == 2
+    assert f"{reference} has no overlay 'single-nod'; it has: multi-node, single-node" in wrong.stderr
+    refused = mlpack("render", reference, "single-node", "--set", "environment.X=1", "--mode", "training")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert f"--mode, --set: {reference} is a package, which is built already" in refused.stderr
+
+
+def _rendered(kubectl: Path, package: Path) -> str:
+    overlay = package / "quickstart/k8s/mlops/single-node"
+    return subprocess.run([kubectl, "kustomize", overlay], check=True, capture_output=True, text=True).stdout
+
+
+def test_upgrade_takes_newer_package_from_registry(mlpack: Mlpack, reference: str, package: Path) -> None:
+    done = mlpack("upgrade", package, reference)
+    assert (done.code, done.stdout) == (0, "")
+    assert f"hello-mpi: nothing to do, {reference} is the same build\n" in done.stderr
+
+
+def test_run_follows_package_in_registry(
+    mlpack: Mlpack, registry: FakeRegistry, life: Life, kubectl: Path, tmp_path: Path
+) -> None:
+    host, mlpack.host = mlpack.host, None
+    name = f"oci://{registry.host}/team/hello-mpi:1.0"
+    assert mlpack("push", "hello-mpi", name, "--kubectl", kubectl).code == 0
+    mlpack.host = host
+    done = mlpack("run", name, "--dry-run", "client", "-v")
+    assert done.code == 0
+    assert any("apply" in call for call in life.calls)
+    assert f"+ kubectl kustomize {name}:quickstart/k8s/mlops/multi-node" in done.stderr
+    refused = mlpack("run", name, "--set", "environment.X=1")
+    assert f"--set: {name} is a package, which is built already" in refused.stderr
+    history = mlpack("history", name)
+    assert history.code == 0
+    assert str(tmp_path) not in done.stdout + done.stderr + refused.stderr + history.stderr
+
+
+def test_messages_name_the_reference_and_not_the_cache(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, kubectl: Path, tmp_path: Path
+) -> None:
+    manifest = package / "quickstart/k8s/mlops/single-node/kustomization.yaml"
+    manifest.write_text(f"{manifest.read_text()}surprise: true\n")
+    name = f"oci://{registry.host}/team/hello-mpi:1.0"
+    assert mlpack("push", package, name, "--no-verify", "--kubectl", kubectl).code in (0, 6)
+    place = f"{name}:quickstart/k8s/mlops/single-node/kustomization.yaml"
+    for command in (
+        ["verify", name, "--kubectl", kubectl],
+        ["verify", name, "--kubectl", kubectl, "-o", "json"],
+        ["render", name, "single-node", "--kubectl", kubectl],
+        ["upgrade", package, name],
+        ["status", name, "--overlay", "single-node", "--kubectl", kubectl],
+    ):
+        done = mlpack(*map(str, command))
+        assert str(tmp_path) not in (done.stdout + done.stderr).replace(str(package), ""), command
+    assert f"{place}:" in mlpack("verify", name, "--kubectl", kubectl).stdout

@@ -192,14 +192,20 @@ def _refusing(pointer: str, path: str = "", source: str = "") -> Iterator[None]:
     """Turn an error of mlpack into complaints about a part of the body, without paths of this machine."""
     try:
         yield
-    except RefusedPackageError:
-        raise
+    except RefusedPackageError as error:
+        raise RefusedPackageError([_named(complaint, source) for complaint in error.complaints]) from None
     except MlpackError as error:
         if path:
-            show_paths(error, {path: source})
+            show_paths(error, {path: source, str(Path(source)): source})
         complaints = [Complaint(pointer, str(error), error.hint)]
         complaints += [_of_problem(problem, pointer) for problem in error.problems]
         raise RefusedPackageError(complaints) from None
+
+
+def _named(complaint: Complaint, source: str) -> Complaint:
+    """Return a complaint with the source of the package as the definition has it: paths join the slashes of `oci://`."""
+    detail = complaint.detail.replace(str(Path(source)), source) if source else complaint.detail
+    return replace(complaint, detail=detail)
 
 
 def _of_problem(problem: Problem, pointer: str = _SOURCE) -> Complaint:

@@ -92,6 +92,24 @@ def test_launcher_of_a_package_sets_the_job_status(site: Site) -> None:
     assert [pod["name"] for pod in site.status(release, "running")["pods"]] == [f"{release}-launcher-x2x9p"]
 
 
+def test_complaints_about_package_of_a_registry_name_its_reference(tmp_path: Path, packages_folder: Path) -> None:
+    archive = tmp_path / "demo.tar.gz"
+    with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
+        tar.add(packages_folder / "demo", "demo", filter=lambda entry: None if entry.name.endswith(".env") else entry)
+    with registry() as fake:
+        fake.push("team/demo", "1.0", archive.read_bytes())
+        source = f"oci://{fake.host}/team/demo:1.0"
+        site = Site(
+            tmp_path / "server.db", packages=PackagesConfig(registries={fake.host: RegistryConfig(insecure=True)})
+        )
+        with site.client:
+            refused = site.post("/v1/definitions", {"name": "demo", "package": {"source": source}}, "developer")
+    details = [error["detail"] for error in refused.json()["errors"]]
+    assert refused.status_code == 422
+    assert [detail for detail in details if detail.startswith(f"{source}:quickstart/")]
+    assert not [detail for detail in details if "oci:/" in detail.replace(source, "") or str(tmp_path) in detail]
+
+
 def test_package_of_a_registry_is_pulled_only_at_registration(tmp_path: Path, packages_folder: Path) -> None:
     archive = tmp_path / "demo.tar.gz"
     with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
