@@ -19,7 +19,7 @@ from packager.publish import gitops
 from packager.publish.gitops import GitopsTarget
 from packager.publish.reference import is_reference, parse
 from packager.publish.registry import Repository
-from packager.rendering import render
+from packager.verify import Checks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,8 +160,6 @@ def for_argo(target: GitopsTarget) -> list[dict[str, Any]]:
 
 def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:
     with opened(path) as package:
-        images: set[str] = set()
-        for overlay in package.applied:
-            images |= images_of(render.render(package, overlay, (kubectl,), runner))
+        images = images_of(package, Checks((kubectl,), runner=runner))
         size = path.stat().st_size if package.folder != package.source else None
         return Inspected(facts_of(package, images), size=size)

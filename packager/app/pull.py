@@ -14,8 +14,7 @@ from packager.base.errors import MlpackError, ToolError, UsageError, Verificatio
 from packager.base.fetch import digest_of
 from packager.base.limits import DEFAULT
 from packager.package import archive, integrity
-from packager.package.layout import INVENTORY
-from packager.package.opened import check_replaceable, opened
+from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact
 from packager.publish.registry import Repository
 
@@ -130,21 +129,24 @@ def _extracted(
     """Unpack a package into a folder of its own."""
     if exists_hint is None and paths.exists(destination):
         check_replaceable(destination)
-    with atomic.folder(destination, exists_hint=exists_hint) as folder, workfolder.temporary() as work:
-        file = work / f"{destination.name}.tar.gz"
-        with file.open("wb") as stream:
-            _download(registry, remote, stream, file.name, progress)
-        pulled = _checked(remote, file, Path(file.name), destination)
-        archive.extract(file, folder)
-        _lift(folder)
-    return pulled
+    with atomic.folder(destination, exists_hint=exists_hint) as folder:
+        with workfolder.temporary() as work:
+            file = work / f"{destination.name}.tar.gz"
+            try:
+                with file.open("wb") as stream:
+                    _download(registry, remote, stream, file.name, progress)
+                archive.extract(file, folder)
+            except OSError as error:
+                raise ToolError(f"{remote.reference} cannot be unpacked: {reason(error)}") from None
+        shown = Path(file.name)
+        _lift(root(shown, folder), folder)
+        return _checked(remote, folder, shown, destination)
 
 
-def _lift(folder: Path) -> None:
-    """Move the content of the only folder in `folder` one level up, unless `folder` is the package itself."""
-    if (folder / INVENTORY).exists():
+def _lift(top: Path, folder: Path) -> None:
+    """Move the content of a package one level up, unless it is in `folder` itself."""
+    if top == folder:
         return
-    (top,) = folder.iterdir()
     moved = top.rename(folder / _TOP)
     for entry in moved.iterdir():
         entry.rename(folder / entry.name)

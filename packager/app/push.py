@@ -14,17 +14,17 @@ from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import declared, integrity, inventory
+from packager.package import declared, integrity, inventory, layout
 from packager.package.opened import opened
 from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
 from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
-from packager.rendering import render
+from packager.rendering import kustomization, render
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.app.progress import Progress, Tell
@@ -159,25 +159,17 @@ def _choices(request: PushRequest) -> ArtefactChoices:
 
 def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
     """Return the facts about a package, after it was verified. Raises VerificationError or ToolError."""
-    if request.verify:
-        report = stage.verify(package, request.checks)
-        problems = [*report.problems]
-        unchecked = report.unchecked
-    else:
-        problems, unchecked = [], ()
-    images = set()
-    for overlay in package.applied:
-        outcome = render.render(package, overlay, request.checks.kubectls, request.checks.runner)
-        images |= images_of(outcome)
-        if request.verify:
-            problems += _dropped(package, outcome)
+    if not request.verify:
+        return facts_of(package, images_of(package, request.checks))
+    report = stage.verify(package, request.checks)
+    problems = [*report.problems, *_dropped(package)]
     verified = shlex.join(["mlpack", "verify", argument(request.package)])
     if problems:
         message = f"{request.package} did not pass verification; nothing was pushed"
         raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
-    if unchecked:
-        raise ToolError(f"{unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
-    return facts_of(package, images)
+    if report.unchecked:
+        raise ToolError(f"{report.unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
+    return facts_of(package, {image for images in report.images.values() for image in images})
 
 
 def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
@@ -195,22 +187,28 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
     )
 
 
-def images_of(outcome: render.Outcome) -> set[str]:
-    """Return the images of the pods of a rendered overlay. Raises ToolError if no kubectl could render it."""
-    if outcome.overlay is None and outcome.unchecked:
-        raise ToolError(f"the images are unknown: {outcome.unchecked[0]}")
-    pods = outcome.overlay.pods if outcome.overlay is not None else ()
-    images = {container.get("image") for one in pods for _, container in one.containers()}
-    return {image for image in images if isinstance(image, str) and image and " " not in image}
+def images_of(package: Package, checks: Checks) -> set[str]:
+    """Return the images of all overlays of a package, as kubectl renders them.
+
+    Raises:
+        ToolError: No kubectl could render an overlay.
+    """
+    images: set[str] = set()
+    for name in package.applied:
+        outcome = render.render(package, name, checks.kubectls, checks.runner)
+        if outcome.overlay is None and outcome.unchecked:
+            raise ToolError(f"the images are unknown: {outcome.unchecked[0]}")
+        images |= set(outcome.overlay.images) if outcome.overlay is not None else set()
+    return images
 
 
-def _dropped(package: Package, outcome: render.Outcome) -> list[Problem]:
-    """Return a problem for each file that the overlay uses and Flux leaves out."""
+def _dropped(package: Package) -> Iterator[Problem]:
+    """Yield a problem for each file that an overlay uses and Flux leaves out."""
     hint = "rename it: Flux keeps images, videos and archives out of what it applies"
-    return [
-        Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
-        for path in dropped_by_flux(outcome.sources.files)
-    ]
+    for name in package.applied:
+        sources = kustomization.read(package, layout.overlay(name))
+        for path in dropped_by_flux(sources.files):
+            yield Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
 
 
 def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:

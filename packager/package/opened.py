@@ -184,11 +184,19 @@ def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
             archive.extract(path, work, limits)
         except OSError as error:
             raise ToolError(f"{path} cannot be unpacked: {reason(error)}") from None
-        yield _root(path, work)
+        yield root(path, work)
 
 
-def _root(path: Path, work: Path) -> Path:
-    """Return the package's folder in the unpacked archive: the only one at the top, or the top itself."""
+def root(path: Path, work: Path) -> Path:
+    """Return the package's folder in an unpacked archive: the only one at the top, or the top itself.
+
+    Args:
+        path: The archive, for messages.
+        work: The folder that it was unpacked to.
+
+    Raises:
+        VerificationError: The archive contains something else than a package.
+    """
     if (work / layout.INVENTORY).exists():
         return work
     entries = sorted(work.iterdir())

@@ -38,6 +38,12 @@ class RenderedOverlay(Value, frozen=True, dict=True):
         """The pods of all manifests: each pod template, and each Pod."""
         return tuple(pods for manifest in self.manifests for pods in structures.pods(manifest))
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of all containers, in order."""
+        images = {container.get("image") for pods in self.pods for _, container in pods.containers()}
+        return tuple(sorted(image for image in images if isinstance(image, str) and image and " " not in image))
+
     def named(self, kind: str, name: object) -> Manifest | None:
         """Return the manifest of this kind and name; None if the overlay has none."""
         return next((m for m in self.manifests if m.kind == kind and m.name == name), None)

@@ -113,6 +113,7 @@ def verify(package: Package, checks: Checks) -> Report:
     edits = changes.read(package, checked.edits)
     levels_reached: list[Security] = []
     made: list[objects.Made] = []
+    images: dict[str, tuple[str, ...]] = {}
     notes = list(checked.notes)
     problems += _overlay_problems(package)
     problems += _edit_problems(package, checked, edits, checks)
@@ -128,6 +129,7 @@ def verify(package: Package, checks: Checks) -> Report:
         notes += credentials.notes(outcome.overlay)
         notes += usage.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
+        images[name] = outcome.overlay.images
         unchecked += _without_schema(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay, versions)
         unknown = [manifest for manifest in outcome.overlay.manifests if not structures.is_known(manifest)]
@@ -167,6 +169,7 @@ def verify(package: Package, checks: Checks) -> Report:
         kubectls=checks.kubectls,
         server=checks.server is not None,
         objects=tuple(made),
+        images=images,
     )
 
 

@@ -40,6 +40,7 @@ class Report(Value, frozen=True):
     Attributes:
         package: The package's name.
         digest: The digest that the package was sealed with.
+        images: The images of each overlay that could be rendered.
         received: The digest of all files as they are; None if a file is missing, was not sealed or could not be read.
         problems: The problems, in order of file and line.
         edits: The editable files that have been edited.
@@ -65,4 +66,5 @@ class Report(Value, frozen=True):
     objects: tuple[Made, ...] = ()
     changes: tuple[EditedLine, ...] = ()
     notes: tuple[Problem, ...] = ()
+    images: Mapping[str, tuple[str, ...]] = {}
     received: str | None = None

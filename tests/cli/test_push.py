@@ -86,6 +86,43 @@ def test_push_refuses_packages_that_verify_refuses(mlpack: Mlpack, registry: Fak
     assert registry.requests == []
 
 
+def test_push_renders_each_overlay_once(
+    mlpack: Mlpack,
+    registry: FakeRegistry,
+    archive: Path,
+    kubectl: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program, calls = tmp_path / "kubectl", tmp_path / "calls"
+    program.write_text(f'#!/bin/sh\necho x >> {calls}\nexec {kubectl} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("KUBECTL", str(program))
+    done = mlpack("push", archive, where(registry), "-o", "json")
+    assert done.json["images"] == ["docker.io/mpioperator/mpi-pi:openmpi"]
+    assert calls.read_text() == "x\n" * 2
+    assert mlpack("push", archive, where(registry), "--no-verify", "-o", "json").json["images"] == done.json["images"]
+
+
+def test_extracting_pull_unpacks_once(
+    mlpack: Mlpack, registry: FakeRegistry, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from packager.package import archive as stage
+
+    assert mlpack("push", archive, where(registry)).code == 0
+    extracted: list[Path] = []
+    extract = stage.extract
+
+    def counted(file: Path, *rest: Any) -> None:
+        extracted.append(file)
+        extract(file, *rest)
+
+    monkeypatch.setattr(stage, "extract", counted)
+    assert mlpack("pull", where(registry), "-d", "out", "--extract").stdout == "out/hello-mpi\n"
+    assert len(extracted) == 1
+    assert mlpack("verify", "out/hello-mpi").stdout == ""
+
+
 def test_inspect_reads_no_layer(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
     assert mlpack("push", archive, where(registry)).code == 0
     registry.requests.clear()
