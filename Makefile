@@ -121,7 +121,7 @@ check: lint types test matrix fuzz e2e ## everything that CI runs
 
 lock: setup ## update requirements-dev.lock and deploy/server/requirements.txt; UPGRADE=--upgrade upgrades all dependencies
 	python -m pip --quiet install uv
-	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra service --extra oidc --extra postgres \
+	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
 		--quiet --output-file requirements-dev.lock

@@ -100,7 +100,17 @@ def apt_get(bare_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 NEEDED = [
-    *("libarchive-tools", "busybox", "chromium", "fonts-dejavu-core", "libatomic1", "curl", "docker-registry", "git"),
+    *(
+        "libarchive-tools",
+        "busybox",
+        "chromium",
+        "fonts-dejavu-core",
+        "libatomic1",
+        "curl",
+        "docker-registry",
+        "git",
+        "openssl",
+    ),
     "patch",
 ]
 
@@ -135,7 +145,7 @@ def test_ordinary_user_installs_nothing(
 
 
 def test_only_missing_packages_are_installed(apt_get: AptGet, bare_path: Path) -> None:
-    for name in ("busybox", "curl", "git", "google-chrome", "patch", "registry"):
+    for name in ("busybox", "curl", "git", "google-chrome", "openssl", "patch", "registry"):
         (bare_path / name).symlink_to(bare_path / "tar")
     tools.install()
     assert apt_get.calls == [["install", "libarchive-tools"]]

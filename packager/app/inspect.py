@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app.pull import read
 from packager.app.push import facts_of, images_of
+from packager.app.signatures import check_file
 from packager.base.errors import UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
@@ -19,15 +20,20 @@ from packager.publish import gitops
 from packager.publish.gitops import GitopsTarget
 from packager.publish.reference import is_reference, parse
 from packager.publish.registry import Repository
+from packager.publish.signatures import find
 from packager.verify import Checks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from packager.app.progress import Tell
+    from packager.app.signatures import Trust
     from packager.base.runner import Runner
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
+    from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Inspected:
         size: The size of the archive in bytes; None for a folder.
         created: The time that the artefact names.
         is_plain: Whether the registry is used over http.
+        signatures: The signatures in the registry; None for a package on disk.
     """
 
     facts: ArtefactFacts
@@ -49,6 +56,7 @@ class Inspected:
     size: int | None = None
     created: str | None = None
     is_plain: bool = False
+    signatures: tuple[Signature, ...] | None = None
 
     @property
     def pinned(self) -> str | None:
@@ -84,6 +92,7 @@ class Inspected:
             "options": list(self.options),
             "images": [{"image": image, "locked": is_locked(image)} for image in self.facts.images],
             "edited": list(self.facts.edited),
+            "signatures": None if self.signatures is None else [one.as_json() for one in self.signatures],
             "files": None if self.files is None else list(self.files),
         }
 
@@ -93,7 +102,9 @@ def is_locked(image: str) -> bool:
     return "@sha256:" in image
 
 
-def inspect(source: str, access: Access, path: Path, kubectl: str, runner: Runner) -> Inspected:
+def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
+    source: str, access: Access, path: Path, kubectl: str, runner: Runner, trust: Trust, *, tell: Tell
+) -> Inspected:
     """Return the description of a package.
 
     Args:
@@ -102,33 +113,48 @@ def inspect(source: str, access: Access, path: Path, kubectl: str, runner: Runne
         path: The same as a path.
         kubectl: The kubectl that renders a package on disk.
         runner: Starts kubectl.
+        trust: The keys that are trusted.
+        tell: Receives a line about each signature of a package on disk.
 
     Raises:
         UsageError: The package does not exist, or the reference is not valid.
-        VerificationError: The artefact is not a package, or its description contradicts itself.
+        VerificationError: The artefact is not a package, its description contradicts itself, or it is not signed by a
+            trusted key.
         ToolError: The registry does not respond as it must, or a file cannot be read.
     """
     if not is_reference(source):
+        check_file(path, trust, tell=tell)
         return _on_disk(path, kubectl, runner)
     reference = parse(source)
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
+        signatures = find(registry, remote.digest, trust.verifier)
+    trust.require(signatures, str(reference), lambda _: None)
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
         raise VerificationError(message, hint="mlpack pull shows whether it contains one")
     described = remote.described
     return Inspected(
-        remote.facts, reference, remote.digest, described.layer.size, described.created, is_plain=remote.is_plain
+        remote.facts,
+        reference,
+        remote.digest,
+        described.layer.size,
+        described.created,
+        is_plain=remote.is_plain,
+        signatures=signatures,
     )
 
 
-def gitops_target(inspected: Inspected, overlay: str | None, namespace: str) -> GitopsTarget:
+def gitops_target(
+    inspected: Inspected, overlay: str | None, namespace: str, key: PublicKey | None = None
+) -> GitopsTarget:
     """Return an overlay of a package in a registry, for objects of Flux and Argo CD.
 
     Args:
         inspected: The package.
         overlay: The overlay; None for the only one.
         namespace: The namespace that the overlay is applied to.
+        key: The key whose signature Flux verifies; None for none.
 
     Raises:
         UsageError: The package is not in a registry, has no such overlay, or has several; or the namespace is invalid.
@@ -144,7 +170,7 @@ def gitops_target(inspected: Inspected, overlay: str | None, namespace: str) -> 
     if not is_label(namespace):
         raise UsageError(f"--namespace {namespace}: expected the name of a namespace")
     return GitopsTarget(
-        inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain
+        inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain, key
     )
 
 

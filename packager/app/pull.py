@@ -6,9 +6,11 @@ Tests: publish/test_registry.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packager.app.signatures import beside, lines
 from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.fetch import digest_of
@@ -17,14 +19,17 @@ from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact
 from packager.publish.registry import Repository
+from packager.publish.signatures import find
 
 if TYPE_CHECKING:
     from typing import IO
 
     from packager.app.progress import Progress, Tell
+    from packager.app.signatures import Trust
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Signature
 
 _LISTED_TAGS = 10
 _FOLDER = "packages"
@@ -40,12 +45,14 @@ class PullRequest:
         folder: The folder that it is written to.
         extract: Whether it is unpacked.
         force: Whether an existing output is replaced.
+        trust: The keys that are trusted; None leaves signatures unread.
     """
 
     reference: PackageReference
     folder: Path
     extract: bool = False
     force: bool = False
+    trust: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class PulledPackage:
         package: The name of the package.
         package_digest: The digest of the package.
         edited: The files that were edited since the package was built.
+        signatures: The signatures of the artefact.
     """
 
     path: Path
@@ -67,6 +75,7 @@ class PulledPackage:
     package: str
     package_digest: str
     edited: tuple[str, ...]
+    signatures: tuple[Signature, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -76,6 +85,7 @@ class PulledPackage:
             "digest": self.digest,
             "package": {"name": self.package, "digest": self.package_digest},
             "edited": list(self.edited),
+            "signatures": [signature.as_json() for signature in self.signatures],
         }
 
 
@@ -98,17 +108,19 @@ class RemoteArtefact:
     is_plain: bool
 
 
-def pull(request: PullRequest, access: Access, *, progress: Progress) -> PulledPackage:
-    """Write a package from a registry to a folder.
+def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
+    """Write a package from a registry to a folder, and its signatures to a file beside it.
 
     Args:
         request: The package and the options.
         access: The way to the registry.
         progress: Shows the progress of the download.
+        tell: Receives a line about each signature.
 
     Raises:
         UsageError: The reference has neither a tag nor a digest, or the output exists.
-        VerificationError: The registry sends something else than a package, or than it has promised.
+        VerificationError: The registry sends something else than a package, or than it has promised, or the package
+            is not signed by a trusted key.
         ToolError: The registry does not respond as it must, or the output cannot be written.
     """
     exists_hint = None if request.force else "--force replaces it"
@@ -116,11 +128,33 @@ def pull(request: PullRequest, access: Access, *, progress: Progress) -> PulledP
         remote = read(registry, request.reference)
         name = artefact.file_name(remote.described, request.reference.repository.rpartition("/")[2])
         path = request.folder / name
+        signatures = _signatures(registry, remote, request.trust, tell)
         if request.extract:
-            return _extracted(registry, remote, path.with_name(name.removesuffix(".tar.gz")), exists_hint, progress)
+            pulled = _extracted(registry, remote, path.with_name(name.removesuffix(".tar.gz")), exists_hint, progress)
+            return changed(pulled, signatures=signatures)
         with atomic.file(path, exists_hint=exists_hint) as stream:
             _download(registry, remote, stream, name, progress)
-            return _checked(remote, Path(stream.name), path, path)
+            pulled = _checked(remote, Path(stream.name), path, path)
+            _write_bundles(beside(path), lines(signatures), exists_hint)
+        return changed(pulled, signatures=signatures)
+
+
+def _signatures(registry: Repository, remote: RemoteArtefact, trust: Trust | None, tell: Tell) -> tuple[Signature, ...]:
+    """Return the signatures of an artefact. Raises VerificationError if one is required and none is trusted."""
+    if trust is None:
+        return ()
+    signatures = find(registry, remote.digest, trust.verifier)
+    trust.require(signatures, str(remote.reference), tell)
+    return signatures
+
+
+def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
+    """Write the bundles of a package beside it; without any, remove those of the file that it replaces."""
+    if content:
+        with atomic.file(path, exists_hint=exists_hint) as stream:
+            stream.write(content)
+    elif exists_hint is None:
+        path.unlink(missing_ok=True)
 
 
 def _extracted(
@@ -204,23 +238,34 @@ def _checked(remote: RemoteArtefact, file: Path, shown: Path, result: Path) -> P
         )
 
 
-def local(reference: PackageReference, access: Access, cache: Path, *, tell: Tell, progress: Progress) -> Path:
+def local(  # noqa: PLR0913 - an option each
+    reference: PackageReference,
+    access: Access,
+    cache: Path,
+    *,
+    tell: Tell,
+    progress: Progress,
+    trust: Trust | None = None,
+) -> Path:
     """Return the file in the cache with a package of a registry, which is pulled unless it is there.
 
     Args:
         reference: The package.
         access: The way to registries.
         cache: The folder of mlpack's caches.
-        tell: Receives the digest that a tag names.
+        trust: The keys that are trusted; None leaves signatures unread.
+        tell: Receives the digest that a tag names, and a line about each signature.
         progress: Shows the progress of the download.
 
     Raises:
         UsageError: The reference has neither a tag nor a digest.
-        VerificationError: The registry sends something else than a package.
+        VerificationError: The registry sends something else than a package, or it is not signed by a trusted key.
         ToolError: The registry does not respond as it must, or the cache cannot be used.
     """
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
+        if trust is not None and trust.is_asked:
+            _signatures(registry, remote, trust, tell)
         path = _cached(registry, remote, cache, progress)
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")

@@ -21,6 +21,7 @@ from packager.publish.artefact import ArtefactChoices, ArtefactFacts
 from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
+from packager.publish.signatures import SignedArtefact, attach
 from packager.rendering import kustomization, render
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
     from packager.publish.reference import PackageReference
+    from packager.publish.signer import Signer
     from packager.verify import Checks
 
 _ARGO_BYTES = 1_000_000_000
@@ -53,6 +55,7 @@ class PushRequest:
         verify: Whether the package is verified.
         force: Whether tags are moved that name another artefact.
         dry_run: Whether nothing is sent.
+        signers: The keys that sign the artefact.
     """
 
     package: Path
@@ -65,6 +68,7 @@ class PushRequest:
     verify: bool = True
     force: bool = False
     dry_run: bool = False
+    signers: tuple[Signer, ...] = ()
 
     @property
     def all_tags(self) -> tuple[str, ...]:
@@ -84,6 +88,7 @@ class PushedPackage:
         artefact: The manifest, the config and the layer.
         sent: The digests of the blobs that were sent; None for a dry run.
         is_new: Whether anything was sent.
+        signed_by: The fingerprints of the keys that have signed it.
     """
 
     reference: PackageReference
@@ -92,6 +97,7 @@ class PushedPackage:
     artefact: Artefact
     sent: tuple[str, ...] | None
     is_new: bool
+    signed_by: tuple[str, ...] = ()
 
     @property
     def pinned(self) -> str:
@@ -111,13 +117,14 @@ class PushedPackage:
             "images": list(self.facts.images),
             "dry_run": self.sent is None,
             "sent": list(self.sent or ()),
+            "signed_by": list(self.signed_by),
             "manifest": json.loads(self.artefact.manifest),
             "config": json.loads(self.artefact.config),
         }
 
 
 def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
-    """Push a package: its blobs, then the manifest, and then the tags.
+    """Push a package: its blobs, then the manifest and the signatures, and then the tags.
 
     Args:
         request: The package and the options.
@@ -139,9 +146,9 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
             if request.dry_run:
                 return PushedPackage(request.reference, request.all_tags, facts, made, None, is_new=False)
             with Repository(request.reference, access, may_push=True) as registry:
-                sent = _send(registry, request, made, path, progress)
-    is_new = sent is not None
-    return PushedPackage(request.reference, request.all_tags, facts, made, sent or (), is_new=is_new)
+                sent, is_new = _send(registry, request, made, path, progress)
+    by = tuple(signer.public.fingerprint for signer in request.signers)
+    return PushedPackage(request.reference, request.all_tags, facts, made, sent, is_new=is_new, signed_by=by)
 
 
 def _choices(request: PushRequest) -> ArtefactChoices:
@@ -220,12 +227,20 @@ def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:
 
 def _send(
     registry: Repository, request: PushRequest, made: Artefact, path: Path, progress: Progress
-) -> tuple[str, ...] | None:
-    """Send an artefact, the tags last; return the digests of the blobs that were sent, and None if all was there."""
+) -> tuple[tuple[str, ...], bool]:
+    """Send an artefact, the tags last; return the digests of the blobs that were sent, and whether anything was."""
     tags = [tag for tag in request.all_tags if _is_to_set(registry, request, tag, made.digest)]
-    is_there = not tags and (bool(request.all_tags) or registry.digest_of(made.digest) is not None)
-    if is_there:
-        return None
+    is_stored = not tags and (bool(request.all_tags) or registry.digest_of(made.digest) is not None)
+    sent = () if is_stored else _send_blobs(registry, made, path, progress)
+    signed = attach(registry, _signed(request, made), request.signers)
+    for tag in tags:
+        if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
+            registry.put_manifest(tag, made.manifest)
+    return sent, signed or not is_stored
+
+
+def _send_blobs(registry: Repository, made: Artefact, path: Path, progress: Progress) -> tuple[str, ...]:
+    """Send the blobs and the manifest, and return the digests of the blobs that the registry lacked."""
     blobs = ((made.layer.blob, path), (made.config_blob, made.config))
     sent = []
     with progress(made.layer.name, sum(blob.size for blob, _ in blobs), unit="bytes") as advance:
@@ -233,10 +248,13 @@ def _send(
             if registry.upload(blob, source, advance):
                 sent.append(blob.digest)
     registry.put_manifest(made.digest, made.manifest)
-    for tag in tags:
-        if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
-            registry.put_manifest(tag, made.manifest)
     return tuple(sent)
+
+
+def _signed(request: PushRequest, made: Artefact) -> SignedArtefact:
+    created = None if request.created is None else artefact.time_text(request.created)
+    manifest = artefact.descriptor(made.manifest)
+    return SignedArtefact(request.reference, manifest, made.layer.name, made.layer.blob.digest, created)
 
 
 def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str) -> bool:

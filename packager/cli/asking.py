@@ -37,14 +37,18 @@ def ask(question: str, proposed: str) -> str:
     return _answer(f"{question} [{proposed}]") or proposed
 
 
-def ask_hidden(question: str) -> str:
+def ask_hidden(question: str, *, hint: str = "--from-env-file FILE reads the values from a file") -> str:
     """Return the line that the user types; the terminal does not show it.
+
+    Args:
+        question: The question.
+        hint: The other way to give the answer, for a terminal that would show it.
 
     Raises:
         MlpackError: The input has ended.
         UsageError: The terminal's echo cannot be switched off.
     """
-    with _unechoed():
+    with _unechoed(hint):
         try:
             return _answer(question)
         finally:
@@ -52,7 +56,7 @@ def ask_hidden(question: str) -> str:
 
 
 @contextmanager
-def _unechoed() -> Iterator[None]:
+def _unechoed(hint: str) -> Iterator[None]:
     """Switch the terminal's echo off while the block runs.
 
     Raises:
@@ -66,9 +70,7 @@ def _unechoed() -> Iterator[None]:
         silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, silent)
     except (OSError, termios.error):
-        raise UsageError(
-            "the terminal would show what you type", hint="--from-env-file FILE reads the values from a file"
-        ) from None
+        raise UsageError("the terminal would show what you type", hint=hint) from None
     try:
         yield
     finally:

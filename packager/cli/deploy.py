@@ -35,6 +35,7 @@ from packager.cli.cluster_arguments import (
 from packager.cli.console import emit_data, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_changes, print_deployed
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
 
 
 @with_cluster
+@with_signatures
 def deploy(
     ctx: typer.Context,
     at: ClusterOptions,
+    signatures: SignatureOptions,
     package: PackageToRead,
     overlay: OverlayOption = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended or is serving.")] = True,
@@ -86,7 +89,7 @@ def deploy(
     _refuse_combined(("--follow", follow), ("--no-wait", not wait))
     _refuse_combined(("--results", results is not None), ("--no-wait", not wait))
     _refuse_combined(("--expect", expect is not None), ("--no-verify", not verify))
-    package = local_package(ctx, package)
+    package = local_package(ctx, package, signatures.trust(ctx))
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
     to_cluster = at.client(ctx)
     deadline = to_cluster.within(limit).deadline

@@ -14,6 +14,7 @@ import typer
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit, emit_data, emit_json, say
 from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from packager.app.inspect import Inspected
@@ -32,9 +33,11 @@ class InspectFormat(StrEnum):
 
 
 @with_registry
+@with_signatures
 def inspect(
     ctx: typer.Context,
     at: RegistryOptions,
+    signatures: SignatureOptions,
     package: PackageSource,
     output: Annotated[
         InspectFormat,
@@ -57,12 +60,16 @@ def inspect(
     ] = "default",
     kubectl: Program = "kubectl",
 ) -> None:
-    """Describe a package: digests, overlays, images, edits and files. Of one in a registry, no layer is pulled."""
+    """Describe a package: digests, overlays, images, edits, files, signatures; of one in a registry, without its layer.
+
+    With --key, the objects of Flux verify the signature by this key, too.
+    """
     from packager.app import inspect as stage
     from packager.base import yamlio
     from packager.cli.host import host
 
-    inspected = stage.inspect(package, at.access(ctx), Path(package), kubectl, host(ctx).runner)
+    trust = signatures.trust(ctx)
+    inspected = stage.inspect(package, at.access(ctx), Path(package), kubectl, host(ctx).runner, trust, tell=say)
     match output:
         case InspectFormat.json:
             emit_json(inspected.as_json(), is_bounded=False)
@@ -74,7 +81,8 @@ def inspect(
             for image in inspected.facts.images:
                 emit(image)
         case InspectFormat.flux | InspectFormat.argo:
-            target = stage.gitops_target(inspected, overlay, namespace)
+            key = trust.verifier.keys[0] if signatures.key else None
+            target = stage.gitops_target(inspected, overlay, namespace, key)
             is_flux = output is InspectFormat.flux
             emit_data(yamlio.dump(stage.for_flux(target) if is_flux else stage.for_argo(target)))
         case _:
@@ -101,6 +109,10 @@ def _show(inspected: Inspected) -> None:
         emit(f"{'image:':16}{image} ({'locked' if is_locked(image) else 'not locked'})")
     for path in facts.edited:
         emit(f"{'edited:':16}{path}")
+    for signature in inspected.signatures or ():
+        emit(f"{'signature:':16}{signature}")
+    if inspected.signatures == ():
+        emit(f"{'signature:':16}none")
     for path in inspected.files or ():
         emit(f"{'file:':16}{path}")
     if inspected.files is None:

@@ -12,12 +12,15 @@ import typer
 
 from packager.cli.console import Machine, emit_data, emit_json, progress, say
 from packager.cli.registry_arguments import RegistryOptions, RemotePackage, with_registry
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 
 @with_registry
+@with_signatures
 def pull(
     ctx: typer.Context,
     at: RegistryOptions,
+    signatures: SignatureOptions,
     reference: RemotePackage,
     destination: Annotated[
         Path, typer.Option("-d", "--destination", metavar="DIR", help="The folder to write to.")
@@ -28,15 +31,16 @@ def pull(
 ) -> None:
     """Pull a package from a registry, and print its path: the same bytes that were pushed.
 
-    The digests are checked, and the files against the inventory; `mlpack verify` checks more. Exit code 5 if something
-    is wrong: then nothing is written.
+    The digests are checked, and the files against the inventory; `mlpack verify` checks more. The signatures are
+    written to a file beside it, so `mlpack verify` can check them without the registry. Exit code 5 if something is
+    wrong, or a required signature is missing: then nothing is written.
     """
     from packager.app.pull import PullRequest
     from packager.app.pull import pull as pull_package
     from packager.app.registry_access import parse
 
-    request = PullRequest(parse(reference), destination, extract=extract, force=force)
-    pulled = pull_package(request, at.access(ctx), progress=progress)
+    request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust(ctx))
+    pulled = pull_package(request, at.access(ctx), progress=progress, tell=say)
     if output is Machine.json:
         emit_json(pulled.as_json())
     else:

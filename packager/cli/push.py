@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,6 +37,10 @@ def push(
         typer.Option(metavar="TEXT", help="The revision of the sources, such as main@sha1:…."),
     ] = None,
     annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],  # noqa: B006
+    sign_key: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Sign it with this private key. Repeatable."),
+    ] = [],  # noqa: B006
     platform: Annotated[
         str, typer.Option(metavar="OS/ARCH", help="The platform that the artefact names.")
     ] = "linux/amd64",
@@ -53,14 +58,17 @@ def push(
 ) -> None:
     """Push a package to a registry, and print the reference with the digest.
 
-    An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, so
-    no one sees a part of a push. Exit code 5 if the package is not valid, or a tag names another artefact.
+    An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, after
+    the signatures, so no one sees a part of a push. The password of a key is asked for, or read from
+    MLPACK_KEY_PASSWORD. Exit code 5 if the package is not valid, or a tag names another artefact.
     """
+    from packager.app.key import signers
     from packager.app.push import PushRequest
     from packager.app.push import push as push_package
     from packager.app.registry_access import chosen_annotations, parse
     from packager.app.verify import Checks, allowed_words, level
     from packager.cli.host import host
+    from packager.cli.signature_arguments import password_of
 
     checks = Checks(
         kubectls=(kubectl,), level=level(pod_security), allowed=allowed_words(allow), runner=host(ctx).runner
@@ -76,6 +84,7 @@ def push(
         verify=verify,
         force=force,
         dry_run=dry_run,
+        signers=signers(sign_key, password_of, say),
     )
     pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
     if output is Machine.json:
@@ -89,6 +98,8 @@ def _explain(pushed: PushedPackage) -> None:
     say(f"package {pushed.facts.package} {pushed.facts.digest}")
     layer = pushed.artefact.layer
     say(f"layer {layer.name} {layer.blob.digest}, {layer.blob.size:,} bytes")
+    for fingerprint in pushed.signed_by if pushed.sent is not None else ():
+        say(f"signed by {fingerprint}")
     if pushed.sent is None:
         say("dry run: nothing was sent")
     elif not pushed.is_new:

@@ -17,6 +17,7 @@ from packager.cli.console import progress, say, show_as
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
+    from packager.app.signatures import Trust
     from packager.publish.client import Access
 
 _PASSWORD_BYTES = 64 << 10
@@ -90,19 +91,24 @@ def is_remote(package: Path) -> bool:
     return str(package).startswith(_REFERENCE)
 
 
-def local_package(ctx: typer.Context, package: Path) -> Path:
+def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None) -> Path:
     """Return the path of a package, which is pulled into the cache first if the user has named `oci://…`.
 
-    Messages then name the reference, and not the path in the cache. The login of docker or podman is used. See
-    `packager.app.pull.local` for the errors.
+    Messages then name the reference, and not the path in the cache. The login of docker or podman is used. Signatures
+    are checked if `trust` has keys. See `packager.app.pull.local` and `packager.app.signatures.check_file` for the
+    errors.
     """
     text = str(package)
     if not is_remote(package):
+        if trust is not None:
+            from packager.app.signatures import check_file
+
+            check_file(package, trust, tell=say)
         return package
     from packager.app.pull import local
     from packager.app.registry_access import parse
 
     reference = parse(f"oci://{text.removeprefix(_REFERENCE)}")
-    path = local(reference, RegistryOptions().access(ctx), cache_folder(), tell=say, progress=progress)
+    path = local(reference, RegistryOptions().access(ctx), cache_folder(), tell=say, progress=progress, trust=trust)
     show_as(path, str(reference))
     return path

@@ -52,6 +52,7 @@ VERBS = {
     "push": Verb("push", "Push a package to a registry."),
     "pull": Verb("pull", "Pull a package from a registry."),
     "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
+    "key": Verb("key", "Make the keys that sign packages."),
     "image": Verb("image", "Build or push a package's image."),
     "list": Verb("models", "List the models, their variants and aliases."),
     "show": Verb("models", "Show a model: its variants, overlays and parameters."),

@@ -20,6 +20,7 @@ from packager.cli.cluster_arguments import (
 )
 from packager.cli.console import Machine, emit, emit_json, say
 from packager.cli.option_groups import with_options
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from packager.verify.report import Report, Security
@@ -32,9 +33,11 @@ _MOST_EDITED = 500
 
 
 @with_options("at", ClusterOptions, without=("kubectl", "verbose"))
+@with_signatures
 def verify(
     ctx: typer.Context,
     at: ClusterOptions,
+    signatures: SignatureOptions,
     package: PackageToRead,
     kubectl: Annotated[
         list[str],
@@ -67,6 +70,7 @@ def verify(
 ) -> None:
     """Check a package and print one line for each problem; prints nothing when there are none.
 
+    A required signature is checked before the package is opened: that of a file is in FILE.sigstore.json beside it.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
     from packager.app.verify import Checks, allowed_words, expected_digest, level
@@ -89,7 +93,7 @@ def verify(
         expected=expected_digest(expect),
         runner=host(ctx).runner,
     )
-    verdict = judge(local_package(ctx, package), checks)
+    verdict = judge(local_package(ctx, package, signatures.trust(ctx)), checks)
     report = verdict.report
     if output is Machine.json:
         emit_json(verdict.as_json())

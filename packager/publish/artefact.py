@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
+EMPTY = b"{}"
+"""The config of an artefact that is not an image."""
+
+_EMPTY_CONFIG = "application/vnd.oci.empty.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 FORMER_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
 """A type that the documentation once named: it is pulled, and not written."""
@@ -37,7 +41,7 @@ _LAYER_ENDS = (".tar+gzip", ".tar.gzip", ".layer.v1.tar", ".image.rootfs.diff.ta
 _TITLE = "org.opencontainers.image.title"
 _DESCRIPTION = "org.opencontainers.image.description"
 _VERSION = "org.opencontainers.image.version"
-_CREATED = "org.opencontainers.image.created"
+CREATED = "org.opencontainers.image.created"
 SOURCE = "org.opencontainers.image.source"
 REVISION = "org.opencontainers.image.revision"
 
@@ -116,12 +120,12 @@ class Artefact(Value, frozen=True):
     @property
     def digest(self) -> str:
         """The digest of the manifest, by which registries, Flux and Argo CD name the artefact."""
-        return _descriptor(self.manifest).digest
+        return descriptor(self.manifest).digest
 
     @property
     def config_blob(self) -> Descriptor:
         """The config as a blob."""
-        return _descriptor(self.config)
+        return descriptor(self.config)
 
 
 class Described(Value, frozen=True):
@@ -142,7 +146,7 @@ class Described(Value, frozen=True):
     @property
     def created(self) -> str | None:
         """The time that the artefact names."""
-        return self.annotations.get(_CREATED)
+        return self.annotations.get(CREATED)
 
 
 def check_choices(choices: ArtefactChoices) -> None:
@@ -152,7 +156,7 @@ def check_choices(choices: ArtefactChoices) -> None:
     for key, text in choices.annotations.items():
         if not _ANNOTATION.fullmatch(key):
             raise UsageError(f"--annotation: expected KEY=VALUE, found the key {show(key)}")
-        if key in (_TITLE, _DESCRIPTION, _VERSION, _CREATED) or key.startswith("mlpack."):
+        if key in (_TITLE, _DESCRIPTION, _VERSION, CREATED) or key.startswith("mlpack."):
             raise UsageError(f"--annotation {key}: this annotation comes from the package")
         if not text.isprintable():
             raise UsageError(f"--annotation {key}: expected printable text on one line")
@@ -163,7 +167,7 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
     config = _config(facts, layer, choices)
     if len(config) > _INVENTORY_BYTES:
         config = _config(facts, layer, choices, with_inventory=False)
-    blob = _descriptor(config)
+    blob = descriptor(config)
     layer_entry = _entry(LAYER, layer.blob) | {"annotations": {_TITLE: layer.name}}
     manifest = {
         "schemaVersion": 2,
@@ -175,12 +179,34 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
     return Artefact(_json(manifest), config, layer)
 
 
-def described(content: bytes, shown: str) -> Described:
+def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
+    """Return a manifest that refers to another one, with the config `EMPTY`.
+
+    Args:
+        kind: The type of the manifest and of its only layer.
+        content: The layer.
+        subject: The manifest that it refers to.
+        annotations: The annotations.
+    """
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": kind,
+        "config": _entry(_EMPTY_CONFIG, descriptor(EMPTY)),
+        "layers": [_entry(kind, descriptor(content))],
+        "subject": _entry(MANIFEST, subject),
+        "annotations": dict(annotations),
+    }
+    return _json(manifest)
+
+
+def described(content: bytes, shown: str, kinds: tuple[str, ...] = ()) -> Described:
     """Return the content of a manifest from others.
 
     Args:
         content: The manifest.
         shown: The reference, for messages.
+        kinds: The types that the layer may have; without any, those of packages.
 
     Raises:
         VerificationError: The manifest is not that of an artefact with one layer.
@@ -197,9 +223,11 @@ def described(content: bytes, shown: str) -> Described:
         )
     layer = layers[0]
     media = layer.get("mediaType")
-    if not isinstance(media, str) or not (media in _LAYERS or media.endswith(_LAYER_ENDS)):
+    is_layer = media in kinds if kinds else media in _LAYERS or str(media).endswith(_LAYER_ENDS)
+    if not isinstance(media, str) or not is_layer:
+        expected = kinds[0] if kinds else LAYER
         raise VerificationError(
-            f"{shown} is not a package: expected a layer of the type {LAYER}, found {show(media)}, "
+            f"{shown} is not a package: expected a layer of the type {expected}, found {show(media)}, "
             f"with a config of the type {show(kind)}"
         )
     return Described(
@@ -225,7 +253,7 @@ def facts(content: bytes, shown: str) -> ArtefactFacts | None:
     assert digest is not None
     sealed = labels.get(_INVENTORY)
     if sealed is not None:
-        actual = _descriptor(sealed.encode()).digest
+        actual = descriptor(sealed.encode()).digest
         if actual != digest:
             raise VerificationError(f"{shown}: the inventory has another digest: expected {digest}, found {actual}")
         if inventory.parsed(sealed.encode(), Path(name))["package"] != name:
@@ -271,6 +299,11 @@ def _config(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices, *, wit
     )
 
 
+def time_text(seconds: int) -> str:
+    """Return a time in seconds since 1970 as RFC 3339."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _annotations(facts: ArtefactFacts, choices: ArtefactChoices) -> dict[str, str]:
     values = {_TITLE: facts.package}
     if facts.title:
@@ -278,11 +311,12 @@ def _annotations(facts: ArtefactFacts, choices: ArtefactChoices) -> dict[str, st
     if choices.version is not None:
         values[_VERSION] = choices.version
     if choices.created is not None:
-        values[_CREATED] = dt.datetime.fromtimestamp(choices.created, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        values[CREATED] = time_text(choices.created)
     return {**values, _DIGEST: facts.digest, **dict(sorted(choices.annotations.items()))}
 
 
-def _descriptor(content: bytes) -> Descriptor:
+def descriptor(content: bytes) -> Descriptor:
+    """Return the descriptor of some bytes."""
     return Descriptor(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
 
 

@@ -13,10 +13,12 @@ from packager.package import layout
 
 if TYPE_CHECKING:
     from packager.publish.artefact import ArtefactFacts
+    from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
 
 _FLUX_NAMESPACE = "flux-system"
 _ARGO_NAMESPACE = "argocd"
+_FILE = "cosign"
 _INTERVAL = "10m"
 _TIMEOUT = "1h"
 
@@ -31,6 +33,7 @@ class GitopsTarget(Value, frozen=True):
         overlay: The overlay.
         namespace: The namespace that the objects are applied to.
         is_plain: Whether the registry is used over http.
+        key: The key whose signature Flux verifies; None for none. Argo CD verifies no signatures of artefacts.
     """
 
     facts: ArtefactFacts
@@ -39,6 +42,7 @@ class GitopsTarget(Value, frozen=True):
     overlay: str
     namespace: str
     is_plain: bool
+    key: PublicKey | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +57,7 @@ class GitopsTarget(Value, frozen=True):
 
 
 def flux(target: GitopsTarget) -> list[dict[str, Any]]:
-    """Return the OCIRepository and the Kustomization of Flux."""
+    """Return the OCIRepository and the Kustomization of Flux, after the Secret with the key."""
     metadata = {"name": target.name, "namespace": _FLUX_NAMESPACE}
     source = {
         "interval": _INTERVAL,
@@ -61,6 +65,18 @@ def flux(target: GitopsTarget) -> list[dict[str, Any]]:
         "ref": {"digest": target.digest},
         **({"insecure": True} if target.is_plain else {}),
     }
+    secrets = []
+    if target.key is not None:
+        name = f"{target.name}-key"
+        source["verify"] = {"provider": "cosign", "secretRef": {"name": name}}
+        secrets.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": _FLUX_NAMESPACE},
+                "stringData": {f"{_FILE}.pub": target.key.pem},
+            }
+        )
     applied = {
         "interval": _INTERVAL,
         "timeout": _TIMEOUT,
@@ -72,6 +88,7 @@ def flux(target: GitopsTarget) -> list[dict[str, Any]]:
         "targetNamespace": target.namespace,
     }
     return [
+        *secrets,
         _object("source.toolkit.fluxcd.io/v1", "OCIRepository", metadata, source),
         _object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", metadata, applied),
     ]

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     Advance = Callable[[int], object]
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
 _ACCEPTED = ", ".join(
     (
-        *(MANIFEST, "application/vnd.oci.image.index.v1+json"),
+        *(MANIFEST, INDEX),
         "application/vnd.docker.distribution.manifest.v2+json",
         "application/vnd.docker.distribution.manifest.list.v2+json",
     )
@@ -36,6 +37,9 @@ _ACCEPTED = ", ".join(
 
 MANIFEST_BYTES = 4 << 20
 """The most bytes of a manifest, and of a config."""
+
+_WITHOUT_REFERRERS = (400, 404, 405)
+"""The answers of registries that do not list referrers; the specification names 404."""
 
 _TAGS_BYTES = 1 << 20
 _MOST_TAGS = 1_000
@@ -74,20 +78,40 @@ class Repository:
             VerificationError: The registry sends another manifest than the one with this digest.
             ToolError: The registry does not respond as it must, or has no such manifest.
         """
+        present = self.find_manifest(version)
+        if present is None:
+            raise ToolError(f"{self._client.shown(version)} not found")
+        return present
+
+    def find_manifest(self, version: str) -> tuple[bytes, str] | None:
+        """Return a manifest and its digest; None if the registry has no such manifest. Raises as `manifest`."""
         return self._client.retried(lambda: self._manifest(version))
+
+    def referrers(self, digest: str) -> bytes | None:
+        """Return the index of the manifests that refer to another one; None if the registry does not list them.
+
+        Raises:
+            ToolError: The registry does not respond as it must.
+        """
+        return self._client.retried(lambda: self._referrers(digest))
 
     def digest_of(self, tag: str) -> str | None:
         """Return the digest of the manifest with a tag; None if there is no such tag. Raises as `manifest`."""
         return self._client.retried(lambda: self._digest_of(tag))
 
-    def put_manifest(self, version: str, content: bytes) -> None:
-        """Store a manifest under a tag or its digest.
+    def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> bool:
+        """Store a manifest, and return whether the registry lists it as one that refers to another manifest.
+
+        Args:
+            version: A tag, or the digest of the manifest.
+            content: The manifest.
+            kind: The media type.
 
         Raises:
             VerificationError: The registry has stored another manifest.
             ToolError: The registry does not respond as it must.
         """
-        self._client.retried(lambda: self._put_manifest(version, content))
+        return self._client.retried(lambda: self._put_manifest(version, content, kind))
 
     def tags(self) -> tuple[str, ...]:
         """Return the tags of the repository, as far as one answer lists them. Raises ToolError."""
@@ -146,8 +170,10 @@ class Repository:
         """
         return Upload(self._client, blob, source, advance).run()
 
-    def _manifest(self, version: str) -> tuple[bytes, str]:
+    def _manifest(self, version: str) -> tuple[bytes, str] | None:
         with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:
+            if response.status == 404:
+                return None
             self._client.expect(response, (200,), version)
             content = response.read(MANIFEST_BYTES, "the manifest")
             claimed = response.header("docker-content-digest")
@@ -166,13 +192,24 @@ class Repository:
                 return None
             self._client.expect(response, (200,), tag)
             claimed = response.header("docker-content-digest")
-        return claimed if is_digest(claimed) else self._manifest(tag)[1]
+        if is_digest(claimed):
+            return claimed
+        present = self._manifest(tag)
+        return None if present is None else present[1]
 
-    def _put_manifest(self, version: str, content: bytes) -> None:
-        headers, body = {"Content-Type": MANIFEST}, Content(content, len(content))
+    def _referrers(self, digest: str) -> bytes | None:
+        with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
+            if response.status in _WITHOUT_REFERRERS:
+                return None
+            self._client.expect(response, (200,), digest)
+            return response.read(MANIFEST_BYTES, "the list of referrers")
+
+    def _put_manifest(self, version: str, content: bytes, kind: str) -> bool:
+        headers, body = {"Content-Type": kind}, Content(content, len(content))
         with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
             self._client.expect(response, (201,), version)
             self._client.expect_digest(response, f"sha256:{hashlib.sha256(content).hexdigest()}")
+            return bool(response.header("oci-subject"))
 
     def _tags(self) -> tuple[str, ...]:
         with self._client.opened("GET", f"tags/list?n={_MOST_TAGS}", {"Accept": "application/json"}) as response:

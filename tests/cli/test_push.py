@@ -124,13 +124,14 @@ def test_extracting_pull_unpacks_once(
 
 
 def test_inspect_reads_no_layer(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
-    assert mlpack("push", archive, where(registry)).code == 0
+    layer = mlpack("push", archive, where(registry), "-o", "json").json["layer"]["digest"]
     registry.requests.clear()
     done = mlpack("inspect", where(registry))
     assert done.code == 0
     assert "image:          docker.io/mpioperator/mpi-pi:openmpi (not locked)\n" in done.stdout
     assert f"file:           {ENV}\n" in done.stdout
-    assert [method for method, _, _ in registry.requests] == ["GET", "GET"]
+    assert [method for method, _, _ in registry.requests] == ["GET"] * 5
+    assert not any(path.endswith(layer) for _, path, _ in registry.requests)
     assert mlpack("inspect", where(registry), "-o", "images").stdout == "docker.io/mpioperator/mpi-pi:openmpi\n"
     assert mlpack("inspect", where(registry), "-o", "name").stdout.startswith(where(registry, "@sha256:"))
     shown = mlpack("inspect", where(registry), "-o", "yaml").stdout

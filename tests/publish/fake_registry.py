@@ -39,6 +39,7 @@ class FakeRegistry:
         redirect: The address of a server that has the blobs; None for this one.
         echo: Whether errors repeat the received header Authorization.
         uses: How often a token is accepted; None for always.
+        has_referrers: Whether it lists the manifests that refer to another one.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class FakeRegistry:
         self.redirect: str | None = None
         self.echo = False
         self.uses: int | None = None
+        self.has_referrers = False
         self.lock = threading.Lock()
 
     @property
@@ -145,6 +147,10 @@ class Handler(BaseHTTPRequestHandler):
             tags = [tag for name, tag in registry.manifests if name == repository and ":" not in tag]
             self.answer(200, json.dumps({"name": repository, "tags": tags}).encode())
             return
+        repository, _, rest = parts.path.removeprefix("/v2/").partition("/referrers/")
+        if rest:
+            self.referrers(repository, rest)
+            return
         repository, _, rest = parts.path.removeprefix("/v2/").partition("/blobs/")
         if rest.startswith("uploads/"):
             self.upload(repository, rest.removeprefix("uploads/"), query, body)
@@ -159,15 +165,41 @@ class Handler(BaseHTTPRequestHandler):
         registry = self.registry
         if self.command == "PUT":
             content = json.loads(body)
-            if any(blob["digest"] not in registry.blobs for blob in (content["config"], *content["layers"])):
+            blobs = [content["config"], *content["layers"]] if "config" in content else []
+            if any(blob["digest"] not in registry.blobs for blob in blobs):
                 self.refuse(400, "a blob is missing")
                 return
+            if any((repository, entry["digest"]) not in registry.manifests for entry in content.get("manifests", ())):
+                self.refuse(400, "a manifest is missing")
+                return
             registry.put(repository, version, body)
-            self.answer(201, b"", {"Docker-Content-Digest": digest_of(body), "Location": "/x"})
+            headers = {"Docker-Content-Digest": digest_of(body), "Location": "/x"}
+            if registry.has_referrers and "subject" in content:
+                headers["OCI-Subject"] = content["subject"]["digest"]
+            self.answer(201, b"", headers)
         elif (repository, version) in registry.manifests:
             self.blob(registry.manifests[repository, version], digest_of(registry.manifests[repository, version]))
         else:
             self.refuse(404, "manifest unknown")
+
+    def referrers(self, repository: str, digest: str) -> None:
+        if not self.registry.has_referrers:
+            self.refuse(404, "page not found")
+            return
+        entries = [
+            {
+                "mediaType": content["mediaType"],
+                "digest": version,
+                "size": len(manifest),
+                "artifactType": content["artifactType"],
+                "annotations": content["annotations"],
+            }
+            for (name, version), manifest in self.registry.manifests.items()
+            for content in [json.loads(manifest)]
+            if name == repository and ":" in version and content.get("subject", {}).get("digest") == digest
+        ]
+        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries}
+        self.answer(200, json.dumps(index).encode())
 
     def blob(self, content: bytes, digest: str) -> None:
         start = 0

@@ -85,13 +85,15 @@ KUBERNETES = Build(
         ("sigs.k8s.io/kueue", "config/components/webhook"),
     ),
 )
+# Not for the cluster: `python -m tests.cosign` runs it.
+COSIGN = Build("cosign", ("github.com/sigstore/cosign/v3/cmd/cosign",), "about 5 minutes")
 BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES)
 
 
-def build_all() -> None:
-    """Build the programs that the cache lacks."""
+def build_all(builds: tuple[Build, ...] = BUILDS) -> None:
+    """Build those programs of the cluster, or of others, that the cache lacks."""
     with only_one(CACHE / "programs"):
-        missing = [build for build in BUILDS if not build.entry.is_dir()]
+        missing = [build for build in builds if not build.entry.is_dir()]
         if missing:
             pins.check()
             go = toolchain()

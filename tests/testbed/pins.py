@@ -18,6 +18,9 @@ _REQUIRED = {
         "github.com/hanwen/go-fuse/v2": versions.GO_FUSE,
         "github.com/willscott/go-nfs-client": versions.GO_NFS_CLIENT,
     },
+    "cosign": {
+        "github.com/sigstore/cosign/v3": versions.COSIGN,
+    },
     "kubernetes": {
         "k8s.io/kubernetes": versions.KUBERNETES,
         "github.com/coredns/coredns": versions.COREDNS,

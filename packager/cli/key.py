@@ -1,0 +1,56 @@
+"""`mlpack key new`: makes the keys that sign packages."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from packager.base.errors import UsageError
+from packager.cli.asking import ask_hidden
+from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.signature_arguments import PASSWORD, password_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    group = typer.Typer(help="Make the keys that sign packages.", no_args_is_help=True)
+    group.command()(new)
+    group.callback()(lambda: None)
+    app.add_typer(group, name="key")
+
+
+def new(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The path of both files, without .key and .pub.")],
+    no_password: Annotated[
+        bool,
+        typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign."),
+    ] = False,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+) -> None:
+    """Write a new key pair: NAME.key, which signs, and NAME.pub, which others check signatures with.
+
+    The password of NAME.key is asked for, or read from MLPACK_KEY_PASSWORD. Existing files are never replaced.
+    """
+    from packager.app.key import new_key
+
+    made = new_key(name, lambda: None if no_password else _new_password(name))
+    if output is Machine.json:
+        emit_json(made.as_json())
+    else:
+        emit_data(f"{made.private}\n{made.public}")
+    say(f"{made.key.kind} {made.key.fingerprint}")
+    say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
+
+
+def _new_password(name: Path) -> bytes:
+    """Return the password for a new key. Raises UsageError, or UnansweredError without a terminal."""
+
+    def asked(question: str) -> str:
+        first = ask_hidden(question, hint=f"set {PASSWORD}")
+        if first != ask_hidden("again", hint=f"set {PASSWORD}"):
+            raise UsageError("the two passwords differ; nothing was written")
+        return first
+
+    return password_of(f"{name}.key", asked)

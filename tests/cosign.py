@@ -1,0 +1,148 @@
+"""Checks signatures between mlpack and cosign, in both directions and in both formats.
+
+python -m tests.cosign
+
+builds cosign from its Go module, which takes some minutes and is cached, starts Debian's registry, and prints a line
+for each check. It needs no network after the build.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests import kubectls, tools
+from tests.testbed import builds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OLD = "--new-bundle-format=false"
+_PASSWORD = "only for this run"  # noqa: S105 - of keys that are deleted at the end
+_OFFLINE = ("--insecure-ignore-tlog=true", "--allow-http-registry")
+_SIGN = ("sign", "--yes", "--tlog-upload=false", "--use-signing-config=false", "--allow-http-registry")
+
+
+class Checks:
+    """Runs programs in a folder, and counts checks that fail.
+
+    Attributes:
+        failed: The number of failed checks.
+    """
+
+    def __init__(self, folder: Path, cosign: Path, host: str) -> None:
+        self.failed = 0
+        self._folder, self._cosign, self._host = folder, cosign, host
+        self._variables = os.environ | {"COSIGN_PASSWORD": _PASSWORD, "MLPACK_KEY_PASSWORD": _PASSWORD}
+        self._variables |= {"KUBECTL": str(kubectls.kubectl()), "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+
+    def mlpack(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run mlpack."""
+        return self._run(sys.executable, "-m", "packager", *arguments)
+
+    def cosign(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run cosign."""
+        return self._run(str(self._cosign), *arguments)
+
+    def check(self, title: str, done: subprocess.CompletedProcess[str], *, succeeds: bool = True) -> str:
+        """Report whether a program has succeeded or failed as expected, and return its output."""
+        is_right = (done.returncode == 0) is succeeds
+        print(f"{'ok  ' if is_right else 'FAIL'} {title}")
+        if not is_right:
+            self.failed += 1
+            print(done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def run(self) -> None:
+        """Make all checks."""
+        self.check("mlpack builds a package", self.mlpack("build", "hello-mpi"))
+        for name in ("prod", "other"):
+            self.check(f"mlpack makes the key {name}", self.mlpack("key", "new", name))
+        self.check("cosign makes a key", self.cosign("generate-key-pair"))
+        self._ours()
+        for title, options in (("a bundle", ()), ("the older tag", (_OLD,))):
+            self._theirs(title, options)
+        imported = self.cosign("import-key-pair", "--key", "prod.key", "--output-key-prefix", "imported")
+        self.check("cosign refuses to import an encrypted PKCS#8 key", imported, succeeds=False)
+
+    def _ours(self) -> None:
+        """Let cosign check signatures of mlpack."""
+        reference = f"oci://{self._host}/team/ours:1"
+        push = ("push", "hello-mpi.tar.gz", reference, "--no-verify")
+        pinned = self.check("mlpack signs", self.mlpack(*push, "--sign-key", "prod.key")).removeprefix("oci://")
+        for title, options in (("a bundle", ()), ("the older tag", (_OLD,))):
+            verify = ("verify", *_OFFLINE, *options, pinned, "--key")
+            self.check(f"cosign accepts {title} of mlpack", self.cosign(*verify, "prod.pub"))
+            refused = self.cosign(*verify, "other.pub")
+            self.check(f"cosign refuses {title} by another key", refused, succeeds=False)
+
+    def _theirs(self, title: str, options: tuple[str, ...]) -> None:
+        """Let mlpack check signatures of cosign."""
+        reference = f"oci://{self._host}/team/theirs{len(options)}:1"
+        pinned = self.check("mlpack pushes", self.mlpack("push", "hello-mpi.tar.gz", reference, "--no-verify"))
+        signed = self.cosign(*_SIGN, *options, "--key", "cosign.key", pinned.removeprefix("oci://"))
+        self.check(f"cosign signs as {title}", signed)
+        self.check(f"mlpack accepts {title} of cosign", self.mlpack("inspect", reference, "--key", "cosign.pub"))
+        refused = self.mlpack("inspect", reference, "--key", "other.pub")
+        self.check(f"mlpack refuses {title} by another key", refused, succeeds=False)
+        added = self.mlpack("push", "hello-mpi.tar.gz", reference, "--no-verify", "--sign-key", "prod.key")
+        self.check("mlpack adds a signature", added)
+        for key in ("cosign.pub", "prod.pub"):
+            verify = ("verify", *_OFFLINE, _OLD, pinned.removeprefix("oci://"), "--key", key)
+            is_there = bool(options) or key == "prod.pub"
+            self.check(
+                f"cosign {'accepts' if is_there else 'refuses'} the older tag by {key}",
+                self.cosign(*verify),
+                succeeds=is_there,
+            )
+
+    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, cwd=self._folder, env=self._variables, capture_output=True, text=True, check=False, timeout=120
+        )
+
+
+@contextmanager
+def registry(folder: Path) -> Iterator[str]:
+    """Yield the host of a running registry of Debian."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+    config = {
+        "version": 0.1,
+        "log": {"level": "error"},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    (folder / "config.yml").write_text(json.dumps(config))
+    argv = [tools.require("docker-registry"), "serve", str(folder / "config.yml")]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server_process:
+        try:
+            for _ in range(600):
+                with socket.socket() as tried:
+                    if tried.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            yield f"localhost:{port}"
+        finally:
+            server_process.terminate()
+
+
+def main() -> int:
+    """Make all checks, and return the exit code."""
+    builds.build_all((builds.COSIGN,))
+    with tempfile.TemporaryDirectory() as name, registry(Path(name)) as host:
+        checks = Checks(Path(name), builds.COSIGN.entry / "cosign", host)
+        checks.run()
+    return 1 if checks.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
