@@ -20,7 +20,7 @@ from packager.modelspec import code
 from packager.options import BY_NAME, TRAITS, offered
 from packager.package.layout import SCRIPTS
 from packager.package.path_checks import shown
-from packager.workloads.program import CHOICE, Run, directory
+from packager.workloads.program import CHOICE, Run, directory, installing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -291,7 +291,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         spec=spec,
         variant=variant,
         image=spec.image.reference,
-        variables=_variables(spec, (spec.environment, variant.environment), name, options, _common(runs)),
+        variables=_variables(spec, spec.common_environments(variant), name, options, _common(runs)),
         code=tuple(_code(files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
@@ -386,6 +386,8 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     numbers = (Variable(amount.key, amount.value, amount.description) for amount in amounts)
     variables = (registry, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
+    if variant.requirements:
+        init = installing(variant.requirements, init)
     image = spec.image_of(variant, overlay).reference
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, image)
 

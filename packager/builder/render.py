@@ -54,6 +54,8 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x20
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
 
+_OF_REQUIREMENTS = "/base/requirements.sh"
+
 _OF_WORKSPACE = (
     f"{layout.overlay(layout.WORKSPACE)}/",
     f"{layout.common('FRAMEWORK')}/{CLAIM.name}/",
@@ -81,7 +83,7 @@ def render(plan: Plan) -> Tree:
     pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
     workloads = targets(plan.overlays, pods)
     kinds = list(dict.fromkeys(workload.kind for workload in workloads))
-    base = _base(kinds)
+    base = _base(plan, kinds)
     for template, path in _in_package(plan, kinds):
         context = {"base": base, "kinds": kinds, "workloads": workloads, "options": offered(plan.traits)}
         _add(entries, path, _fill(template, plan=plan, **context))
@@ -183,6 +185,8 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
                 continue
             if path.startswith(f"{layout.SCRIPTS}/") and not plan.code:
                 continue
+            if path.endswith(_OF_REQUIREMENTS) and not plan.variant.requirements:
+                continue
             if path.startswith(f"{layout.common('FRAMEWORK')}/{SECRETS.name}/") and not plan.spec.secrets:
                 continue
             if "OVERLAY" not in path and (root == "package" or path.startswith(f"{layout.QUICKSTART}/")):
@@ -215,9 +219,8 @@ def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
     return tuple(pods for text in manifests for pods in pods_in(text, overlay.values.kind))
 
 
-def _base(kinds: list[str]) -> Base:
-    roots = ("package", *map(_folder, kinds))
-    names = sorted(path.rpartition("/")[2] for root in roots for path in _files(root) if "/base/" in path)
+def _base(plan: Plan, kinds: list[str]) -> Base:
+    names = sorted(path.rpartition("/")[2] for _, path in _in_package(plan, kinds) if "/base/" in path)
     return Base(
         scripts=tuple(name for name in names if name.endswith(".sh")),
         configurations=tuple(name for name in names if name.endswith("-names.yaml")),

@@ -11,7 +11,7 @@ from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
-from packager.modelspec import code, environments, programs, sequences
+from packager.modelspec import code, environments, programs, requirements, sequences
 from packager.package import tarheader
 from packager.package.layout import WORKSPACE
 from packager.package.path_checks import ContentError, Contents, composed, normalized
@@ -40,6 +40,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     for place, names in spec.code_lists():
         yield from _duplicates(names, place)
     yield from code.check(spec, sources)
+    yield from requirements.check(spec, sources)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec.assets, sources.assets, longest)
     yield from _downloads(spec, sources.assets, longest)

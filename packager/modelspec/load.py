@@ -10,7 +10,7 @@ from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec import check, dockerfile
+from packager.modelspec import check, dockerfile, requirements
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
 from packager.modelspec.settings import Setting, apply, misplaced
@@ -77,6 +77,7 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
         problems.extend(_problem(document, settings, fault) for fault in reliable)
         if sources.dockerfile:
             problems.extend(dockerfile.problems(path.parent / sources.dockerfile.name, sources))
+        problems.extend(requirements.problems(path.parent, spec, sources))
         sections = None
         if sources.documentation:
             from packager.modelspec import documentation  # noqa: PLC0415 - few specs have any

@@ -13,6 +13,7 @@ from packager.base.fields import (
     ImageTag,
     Label,
     OneLine,
+    Parameter,
     Registry,
     RelativePath,
     Resources,
@@ -29,6 +30,15 @@ from packager.package.layout import MAX_OVERLAYS
 from packager.workloads import AnyOverlay
 from packager.workloads.overlay import ClaimName, PrebuiltImage
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
+
+REQUIREMENTS: Environment = {
+    "PYTHONPATH": Parameter(
+        value="/home/mlpack/packages", description="Where the packages of the requirements are installed."
+    ),
+    "PIP_INDEX_URL": Parameter(value="", description="The index to install them from; empty for that of the image."),
+    "PIP_FIND_LINKS": Parameter(value="", description="A folder or a page with files of packages, beside the index."),
+}
+"""The variables of variants with `requirements`."""
 
 
 class Image(Fields, frozen=True):
@@ -80,6 +90,14 @@ class Variant(Fields, frozen=True):
     image: Annotated[
         PrebuiltImage | None,
         Meta(description="The image, in place of the model's: the package contains no Dockerfile."),
+    ] = None
+    requirements: Annotated[
+        RelativePath | None,
+        Meta(
+            description="A file of Python packages, one of `files`: `NAME==VERSION` with `--hash=sha256:…` for each, "
+            "all that they need included. Each pod installs them before `init`, as its own user, from the index "
+            "PIP_INDEX_URL or the folder PIP_FIND_LINKS of mlops.env. For an `image` that lacks them."
+        ),
     ] = None
     precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None
     mode: Annotated[Tag | None, Meta(description="The value for --mode; part of the package's name.")] = None
@@ -234,10 +252,15 @@ class Spec(Fields, frozen=True):
         yield from ((("variants", index, "files"), variant.files) for index, variant in enumerate(self.variants))
         yield from ((("overlays", name, "files"), overlay.files) for name, overlay in self.overlays.items())
 
+    def common_environments(self, variant: Variant) -> tuple[Environment, ...]:
+        """Return the environments of all overlays of a variant; of one key, the last value counts."""
+        defaults = REQUIREMENTS if variant.requirements else {}
+        return defaults, self.environment, variant.environment
+
     def environments(self, variant: Variant, overlay: str) -> tuple[Environment, ...]:
         """Return the environments of an overlay of a variant; of one key, the last value counts."""
         values = self.overlays[overlay]
-        environments = (self.environment, variant.environment, values.environment)
+        environments = (*self.common_environments(variant), values.environment)
         defaults: Environment = {
             key: value for key, value in values.defaults.items() if not any(key in entered for entered in environments)
         }

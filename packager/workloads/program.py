@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from packager.base.faults import Fault
 from packager.base.fields import Folder, RelativePath, Word
 from packager.base.problems import show, similar
-from packager.base.values import Fields, Meta, Value
+from packager.base.values import Fields, Meta, Value, replace
 from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
 
@@ -122,6 +122,19 @@ def of_script(run: Run, starter: Sequence[str] = ()) -> Program:
     script = f"$({CHOICE})" if run.is_choice else run.scripts[0]
     # ROOT, if it is not replaced, is a folder at the root for the kubelet that mounts the files there.
     return Program((*starter, f"$(MODEL_DIR)/{SCRIPTS}/{script}"), run.args, directory(run.workdir) or "/")
+
+
+def installing(requirements: str, following: Program | None) -> Program:
+    """Return the program that installs Python packages, and then starts another one in its place.
+
+    Args:
+        requirements: The requirements file, below quickstart/scripts.
+        following: The other program, which names its command; None if there is none.
+    """
+    words = ("/bin/sh", "/etc/mlpack/runtime/requirements.sh", requirements)
+    if following is None:
+        return Program(words, directory="/")
+    return replace(following, command=(*words, *following.command))
 
 
 def directory(workdir: str | None) -> str | None:

@@ -32,6 +32,7 @@ VARIANTS = [
     ("cifar10-mxnet", None, "training"),
     ("hello-mpi", None, None),
     ("llm-finetune", None, "cpu"),
+    ("llm-finetune", None, "cuda"),
     ("resnet50", "fp32", "training"),
     ("resnet50", "bf16", "training"),
     ("resnet50", "fp32", "inference"),
@@ -43,7 +44,7 @@ VARIANTS = [
 
 def planned(model: str, precision: str | None = None, mode: str | None = None) -> Plan:
     loaded = load(find(model, [bundled()]))
-    return plan(loaded, choose(loaded.spec, precision, mode), Options())
+    return plan(loaded, choose(loaded.spec, None if precision == "-" else precision, mode), Options())
 
 
 def built(model: str, precision: str | None = None, mode: str | None = None) -> Tree:

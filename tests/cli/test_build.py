@@ -132,6 +132,7 @@ def test_build_all_builds_bundled_models_by_default(mlpack: Mlpack) -> None:
         "cifar10-mxnet-training.tar.gz",
         "hello-mpi.tar.gz",
         "llm-finetune-cpu.tar.gz",
+        "llm-finetune-cuda.tar.gz",
         "resnet50v1-5-fp32-training.tar.gz",
         "resnet50v1-5-bf16-training.tar.gz",
         "resnet50v1-5-fp32-inference.tar.gz",
