@@ -314,3 +314,25 @@ def test_import_is_bounded(attack: str, tmp_path: Path) -> None:
     done = run("import", system, make(tmp_path), "-o", tmp_path / "models")
     assert expected in done.output
     assert done.code in (0, 3)
+
+
+CONFIGURATIONS: dict[str, tuple[str, ...]] = {
+    "mlpack-site.yaml": ("site", "show", "--site-file"),
+    "server.yaml": ("serve", "check", "--config"),
+}
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("".join(f"key{n}: &a{n} x\n" for n in range(20_000)), "expected at most 2,000 entries, found 20,000"),
+        ("".join(f"key{n}: x\n" for n in range(2_000)), "more problems are not listed"),
+        (f'x: &a "{"A" * 50_000}"\ny: [{"*a, " * 18_000}]\n', "aliases expand without limit"),
+    ],
+    ids=["many keys", "many unknown keys", "lists of aliases"],
+)
+def test_configuration_is_bounded(file: str, text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    done = run(*CONFIGURATIONS[file], tmp_path / file)
+    assert (done.code, expected in done.output) == (2, True), done.output[-500:]

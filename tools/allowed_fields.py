@@ -26,6 +26,7 @@ _TITLES = {
     table.POD: "every pod and pod template",
     "container": "every container",
     "probe": "every probe",
+    "podterm": "every term of `podAffinity` and `podAntiAffinity`, which counts pods of the same namespace",
     "jobspec": "the `spec` of a Job, also in a JobSet",
 }
 _MAKERS = {

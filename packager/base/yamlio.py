@@ -161,6 +161,12 @@ class Document(Value, frozen=True):
             entries: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
             places.extend(((*location, step), entry) for step, entry in entries)
 
+    def oversized(self, most: int) -> Iterator[Problem]:
+        """Yield a problem for each list or mapping with more than `most` entries: checks compare them."""
+        for location, size in self.sizes():
+            if size > most:
+                yield self.problem(location, f"expected at most {most:,} entries, found {size:,}")
+
     def depth(self, location: Location) -> int:
         """Return how many steps of `location` the document has."""
         return len(self._entries(location))

@@ -16,7 +16,7 @@ from packager.modelspec.model import Spec
 from packager.modelspec.settings import Setting, apply, misplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from packager.base.faults import Fault
@@ -113,20 +113,13 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
     document, problems = yamlio.load(text, name)
     if document.is_empty:
         raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
-    if oversized := list(_oversized(document)):
+    if oversized := list(document.oversized(_MAX_ENTRIES)):
         raise _invalid(name, problems + oversized)
     data = deepcopy(document.data) if settings else document.data
     problems.extend(misplaced(document.data, settings))
     for setting in settings:
         problems.extend(apply(data, setting))
     return text, document, data, problems
-
-
-def _oversized(document: Document) -> Iterator[Problem]:
-    """Yield a problem for each list or mapping with more entries than the checks, which compare them, are made for."""
-    for location, size in document.sizes():
-        if size > _MAX_ENTRIES:
-            yield document.problem(location, f"expected at most {_MAX_ENTRIES:,} entries, found {size:,}")
 
 
 def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:

@@ -8,7 +8,7 @@ from packager.base import rest, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
-from packager.modelspec.conversion import converted
+from packager.modelspec import conversion
 from packager.service import allow, times
 from packager.service.callbacks.addresses import read_allowed
 from packager.service.config import DEFAULT_LISTEN, OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
@@ -36,11 +36,8 @@ def read(path: Path | None) -> ServerConfig:
         raise unreadable(path, error) from None
     if problems and document.is_empty:
         raise UsageError(f"{path} is not valid", problems=problems)
-    settings, faults = converted({} if document.data is None else document.data, ServerConfig)
-    doubtful = [fault.location for fault in faults]
-    for fault in (*faults, *(_faults(settings) if settings else ())):
-        if fault in faults or not fault.rests_on(doubtful):
-            problems.append(document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key))
+    settings, faults = conversion.read(document, ServerConfig, _faults)
+    problems += faults
     if problems or settings is None:
         raise UsageError(f"{path} is not valid", problems=ordered(problems))
     return settings

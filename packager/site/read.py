@@ -11,7 +11,7 @@ from packager.base.problems import ordered, show, similar
 from packager.base.values import Value
 from packager.builder.plan import registry_fault, root_fault
 from packager.kubernetes.allowed.values import Facts, fits
-from packager.modelspec.conversion import converted
+from packager.modelspec import conversion
 from packager.options import BY_NAME, OPTIONS, conflicts
 from packager.site.config import SiteConfig
 
@@ -60,11 +60,8 @@ def parsed(path: Path, content: bytes) -> SiteSettings:
     document, problems = yamlio.load(content, str(path))
     if problems and document.is_empty:
         raise UsageError(f"{path} is not valid", problems=problems)
-    config, faults = converted({} if document.data is None else document.data, SiteConfig)
-    doubtful = [fault.location for fault in faults]
-    for fault in (*faults, *(_faults(config) if config else ())):
-        if fault in faults or not fault.rests_on(doubtful):
-            problems.append(document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key))
+    config, faults = conversion.read(document, SiteConfig, _faults)
+    problems += faults
     if problems or config is None:
         raise UsageError(f"{path} is not valid", problems=ordered(problems))
     return SiteSettings(path, config, document)

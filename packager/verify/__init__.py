@@ -12,7 +12,7 @@
     changes       the edited lines
     original      an overlay without its edits, to find what the edits have added
     additions, replaced: workloads that an edit adds, and images, programs and storage that it changes
-    usage         the claims, priority classes and addresses that the package names
+    usage         the claims, passwords, queues, classes, devices and addresses that the package names
     expected      the digest that the user expects
     workspace     the overlay that creates a claim, and nothing else
     server        a server-side dry run, on request
@@ -58,7 +58,7 @@ from packager.verify.report import Report, Security
 from packager.workloads import structures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from packager.base.limits import Limits
     from packager.kubectl.client import Kubectl
@@ -117,7 +117,8 @@ def verify(package: Package, checks: Checks) -> Report:
     notes = list(checked.notes)
     problems += _overlay_problems(package)
     problems += _edit_problems(package, checked, edits, checks)
-    for name, outcome in _rendered(package, checks, unchecked):
+    read: dict[str, Collection[str]] = {}
+    for name, outcome in _rendered(package, checks, unchecked, read):
         problems += outcome.problems
         notes += outcome.sources.notes
         unchecked += outcome.unchecked
@@ -155,6 +156,7 @@ def verify(package: Package, checks: Checks) -> Report:
                 server_problems, server_unchecked = [], [f"the cluster could not check {name}: {error}"]
             problems += server_problems
             unchecked += server_unchecked
+    problems += _unread_additions(package, checked, read)
     return Report(
         package=package.name,
         digest=package.digest,
@@ -173,17 +175,41 @@ def verify(package: Package, checks: Checks) -> Report:
     )
 
 
-def _rendered(package: Package, checks: Checks, unchecked: list[str]) -> Iterator[tuple[str, render.Outcome]]:
-    """Yield the name and the outcome of each overlay; add the reason to `unchecked` if one is not rendered."""
+def _unread_additions(
+    package: Package, checked: integrity.Checked, read: Mapping[str, Collection[str]]
+) -> Iterator[Problem]:
+    """Yield each file of a site's component that no overlay reads, unless an overlay is unknown.
+
+    Nothing has judged the content of such a file.
+    """
+    if len(read) < len(package.applied):
+        return
+    for path in checked.edits:
+        if layout.is_added(path) and not any(path in files for files in read.values()):
+            message = "no overlay reads this file, so it is not one of a component"
+            yield Problem(package.shown(path), 0, 0, message, "delete it, or list its folder under `components`")
+
+
+def _rendered(
+    package: Package, checks: Checks, unchecked: list[str], read: dict[str, Collection[str]]
+) -> Iterator[tuple[str, render.Outcome]]:
+    """Yield the name and the outcome of each overlay; add the reason to `unchecked` if one is not rendered.
+
+    Add the paths of the files of each overlay that renders to `read`.
+    """
     end = checks.runner.clock() + _SECONDS
     for name in package.applied:
         if checks.runner.clock() > end:
             unchecked.append(f"the other overlays took more than {_SECONDS:g} seconds, so {name} was not rendered")
             continue
         try:
-            yield name, render.render(package, name, checks.kubectls, checks.runner)
+            outcome = render.render(package, name, checks.kubectls, checks.runner)
         except ToolError as error:
             unchecked.append(f"{error}, so {name} was not rendered")
+            continue
+        if outcome.overlay is not None:
+            read[name] = frozenset(outcome.sources.files)
+        yield name, outcome
 
 
 def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Lists the claims, priority classes and addresses of the namespace and cluster that an overlay names."""
+"""Lists what an overlay names of its namespace and cluster: claims, passwords, queues, classes, devices, addresses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
 
+_QUEUE = "kueue.x-k8s.io/queue-name"
+"""The label with the LocalQueue in which Kueue holds a workload until it may start."""
+
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a note for each claim, priority class and address, at the first place that names it."""
+    """Yield a note for each claim, priority class, pull secret, device, queue and address, at its first place."""
     places: dict[str, tuple[Manifest, Location]] = {}
     for message, manifest, location in (*_of_pods(overlay), *_of_companions(overlay)):
         places.setdefault(message, (manifest, location))
@@ -37,10 +40,23 @@ def _of_pods(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location
         if priority:
             place = (*pods.location, "spec", "priorityClassName")
             yield f"the pods of {overlay.name} have the priority class {priority!r}", pods.manifest, place
+        for index, secret in enumerate(map(mapping, listing(pods.spec.get("imagePullSecrets")))):
+            message = f"images of {overlay.name} are pulled with the Secret {secret.get('name')!r} of the namespace"
+            yield message, pods.manifest, (*pods.location, "spec", "imagePullSecrets", index, "name")
+        for location, container in pods.containers():
+            for kind in ("limits", "requests"):
+                for resource in mapping(at(container, ("resources", kind))):
+                    if "/" in resource:  # the resources of Kubernetes itself have no domain
+                        message = f"the pods of {overlay.name} take {resource!r} of their nodes"
+                        yield message, pods.manifest, (*location, "resources", kind, resource)
 
 
 def _of_companions(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
     for manifest in overlay.manifests:
+        queue = mapping(at(manifest.data, ("metadata", "labels"))).get(_QUEUE)
+        if queue is not None:
+            message = f"{overlay.name} waits in the queue {queue!r} of the namespace"
+            yield message, manifest, ("metadata", "labels", _QUEUE)
         if manifest.kind == "Ingress":
             for index, rule in enumerate(listing(manifest.spec.get("rules"))):
                 host = mapping(rule).get("host")

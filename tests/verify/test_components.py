@@ -87,3 +87,39 @@ def test_large_or_executable_file_of_component_is_a_problem(mlpack: Run, package
     file.chmod(0o644)
     (file.parent / "big.yaml").write_bytes(b"#" * ((64 << 10) + 1))
     assert mlpack("verify", package, "--kubectl", kubectl).code == 5
+
+
+OTHER_OBJECT = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: x}\n"
+
+
+@pytest.mark.parametrize("name", ["evil.yaml", "kustomization.yaml"])
+def test_file_that_no_overlay_reads_is_a_problem(mlpack: Run, package: Path, kubectl: Path, name: str) -> None:
+    """A user could apply it with kubectl, and no check would have seen its objects."""
+    file = package / "quickstart/site/other" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("resources: [x.yaml]\n" if name == "kustomization.yaml" else OTHER_OBJECT, encoding="utf-8")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = "no overlay reads this file, so it is not one of a component"
+    hint = "delete it, or list its folder under `components`"
+    assert (done.code, done.stdout) == (5, f"{file}: {message} ({hint})\n")
+
+
+@pytest.mark.parametrize("form", ["podAffinity", "podAntiAffinity"])
+def test_component_of_site_places_pods_beside_those_of_its_namespace_only(
+    mlpack: Run, package: Path, kubectl: Path, form: str
+) -> None:
+    term = "labelSelector: {}, topologyKey: topology.kubernetes.io/zone"
+    required = f"{form}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{{term}}}]}}"
+    file = _add_component(package, f"{{op: add, path: /spec/affinity, value: {{{required}}}}}")
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    text = file.read_text(encoding="utf-8")
+    for more in ("namespaceSelector: {}", "namespaces: [others]"):
+        file.write_text(text.replace(term, f"{term}, {more}"), encoding="utf-8")
+        done = mlpack("verify", package, "--kubectl", kubectl)
+        assert (done.code, done.stdout.count(f"[0].{more.partition(':')[0]}")) == (5, 1), done.stdout
+        weighted = f"[{{weight: 1, podAffinityTerm: {{{term}, {more}}}}}]"
+        preferred = f"{form}: {{preferredDuringSchedulingIgnoredDuringExecution: {weighted}}}"
+        file.write_text(text.replace(required, preferred), encoding="utf-8")
+        done = mlpack("verify", package, "--kubectl", kubectl)
+        assert (done.code, done.stdout.count("\n")) == (5, 1)
+        assert f"[0].podAffinityTerm.{more.partition(':')[0]}: no build makes this field" in done.stdout

@@ -1,4 +1,4 @@
-"""Claims, priority classes and addresses that a package names are printed, even if they were sealed."""
+"""Claims, passwords, queues, devices, classes and addresses that a package names are printed, even if sealed."""
 
 from __future__ import annotations
 
@@ -49,3 +49,21 @@ def test_note_names_ingress_host_once() -> None:
         "spec: {rules: [{host: bank.example}, {host: bank.example}]}\n"
     )
     assert messages(text) == ["4:23: single-node takes requests to the host 'bank.example' from outside of the cluster"]
+
+
+def test_notes_name_pull_secret_queue_and_devices() -> None:
+    text = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {kueue.x-k8s.io/queue-name: others}}
+spec:
+  imagePullSecrets: [{name: robot}]
+  initContainers: [{name: first, image: x:1, resources: {limits: {devices.kubevirt.io/kvm: 1}}}]
+  containers: [{name: main, image: x:1, resources: {requests: {cpu: 1}, limits: {nvidia.com/mig-1g.5gb: 56}}}]
+"""
+    assert messages(text) == [
+        "5:29: images of single-node are pulled with the Secret 'robot' of the namespace",
+        "6:92: the pods of single-node take 'devices.kubevirt.io/kvm' of their nodes",
+        "7:105: the pods of single-node take 'nvidia.com/mig-1g.5gb' of their nodes",
+        "3:57: single-node waits in the queue 'others' of the namespace",
+    ]

@@ -17,7 +17,7 @@ LABEL = "label:"
 ANNOTATION = "annotation:"
 POD = "pod"
 OBJECT = "object"
-NESTED = (POD, "container", "probe", "jobspec")
+NESTED = (POD, "container", "probe", "podterm", "jobspec")
 """The parts that the third column may name: the value of such a field has the fields of that part."""
 
 PARTS = (OBJECT, *NESTED[1:])

@@ -70,6 +70,7 @@ _RULES: Mapping[str, Callable[[str, str, str, Facts], bool]] = {
     "not": lambda text, prefix, *_: not text.startswith(prefix),
     TAINT: lambda text, *_: text != "" and not text.startswith(_OF_SYSTEM),
     "positive": lambda text, *_: re.fullmatch(r"[1-9][0-9]{0,9}%?", text) is not None,
+    "most": lambda text, most, *_: re.fullmatch(r"[0-9]{1,9}", text) is not None and int(text) <= int(most),
     "env": _of_site,
     "option": lambda text, prefix, _, facts: f"{prefix}{text}" in facts.options,
     "name": lambda text, _, name, __: text == name,
@@ -95,5 +96,10 @@ def expected(rule: str) -> str:
     kind, colon, argument = rule.partition(":")
     if not colon:
         return _WORDS.get(rule) or " or ".join(rule.split("|"))
-    words = {"not": "none that begins with {}", "env": "the value of {} in site.env", "option": "the option's name"}
+    words = {
+        "not": "none that begins with {}",
+        "most": "at most {}",
+        "env": "the value of {} in site.env",
+        "option": "the option's name",
+    }
     return words[kind].format(argument)

@@ -48,12 +48,21 @@ SECRETS_OWNER = "secrets-owner"
 _METADATA = ("name", "labels", "annotations")
 _VERSION = schema.versions()[-1]
 
-_OF_SITE = ("pod.spec.imagePullSecrets", "pod.spec.priorityClassName", "pod.spec.tolerations")
+_OF_SITE = (
+    "pod.spec.imagePullSecrets",
+    "pod.spec.priorityClassName",
+    "pod.spec.terminationGracePeriodSeconds",
+    "pod.spec.tolerations",
+)
 """Fields that a package's options and spec may set, and that give a job something of others: their reserved nodes,
-priority over their pods, or a password. In a task service, only the site decides about these fields."""
+priority over their pods, a password, or nodes and devices after the job has ended and no limit counts it. In a task
+service, only the site decides about these fields."""
 
 _OF_SITE_ALWAYS = ("pod.spec.priorityClassName",)
 """The fields of `_OF_SITE` that the table also permits in templates."""
+
+_GRACE_SECONDS = 30
+"""The time that each pod has to end by default."""
 
 _TOLERATED_ANYWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """The taints for which each pod gets a toleration (the admission plugin DefaultTolerationSeconds)."""
@@ -130,6 +139,8 @@ def _gives(value: object) -> bool:
     """Whether the value of a field of `_OF_SITE` gives a pod more than the defaults of every pod."""
     if isinstance(value, list):
         return any(mapping(item).get("key") not in _TOLERATED_ANYWAY for item in value)
+    if isinstance(value, int | float):
+        return value > _GRACE_SECONDS
     return value not in (None, "")
 
 

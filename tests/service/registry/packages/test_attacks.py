@@ -54,6 +54,8 @@ ATTACKS = {
     "Kueue's priority": (METADATA, "      labels: {kueue.x-k8s.io/priority-class: high}\n"),
     "Kueue's queue": (METADATA, "      labels: {kueue.x-k8s.io/queue-name: others}\n"),
     "claim of devices": (SPEC, "      resourceClaims: [{name: gpu, resourceClaimTemplateName: eight}]\n"),
+    "an end without end": (SPEC, "      terminationGracePeriodSeconds: 2000000000\n"),
+    "an hour after the end": (SPEC, "      terminationGracePeriodSeconds: 3600\n"),
     "pull secret": (SPEC, "      imagePullSecrets: [{name: others}]\n"),
     "selector of others": (METADATA, "      labels: {app: others}\n"),
     "name of others": (METADATA, "      labels: {app.kubernetes.io/part-of: others}\n"),
