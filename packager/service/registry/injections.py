@@ -9,15 +9,16 @@ Tests: service/registry/test_definitions.py.
 from __future__ import annotations
 
 import itertools
+import posixpath
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.registry.description import FreeMapping, Group, Items, Leaf, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from packager.base.values import Json
     from packager.base.yamlio import Location
@@ -32,11 +33,46 @@ _SAFE_TYPES = ("integer", "number", "boolean", "quantity")
 _LABELS = ("taskDef", "name", "creator")
 """The keys whose values are label values, with only letters, digits and '-_.'."""
 
-_CODE_OPTION = re.compile(r"-[A-Za-z]*[ceE]|--?(?:command|eval|exec|execute|run)")
-"""An option whose argument is code: `bash -ec`, `python3 -c`, `perl -e`."""
+_MARK = "mlpack{}mark'\"$(x)"
+_QUOTED_MARK = re.compile(re.escape(shlex.quote(_MARK)).replace(r"\{\}", "[0-9]+"))
+"""The text in place of a value, by its number, and the same as a quoted word of a shell."""
+
+_CODE_OPTION = re.compile(
+    r"-[A-Za-z]*[ceE]|-[abefhiklmnprtuvx]*c[abefhiklmnprtuvx]*|--?(?:command|eval|exec|execute|run)"
+)
+"""An option whose argument is code: `bash -ec`, `bash -cx`, `python3 -c`, `perl -e`."""
+
+_OF_PROGRAM = {"node": ("-p", "--print"), "nodejs": ("-p", "--print"), "bun": ("-p", "--print"), "php": ("-r",)}
+"""Options with code of single programs; for other programs, the same options mean something else."""
+
+_LONG_WITH_CODE = re.compile(r"--(?:command|eval|exec|execute)=")
+_SHORT_WITH_CODE = re.compile(r"-[A-Za-z]*?[ceE]")
+"""The start of a word that is an option with its code; the short form is one of interpreters only, not of shells."""
+
+_FLAG = re.compile("--|[-+][A-Za-z]+")
+_FLAG_WITH_VALUE = re.compile("[-+][A-Za-z]*[oO]|--(?:init-file|rcfile)")
+"""Options that may follow `-c`, before the code."""
+
+_INTERPRETER = re.compile(r"(?:python|perl|ruby|node|nodejs|bun|deno|php|lua|luajit|Rscript|julia)[0-9.]*")
+"""Programs that run another language than that of the shell, whose words the filter `sh` quotes."""
+
+_VARIABLE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
+"""A variable whose value Kubernetes writes into a command, or an escaped `$`."""
 
 _SCRIPT_KEY = re.compile(r".*\.(?:sh|bash|zsh|ksh|py|pl|rb|js|lua|r|R)", re.DOTALL)
+_SHELL_KEY = re.compile(r".*\.(?:sh|bash|zsh|ksh)", re.DOTALL)
+_SHELL_LINE = re.compile(r"#!.*[/ ](?:ba|da|a|z|k)?sh( |$)", re.MULTILINE)
+"""The names of shell scripts, and their first lines."""
+
 _HINT = "quote it with the filter sh, pass it in an environment variable, or describe it as an integer"
+
+
+class _CodeText(NamedTuple):
+    """A text that runs as code: where it is, and whether a shell reads it."""
+
+    place: str
+    text: str
+    is_shell: bool
 
 
 def warnings(
@@ -50,7 +86,7 @@ def warnings(
         render: Renders the template with other values.
     """
     locations = list(_texts((), described, dict(filled)))
-    marks = {location: f"mlpack{index}mark'\"$(x)" for index, location in enumerate(locations)}
+    marks = {location: _MARK.format(index) for index, location in enumerate(locations)}
 
     def rendered(marks: Mapping[Location, str]) -> FilledTemplate:
         return render({key: _marked(value, marks, (key,)) for key, value in filled.items()})
@@ -96,15 +132,48 @@ def _marked(value: Json, marks: Mapping[Location, str], here: Location) -> Json:
 
 def _found(objects: tuple[Object, ...], marks: Mapping[Location, str]) -> Iterator[str]:
     """Yield a warning for each mark in code that is not a quoted word."""
-    for place, code in (pair for item in objects for pair in _code(item, str(item.get("kind")))):
+    for code in (code for item in objects for code in _code(item, str(item.get("kind")))):
+        rest = (_without_words(code.text) if code.is_shell else code.text).lower()
         for location, mark in marks.items():
-            if mark.partition("'")[0] in code.replace(shlex.quote(mark), "").lower():
+            if mark.partition("'")[0] in rest:
                 name = ".".join(map(str, location))
-                yield f"{name} becomes a part of the code in {place}: a value such as $(…) would run there; {_HINT}"
+                message = f"{name} becomes a part of the code in {code.place}: a value such as $(…) would run there"
+                yield f"{message}; {_HINT}"
 
 
-def _code(value: Json, here: str) -> Iterator[tuple[str, str]]:
-    """Yield each text in an object that runs as code, after its place."""
+def _without_words(code: str) -> str:
+    """Return code of a shell without the marks that are quoted words: outside of quotes and of here-documents."""
+    if not _QUOTED_MARK.search(code):
+        return code
+    rest: list[str] = []
+    within = [""]
+    index = 0
+    while index < len(code):
+        quoted = _QUOTED_MARK.match(code, index) if within[-1] in ("", "$(") else None
+        if quoted:
+            index = quoted.end()
+            continue
+        character, pair = code[index], code[index : index + 2]
+        if pair == "<<" and within[-1] != "'":
+            return "".join(rest) + code[index:]
+        step = 2 if within[-1] != "'" and (character == "\\" or pair == "$(") else 1
+        _follow(within, pair if pair == "$(" else character)
+        rest.append(code[index : index + step])
+        index += step
+    return "".join(rest)
+
+
+def _follow(within: list[str], character: str) -> None:
+    """Note the quote or substitution that begins or ends with a character."""
+    ends = {"'": "'", '"': '"', "`": "`", "$(": ")"}
+    if ends.get(within[-1]) == character:
+        within.pop()
+    elif within[-1] != "'" and (character in ends and not (character == "'" and within[-1] == '"')):
+        within.append(character)
+
+
+def _code(value: Json, here: str) -> Iterator[_CodeText]:
+    """Yield each text in an object that runs as code."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _code(item, f"{here}[{index}]")
@@ -116,24 +185,51 @@ def _code(value: Json, here: str) -> Iterator[tuple[str, str]]:
             yield from _code(item, f"{here}.{key}")
 
 
-def _scripts(data: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+def _scripts(data: Mapping[str, Json]) -> Iterator[_CodeText]:
     for key, text in data.items():
         if isinstance(text, str) and (text.startswith("#!") or _SCRIPT_KEY.fullmatch(key)):
-            yield f"ConfigMap.data.{key}", text
+            is_shell = _SHELL_LINE.match(text) if text.startswith("#!") else _SHELL_KEY.fullmatch(key)
+            yield _CodeText(f"ConfigMap.data.{key}", text, is_shell is not None)
 
 
-def _arguments(value: Mapping[str, Json], here: str) -> Iterator[tuple[str, str]]:
-    """Yield the arguments of a command that are code, after their places; further options may precede the code."""
+def _arguments(value: Mapping[str, Json], here: str) -> Iterator[_CodeText]:
+    """Yield the arguments of a command that are code; further options may precede the code."""
+    variables = _variables(listing(value.get("env")))
     words = [
-        (f"{here}.{key}[{index}]", word)
+        (f"{here}.{key}[{index}]", _expanded(word, variables))
         for key in ("command", "args")
         for index, word in enumerate(listing(value.get(key)))
         if isinstance(word, str)
     ]
-    is_code = False
+    programs: list[str] = []
+    before = ""
     for place, word in words:
-        if is_code and not re.fullmatch("[-+][A-Za-z]+", word):
-            yield place, word
-            is_code = False
-        elif _CODE_OPTION.fullmatch(word):
-            is_code = True
+        is_shell = not any(_INTERPRETER.fullmatch(program) for program in programs)
+        options = {option for program in programs for option in _OF_PROGRAM.get(program, ())}
+        joined = _LONG_WITH_CODE.match(word) or (None if is_shell else _SHORT_WITH_CODE.match(word))
+        if before == "code" and _FLAG.fullmatch(word):
+            before = "value" if _FLAG_WITH_VALUE.fullmatch(word) else "code"
+        elif before == "value":
+            before = "code"
+        elif before == "code":
+            yield _CodeText(place, word, is_shell)
+            before = ""
+        elif _CODE_OPTION.fullmatch(word) or word in options:
+            before = "code"
+        elif joined:
+            yield _CodeText(place, word[joined.end() :], is_shell)
+        programs.append(posixpath.basename(word))
+
+
+def _variables(env: Sequence[Json]) -> dict[str, str]:
+    """Return the values of a container's variables, in which Kubernetes expands those before them."""
+    variables: dict[str, str] = {}
+    for item in map(mapping, env):
+        if isinstance(item.get("name"), str) and isinstance(item.get("value"), str):
+            variables[item["name"]] = _expanded(item["value"], variables)
+    return variables
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text with the values of `$(NAME)`, as Kubernetes writes them into commands; others stay."""
+    return _VARIABLE.sub(lambda match: "$" if match[1] is None else variables.get(match[1], match[0]), text)

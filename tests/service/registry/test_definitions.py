@@ -198,7 +198,7 @@ spec:
   containers:
   - name: main
     image: "example.com/image:1"
-    env: [{name: STEPS, value: "{{ process.train.saveStep }}"}]
+    env: [{name: STEPS, value: "{{ process.train.saveStep }}"}, {name: ALL, value: "--steps=$(STEPS)"}]
     COMMAND
 """
 
@@ -212,6 +212,24 @@ spec:
         ('command: [/bin/bash]\n    args: [-lc, "{{ process.train.saveStep }}"]', "args[1]"),
         ('args: [python3, -c, "print({{ process.train.saveStep | tojson }})"]', "args[2]"),
         ('command: [perl, -e, "{{ process.train.saveStep | upper }}"]', "command[2]"),
+        ('command: [bash, -c, --, "{{ process.train.saveStep }}"]', "command[3]"),
+        ('command: [bash, -cx, "{{ process.train.saveStep }}"]', "command[2]"),
+        ('command: [bash, -c, -o, pipefail, "{{ process.train.saveStep }}"]', "command[4]"),
+        ('command: [sh, -c, "seq $(STEPS)"]', "command[2]"),
+        ('command: [sh, -c, "seq $$(STEPS)"]', None),
+        ('command: [sh, -c, "seq $(ALL)"]', "command[2]"),
+        ('command: [seq, "$(STEPS)"]', None),
+        ('command: [python3, "-cprint({{ process.train.saveStep }})"]', "command[1]"),
+        ('command: [node, "--eval={{ process.train.saveStep }}"]', "command[1]"),
+        ('command: [node, -p, "{{ process.train.saveStep }}"]', "command[2]"),
+        ('command: [php, -r, "{{ process.train.saveStep }}"]', "command[2]"),
+        ('command: [mkdir, -p, "{{ process.train.saveStep }}"]', None),
+        ('command: [python3, -c, "print({{ process.train.saveStep | sh }})"]', "command[2]"),
+        ('command: [bash, -c, "echo \\"{{ process.train.saveStep | sh }}\\""]', "command[2]"),
+        ("command: [bash, -c, \"echo '{{ process.train.saveStep | sh }}'\"]", "command[2]"),
+        ('command: [bash, -c, "echo `seq {{ process.train.saveStep | sh }}`"]', "command[2]"),
+        ('command: [bash, -c, "cat <<EOF\\n{{ process.train.saveStep | sh }}\\nEOF"]', "command[2]"),
+        ('command: [bash, -c, "echo \\"a $(seq {{ process.train.saveStep | sh }})\\" \\\\\\" x"]', None),
         ('command: [bash, -c, "seq {{ process.train.saveStep | sh }}"]', None),
         ('command: [bash, -c, "seq {{ process.train.saveStep | int }}"]', None),
         ('command: [bash, -c, "seq {{ (process.eval or {}).batchSize or 1 }}"]', None),
@@ -238,12 +256,14 @@ metadata: {name: "{{ global.release }}-x"}
 data:
   run.sh: "echo {{ endpoints[0].endpoint }}"
   start: "#!/bin/sh\\n{{ process.train.saveStep | sh }}"
+  other: "#!/usr/bin/env python3\\nprint({{ endpoints[0].endpoint | sh }})"
   values: "{{ process }}"
 """
     accepted, complaints = definitions.trial(read(), POD.replace("    COMMAND\n", "") + data, renderer, SITE)
     assert complaints == []
     assert [remark.partition(":")[0] for remark in accepted.remarks] == [
-        "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.run.sh"
+        "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.run.sh",
+        "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.other",
     ]
 
 
