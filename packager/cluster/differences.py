@@ -52,10 +52,21 @@ def differences(manifest: Any, live: Any) -> list[Difference]:
         manifest: An object as it would be applied.
         live: The existing object.
     """
+    manifest = unwrapped(manifest)
     relevant = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     metadata = manifest.get("metadata", {})
     metadata_fields = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
     return list(_compare({**relevant, "metadata": metadata_fields}, live, ""))
+
+
+def unwrapped(item: Any) -> Any:
+    """Return an object whose binary values are as the server writes them: kustomize breaks base64 into lines."""
+    key = "data" if item.get("kind") == "Secret" else "binaryData"
+    values = item.get(key)
+    if not isinstance(values, dict):
+        return item
+    texts = {name: "".join(value.split()) if isinstance(value, str) else value for name, value in values.items()}
+    return {**item, key: texts}
 
 
 def _compare(desired: Any, actual: Any, path: str) -> Iterator[Difference]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.differences import Difference, is_same, list_key
+from packager.cluster.differences import Difference, is_same, list_key, unwrapped
 from packager.kubernetes.manifest import mapping
 from packager.workloads.structures import structures
 
@@ -117,7 +117,7 @@ def mutations(sent: Object, answer: Object) -> list[Difference]:
     """
     before, after = (
         {"metadata": _only(mapping(item.get("metadata")), _NOTES), **{k: item[k] for k in item if k not in _BESIDE}}
-        for item in (sent, answer)
+        for item in map(unwrapped, (sent, answer))
     )
     structure = structures().get(str(sent.get("kind")))
     defaults = structure.defaults if structure else {}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from packager.cluster.differences import differences
+from packager.cluster.mutations import mutations
 
 
 def pod(**container: Any) -> dict[str, Any]:
@@ -49,3 +50,13 @@ def test_script_is_shown_by_its_first_line() -> None:
     manifest = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"run.sh": "#!/bin/sh\necho new\n"}}
     live = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"run.sh": "#!/bin/sh\necho old\n"}}
     assert changes(manifest, live) == ["data.run.sh: #!/bin/sh... -> #!/bin/sh..."]
+
+
+@pytest.mark.parametrize(("kind", "key"), [("ConfigMap", "binaryData"), ("Secret", "data")])
+def test_lines_of_base64_are_no_difference(kind: str, key: str) -> None:
+    """Kustomize breaks base64 into lines of 70 characters, and the server answers with one."""
+    head = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}}
+    lines, line, other = ({**head, key: {"a": text}} for text in ("QUJD\nQUJD\n", "QUJDQUJD", "QUJDQUJE"))
+    assert changes(lines, line) == []
+    assert mutations(lines, line) == []
+    assert len(changes(lines, other)) == len(mutations(lines, other)) == 1
