@@ -96,7 +96,7 @@ class Variant(Fields, frozen=True):
         Meta(
             description="A file of Python packages, one of `files`: `NAME==VERSION` with `--hash=sha256:…` for each, "
             "all that they need included. Each pod installs them before `init`, as its own user, from the index "
-            "PIP_INDEX_URL or the folder PIP_FIND_LINKS of mlops.env. For an `image` that lacks them."
+            "PIP_INDEX_URL or the folder PIP_FIND_LINKS of mlops.env, or from a folder `wheels` of `files` or `assets`."
         ),
     ] = None
     precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None

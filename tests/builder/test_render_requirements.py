@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
-import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.builder.render import TEMPLATES
+from tests.wheels import wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SCRIPT = "quickstart/common/FRAMEWORK/k8s/mlops/base/requirements.sh"
 USE = [sys.executable, "-c", "import told; print(told.VALUE)"]
-
-
-def wheel(folder: Path, value: str) -> str:
-    """Write a package `told` into a folder, and return its line for a requirements file."""
-    folder.mkdir(exist_ok=True)
-    path = folder / "told-1-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("told.py", f"VALUE = {value!r}\n")
-        archive.writestr("told-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: told\nVersion: 1\n")
-        archive.writestr("told-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("told-1.dist-info/RECORD", "told.py,,\n")
-    return f"told==1 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
 def install(tmp_path: Path, requirements: str, *command: str) -> subprocess.CompletedProcess[str]:
@@ -67,6 +54,12 @@ def test_other_requirements_replace_the_installed_packages(tmp_path: Path) -> No
     kept.write_text("of the user")
     assert install(tmp_path, wheel(tmp_path / "wheels", "second"), *USE).stdout == "second\n"
     assert kept.read_text() == "of the user"
+
+
+@pytest.mark.parametrize("folder", ["quickstart/scripts", "assets"])
+def test_wheels_of_the_package_are_installed(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "model" / folder).mkdir(parents=True)
+    assert install(tmp_path, wheel(tmp_path / "model" / folder / "wheels", "carried"), *USE).stdout == "carried\n"
 
 
 @pytest.mark.parametrize(

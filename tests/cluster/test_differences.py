@@ -53,7 +53,7 @@ def test_script_is_shown_by_its_first_line() -> None:
 
 
 @pytest.mark.parametrize(("kind", "key"), [("ConfigMap", "binaryData"), ("Secret", "data")])
-def test_lines_of_base64_are_no_difference(kind: str, key: str) -> None:
+def test_differences_leave_out_lines_of_base64(kind: str, key: str) -> None:
     """Kustomize breaks base64 into lines of 70 characters, and the server answers with one."""
     head = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}}
     lines, line, other = ({**head, key: {"a": text}} for text in ("QUJD\nQUJD\n", "QUJDQUJD", "QUJDQUJE"))
