@@ -32,6 +32,7 @@ class Verb(NamedTuple):
 VERBS = {
     "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
     "configure": Verb("configure", "Set where a package is and which user runs it."),
+    "lock": Verb("lock", "Write the digests of a package's images into the package."),
     "site": Verb("site", "Create, show and check the defaults of a site."),
     "diff": Verb("diff", "Show what was edited in a package since it was built."),
     "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),

@@ -23,6 +23,8 @@ from packager.cli.option_groups import with_options
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.verify.report import Report, Security
 
 _MOST_FILES = 200 * DEFAULT.files
@@ -138,11 +140,22 @@ def _explain(report: Report, *, verbose: bool) -> None:
     say(f"rendered by {', '.join(report.kubectls)}; schemas and levels of Kubernetes {span}")
     for security in report.security:
         say(f"{security.overlay} creates {_made(report, security.overlay)}")
+    for overlay, images in report.images.items():
+        if locked := _locked(images):
+            say(f"{overlay}: {locked}")
     for security in report.security:
         say(f"{security.overlay}: Pod Security {_levels(security)}")
         for field in security.exceeded:
             file, line, column = field.place
             say(f"  {file}:{line}:{column}: {field.manifest}: {field.field}: {field.reason}")
+
+
+def _locked(images: Sequence[str]) -> str:
+    """Return a message about the images of an overlay that are named by digests; empty without any."""
+    by_tag = [image for image in images if "@sha256:" not in image]
+    if len(by_tag) == len(images):
+        return ""
+    return f"images locked, but for {', '.join(by_tag)}" if by_tag else "images locked by digest"
 
 
 def _levels(security: Security) -> str:

@@ -39,6 +39,11 @@ class Reader:
         """Return a reader of the same files as they will be with other contents in some, by path."""
         return Reader(self.folder, self.shown, contents)
 
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The paths of files that are not there yet."""
+        return tuple(path for path in self._edited if not (self.folder / path).exists())
+
     def read(self, path: str, max_bytes: int) -> bytes:
         """Return the content of a file; of one that is longer than `max_bytes` bytes, a byte more than these.
 

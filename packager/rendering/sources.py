@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from packager.base import envfile, workfolder, yamlio
@@ -95,7 +96,7 @@ class Sources:
         self._read = reader.read
         self._bytes = 0
         self._yaml = self._documents = self._nodes = 0
-        self._modes: dict[str, int] = {}
+        self._modes: dict[str, int] = dict(_modes_of_added(reader))
         self._env_files: dict[str, EnvFile] = {}
 
     def is_file(self, path: str) -> bool:
@@ -112,7 +113,8 @@ class Sources:
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names in a folder; none if it does not exist."""
-        return sorted(path.name for path in (self._root / folder).iterdir()) if self.is_folder(folder) else []
+        place = self._root / folder
+        return sorted(path.name for path in place.iterdir()) if self.is_folder(folder) and place.exists() else []
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file; None, with a problem noted, if it is not a plain file or too large.
@@ -234,3 +236,12 @@ class Sources:
             except (OSError, ValueError):  # there is no such path, or the system rejects it
                 self._modes[path] = 0
         return self._modes[path]
+
+
+def _modes_of_added(reader: Reader) -> Iterator[tuple[str, int]]:
+    """Yield the modes of files that are not there yet, and of the folders that they are in."""
+    for path in reader.added:
+        yield path, stat.S_IFREG
+        for parent in PurePosixPath(path).parents:
+            if not (reader.folder / parent).exists():
+                yield str(parent), stat.S_IFDIR

@@ -1,0 +1,75 @@
+"""`mlpack lock`: writes the digests of a package's images into the package."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.cli.cluster_arguments import PackagePath, Program  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.host import host
+from packager.cli.registry_arguments import RegistryOptions, with_registry
+
+if TYPE_CHECKING:
+    from packager.app.lock import PreparedLock
+
+
+@with_registry
+def lock(
+    ctx: typer.Context,
+    at: RegistryOptions,
+    package: PackagePath,
+    overlay: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.")
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Where the images are pulled from; it is set in the package.")
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(metavar="OS/ARCH", help="Lock the image of this platform, instead of all of them."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Change nothing; exit code 5 if an image is not locked, or its tag has another digest now.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the digests.")] = False,
+    destination: Annotated[
+        Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing new tarball.")] = False,
+    kubectl: Program = "kubectl",
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+) -> None:
+    """Write the digests of a package's images into the package, so that a tag that moves changes nothing.
+
+    The digests come from the registry of each image. A folder is edited in place; for a tarball, a new one is written.
+    Prints the paths of the written files.
+    """
+    from packager.app import lock as use_case
+
+    request = use_case.LockRequest(package, overlay, registry, platform, destination, kubectl)
+    with use_case.prepared(request, at.access(ctx), host(ctx).runner) as locked:
+        if output is not None:
+            emit_json(locked.as_json())
+        for image in locked.images:
+            say(f"{image.overlay}: {image.image} is {image.digest}")
+        if check:
+            locked.check()
+        elif not dry_run:
+            _write(locked, destination, force=force, is_shown=output is None)
+
+
+def _write(locked: PreparedLock, destination: Path | None, *, force: bool, is_shown: bool) -> None:
+    from packager.app import configure
+
+    for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
+        if is_shown:
+            emit_data(path)
+    if not locked.edits.changed:
+        say("nothing to change")

@@ -1,0 +1,118 @@
+"""Images with digests -> files: a component of each overlay, in which kustomize finds the digest of each image.
+
+The component is like a site's own one, so verify shows it as an edit, and upgrade keeps it.
+
+Tests: cli/test_lock.py.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from packager.base import envfile
+from packager.base.errors import UsageError
+from packager.base.values import Value
+from packager.package import kustomization, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.configure.settings import Files
+
+_PREFIX = "image-lock-"
+_MOST_PLATFORMS = 8
+
+_HEAD = """\
+# The images of {overlay} by their digests: a tag that moves in the registry changes nothing here.
+# `mlpack lock` writes this file, and `mlpack lock --check` compares it with the registry.
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+images:
+"""
+
+
+class ImageLock(Value, frozen=True):
+    """An image, and the digest that it is locked to.
+
+    Attributes:
+        image: The image with its tag, as the overlay renders without a lock.
+        digest: The digest.
+        platforms: The platforms of the index that the digest is of; empty if it is that of one manifest.
+    """
+
+    image: str
+    digest: str
+    platforms: tuple[str, ...] = ()
+
+
+def path(overlay: str) -> str:
+    """Return the path of an overlay's lock."""
+    return f"{layout.ADDED}/{_PREFIX}{overlay}/{layout.KUSTOMIZATION}"
+
+
+def unlock(files: Files, overlay: str) -> None:
+    """Leave the lock of an overlay out of its kustomization.
+
+    Raises:
+        UsageError: The kustomization is not YAML, or cannot be edited automatically.
+    """
+    place = layout.kustomization(overlay)
+    shown = files.package.shown(place)
+    files.write(place, kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=False))
+
+
+def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
+    """Lock the images of an overlay.
+
+    Args:
+        files: The files of the package.
+        overlay: The overlay.
+        locks: The images.
+
+    Raises:
+        UsageError: Two images differ by their tag alone, or the kustomization cannot be edited automatically.
+    """
+    names: dict[str, ImageLock] = {}
+    for entry in locks:
+        other = names.setdefault(bare(entry.image), entry)
+        if other.digest != entry.digest:
+            message = f"{overlay} uses {other.image} and {entry.image}: kustomize locks one tag of an image"
+            raise UsageError(message, hint="give one of them another repository")
+    lines = [
+        line
+        for name, entry in names.items()
+        for source in _sources(files, overlay, name)
+        for line in _lines(source, entry)
+    ]
+    files.write(path(overlay), (_HEAD.format(overlay=overlay) + "".join(f"  {line}\n" for line in lines)).encode())
+    place = layout.kustomization(overlay)
+    shown = files.package.shown(place)
+    listed = posixpath.relpath(posixpath.dirname(path(overlay)), layout.overlay(overlay))
+    text = kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=True)
+    files.write(place, kustomization.add(text, listed, shown))
+
+
+def bare(image: str) -> str:
+    """Return an image without its tag and its digest."""
+    name = image.partition("@")[0]
+    host, slash, rest = name.rpartition("/")
+    return f"{host}{slash}{rest.partition(':')[0]}"
+
+
+def _lines(name: str, entry: ImageLock) -> list[str]:
+    listed = ", ".join(entry.platforms[:_MOST_PLATFORMS])
+    more = ", ..." if len(entry.platforms) > _MOST_PLATFORMS else ""
+    index = f", an index for {listed}{more}" if listed else ""
+    return [f"# {entry.image}{index}", f"- name: {name}", f"  digest: {entry.digest}"]
+
+
+def _sources(files: Files, overlay: str, name: str) -> list[str]:
+    """Return the names that an image has in the files of an overlay, where REGISTRY may not be filled in yet."""
+    values = envfile.lines(files.read(layout.env(overlay)))
+    registry = next((line.value for line in values if line.key == "REGISTRY"), "")
+    replaced = f"REGISTRY/{name.removeprefix(f'{registry}/')}"
+    names = (replaced, name) if registry and name.startswith(f"{registry}/") else (name,)
+    texts = files.sources(overlay).files.values()
+    written = [text for text in names if any(text.encode() in content for content in texts)]
+    return written or [names[0]]

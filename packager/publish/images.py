@@ -1,0 +1,103 @@
+"""Looks up images of containers in their registries: the digest that a tag has, and its platforms."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base import jsonio
+from packager.base.errors import UsageError, VerificationError
+from packager.base.names import IMAGE
+from packager.base.problems import show, similar
+from packager.base.values import Value
+from packager.publish.reference import is_digest, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from packager.publish.reference import PackageReference
+    from packager.publish.registry import Repository
+
+_DEFAULT_HOST = "docker.io"
+_DEFAULT_TAG = "latest"
+_PLATFORM = re.compile(r"[a-z0-9]{1,32}/[a-z0-9]{1,32}(/[a-z0-9.]{1,32})?")
+
+
+class ImageManifest(Value, frozen=True):
+    """The manifest that a tag of an image has, or the index of those of several platforms.
+
+    Attributes:
+        digest: The digest.
+        platforms: The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one.
+    """
+
+    digest: str
+    platforms: Mapping[str, str]
+
+    def digest_for(self, platform: str | None) -> str:
+        """Return the digest to pull by; for a platform, that of its own manifest.
+
+        Raises:
+            UsageError: The index has no manifest for the platform.
+        """
+        if platform is None or not self.platforms:
+            return self.digest
+        if platform not in self.platforms:
+            listed = ", ".join(self.platforms)
+            message = f"--platform {platform}: the image is for {listed}"
+            raise UsageError(message, hint=similar(platform, self.platforms))
+        return self.platforms[platform]
+
+    def has(self, digest: str) -> bool:
+        """Whether a digest is that of the manifest or the index, or of a manifest in the index."""
+        return digest == self.digest or digest in self.platforms.values()
+
+
+def check_platform(platform: str) -> None:
+    """Refuse a platform that no image has. Raises UsageError."""
+    if not _PLATFORM.fullmatch(platform):
+        raise UsageError(f"--platform {platform}: expected OS/ARCHITECTURE, such as linux/amd64")
+
+
+def image_reference(image: str) -> PackageReference:
+    """Return the reference to an image, with the registry and the tag that container runtimes take by default.
+
+    Raises:
+        UsageError: The text is not an image.
+    """
+    if not re.fullmatch(IMAGE, image):
+        raise UsageError(f"expected an image such as registry.example.com/team/model:1.0, found {show(image)}")
+    host, slash, _ = image.partition("/")
+    is_host = slash and (host == "localhost" or "." in host or ":" in host)
+    reference = parse(f"oci://{image}" if is_host else f"oci://{_DEFAULT_HOST}/{image}")
+    return reference if reference.version else parse(f"{reference}:{_DEFAULT_TAG}")
+
+
+def look_up(registry: Repository, reference: PackageReference) -> ImageManifest:
+    """Return the manifest that an image has now.
+
+    Raises:
+        VerificationError: The registry sends something else than a manifest.
+        ToolError: The registry does not respond as it must, or has no such image.
+    """
+    content, digest = registry.manifest(reference.version or _DEFAULT_TAG)
+    try:
+        manifest = jsonio.read(content)
+    except jsonio.JsonError:
+        manifest = None
+    if not isinstance(manifest, dict) or not ({"manifests", "config"} & manifest.keys()):
+        raise VerificationError(f"{reference}: the registry has sent something else than the manifest of an image")
+    return ImageManifest(digest, dict(_platforms(manifest)))
+
+
+def _platforms(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the platforms of an index with their digests; those for no platform, such as signatures, are left out."""
+    entries = manifest.get("manifests")
+    for entry in entries if isinstance(entries, list) else ():
+        platform = entry.get("platform") if isinstance(entry, dict) else None
+        if not isinstance(platform, dict) or not is_digest(entry.get("digest")):
+            continue
+        parts = [platform.get(key) for key in ("os", "architecture", "variant")]
+        name = "/".join(str(part) for part in parts if part)
+        if _PLATFORM.fullmatch(name) and "unknown" not in name:
+            yield name, entry["digest"]

@@ -1,0 +1,187 @@
+"""Tests of `mlpack lock`, against a registry that has the image of a package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base import yamlio
+from tests.publish.fake_registry import PASSWORD, USER, digest_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Mlpack
+    from tests.publish.fake_registry import FakeRegistry
+
+pytestmark = pytest.mark.usefixtures("no_logins")
+
+NAME = "mpioperator/mpi-pi"
+LOCK = "quickstart/site/image-lock-single-node/kustomization.yaml"
+AMD, ARM = digest_of(b"amd64"), digest_of(b"arm64")
+INDEX = {
+    "schemaVersion": 2,
+    "manifests": [
+        {"digest": AMD, "platform": {"os": "linux", "architecture": "amd64"}},
+        {"digest": ARM, "platform": {"os": "linux", "architecture": "arm64"}},
+    ],
+}
+
+
+@pytest.fixture
+def digest(registry: FakeRegistry, kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The digest of the image's index, which is in the registry."""
+    monkeypatch.setenv("KUBECTL", str(kubectl))
+    return registry.put(NAME, "openmpi", json.dumps(INDEX).encode())
+
+
+def images(mlpack: Mlpack, package: str | Path, overlay: str) -> set[str]:
+    if str(package).endswith(".tar.gz"):
+        text = mlpack("render", package, overlay).stdout
+    else:
+        folder = f"{package}/quickstart/k8s/mlops/{overlay}"
+        command = [os.environ["KUBECTL"], "kustomize", folder]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {line.partition("image: ")[2] for line in text.splitlines() if "image: " in line}
+
+
+def test_lock_writes_digests_into_a_new_archive(
+    mlpack: Mlpack, registry: FakeRegistry, archive: Path, digest: str
+) -> None:
+    done = mlpack("lock", archive, "--registry", registry.host, "-d", "locked.tar.gz")
+    assert (done.code, done.stdout) == (0, "locked.tar.gz\n")
+    image = f"{registry.host}/{NAME}"
+    assert f"multi-node: {image}:openmpi is {digest}\nsingle-node: {image}:openmpi is {digest}\n" in done.stderr
+    for overlay in ("single-node", "multi-node"):
+        assert images(mlpack, "locked.tar.gz", overlay) == {f"{image}@{digest}"}
+    assert len([1 for _, path, _ in registry.requests if path == f"/v2/{NAME}/manifests/openmpi"]) == 1
+    verified = mlpack("verify", "locked.tar.gz", "-v")
+    assert (verified.code, verified.stdout) == (0, "")
+    assert "single-node: images locked by digest\n" in verified.stderr
+    again = mlpack("lock", archive, "--registry", registry.host, "-d", "again.tar.gz")
+    assert again.code == 0
+    assert _bytes("again.tar.gz") == _bytes("locked.tar.gz")
+
+
+def _bytes(name: str) -> bytes:
+    from pathlib import Path
+
+    return Path(name).read_bytes()
+
+
+def test_lock_edits_a_folder_in_place(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
+    done = mlpack("lock", package, "--registry", registry.host, "--overlay", "single-node")
+    overlay = f"{package}/quickstart/k8s/mlops/single-node"  # it lists the lock, which is written before
+    written = [f"{overlay}/mlops.env", str(package / LOCK), f"{overlay}/kustomization.yaml"]
+    assert (done.code, done.stdout.splitlines()) == (0, written)
+    text = (package / LOCK).read_text()
+    assert f"  # {registry.host}/{NAME}:openmpi, an index for linux/amd64, linux/arm64\n" in text
+    assert yamlio.load(text.encode(), "x")[0].data["images"] == [{"name": f"REGISTRY/{NAME}", "digest": digest}]
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert images(mlpack, package, "multi-node") == {f"docker.io/{NAME}:openmpi"}
+    unlocked = mlpack("verify", package, "-v").stderr
+    assert "single-node: images locked by digest\n" in unlocked
+    assert "multi-node: images" not in unlocked
+    again = mlpack("lock", package, "--overlay", "single-node")
+    assert (again.code, again.stdout) == (0, "")
+    assert "nothing to change\n" in again.stderr
+
+
+def test_check_reports_moved_tag(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
+    open_one = mlpack("lock", package, "--registry", registry.host, "--check")
+    assert open_one.code == 5
+    assert f"{LOCK}: single-node pulls {registry.host}/{NAME}:openmpi by its tag, which is {digest} now" in (
+        open_one.stderr
+    )
+    assert not (package / LOCK).exists()
+    assert mlpack("lock", package, "--registry", registry.host).code == 0
+    assert mlpack("lock", package, "--check").code == 0
+    moved = registry.put(NAME, "openmpi", json.dumps({**INDEX, "annotations": {"a": "b"}}).encode())
+    before = (package / LOCK).read_bytes()
+    checked = mlpack("lock", package, "--check", "-o", "json")
+    assert checked.code == 5
+    assert f"single-node pulls {registry.host}/{NAME}:openmpi as {digest}; the tag is {moved} now" in checked.stderr
+    assert checked.json["images"][1] == {
+        "overlay": "single-node",
+        "image": f"{registry.host}/{NAME}:openmpi",
+        "digest": moved,
+        "locked": digest,
+        "current": False,
+    }
+    assert (package / LOCK).read_bytes() == before
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert mlpack("lock", package, "--dry-run").code == 0
+    assert (package / LOCK).read_bytes() == before
+    assert mlpack("lock", package).code == 0
+    assert moved in (package / LOCK).read_text()
+
+
+def test_platform_locks_its_own_manifest(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
+    done = mlpack("lock", package, "--registry", registry.host, "--platform", "linux/arm64")
+    assert done.code == 0
+    assert digest not in done.stderr
+    assert f"  digest: {ARM}\n" in (package / LOCK).read_text()
+    assert mlpack("lock", package, "--check").code == 0
+    refused = mlpack("lock", package, "--platform", "linux/riscv64")
+    assert (refused.code, "the image is for linux/amd64, linux/arm64" in refused.stderr) == (2, True)
+    assert mlpack("lock", package, "--platform", "linux").code == 2
+
+
+def test_lock_uses_the_login(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, tmp_path: Path
+) -> None:
+    registry.asks_for = "basic"
+    refused = mlpack("lock", package, "--registry", registry.host)
+    assert refused.code == 6
+    login = {"auths": {registry.host: {"username": USER, "password": PASSWORD}}}
+    (tmp_path / "no-docker").mkdir()
+    (tmp_path / "no-docker/config.json").write_text(json.dumps(login))
+    done = mlpack("lock", package, "--registry", registry.host, "-v")
+    assert (done.code, digest in done.stderr, PASSWORD in done.stderr) == (0, True, False)
+
+
+def test_image_of_this_machine_is_refused(mlpack: Mlpack, package: Path, digest: str) -> None:
+    assert digest
+    done = mlpack("lock", package, "--registry", "localhost")
+    assert done.code == 2
+    assert "has no registry: localhost is this machine" in done.stderr
+    assert not (package / LOCK).exists()
+
+
+def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
+    assert digest
+    done = mlpack("lock", package, "--registry", f"{registry.host}/none")
+    assert (done.code, done.stdout) == (6, "")
+    assert f"{registry.host}/none/{NAME}:openmpi not found" in done.stderr
+    assert not (package / LOCK).exists()
+
+
+def test_two_tags_of_one_image_in_an_overlay_are_refused(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
+) -> None:
+    assert digest
+    registry.put(NAME, "other", b'{"config": {}}')
+    job = package / "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
+    job.write_text(job.read_text().replace(f"{NAME}:openmpi", f"{NAME}:other", 1))
+    done = mlpack("lock", package, "--registry", registry.host, "--overlay", "multi-node")
+    assert done.code == 2
+    assert "kustomize locks one tag of an image" in done.stderr
+
+
+def test_image_without_registry_value_is_locked_by_its_name(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
+) -> None:
+    pod = package / "quickstart/k8s/mlops/single-node/pod.yaml"
+    registry.put("team/other", "1", b'{"config": {}}')
+    extra = f"    - name: extra\n      image: {registry.host}/team/other:1\n"
+    pod.write_text(pod.read_text().replace("  initContainers:\n", f"  initContainers:\n{extra}", 1))
+    assert "extra" in pod.read_text()
+    done = mlpack("lock", package, "--registry", registry.host, "--overlay", "single-node")
+    assert done.code == 0, done.stderr
+    assert digest in done.stderr
+    assert len(images(mlpack, package, "single-node")) == 2
+    assert all("@sha256:" in image for image in images(mlpack, package, "single-node"))

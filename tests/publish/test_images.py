@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.publish.client import Access
+from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
+from packager.publish.reference import parse
+from packager.publish.registry import Repository
+from packager.publish.transport import Network
+from tests.publish.fake_registry import digest_of
+
+if TYPE_CHECKING:
+    from tests.publish.fake_registry import FakeRegistry
+
+ONE, OTHER = digest_of(b"1"), digest_of(b"2")
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ("busybox", "oci://docker.io/library/busybox:latest"),
+        ("busybox:1", "oci://docker.io/library/busybox:1"),
+        ("team/x:1", "oci://docker.io/team/x:1"),
+        ("docker.io/team/x:1", "oci://docker.io/team/x:1"),
+        ("localhost:5000/x:1", "oci://localhost:5000/x:1"),
+        ("localhost/x:1", "oci://localhost/x:1"),
+        ("registry.example.com/a/b/c", "oci://registry.example.com/a/b/c:latest"),
+        (f"x@{ONE}", f"oci://docker.io/library/x@{ONE}"),
+    ],
+)
+def test_image_has_the_registry_and_tag_that_runtimes_take(image: str, reference: str) -> None:
+    assert str(image_reference(image)) == reference
+
+
+@pytest.mark.parametrize("image", ["", "a b", "X", "a:", "a@sha256:1", "../x", "a\nb:1"])
+def test_invalid_image_is_refused(image: str) -> None:
+    with pytest.raises(UsageError, match="expected an image"):
+        image_reference(image)
+
+
+def looked_up(registry: FakeRegistry, manifest: Any) -> ImageManifest:
+    registry.put("team/x", "1", manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode())
+    reference = parse(f"oci://{registry.host}/team/x:1")
+    with Repository(reference, Access(Network(sleep=lambda _: None), plain_http=True)) as repository:
+        return look_up(repository, reference)
+
+
+def platform(digest: object, system: object, architecture: object, **more: object) -> dict[str, object]:
+    return {"digest": digest, "platform": {"os": system, "architecture": architecture, **more}}
+
+
+def test_index_has_platforms_and_leaves_others_out(registry: FakeRegistry) -> None:
+    entries = [
+        platform(ONE, "linux", "amd64"),
+        platform(OTHER, "linux", "arm", variant="v7"),
+        platform(ONE, "unknown", "unknown"),
+        platform("sha256:x", "linux", "s390x"),
+        platform(ONE, "linux", "a\n- name: evil"),
+        platform(ONE, 1, []),
+        {"digest": ONE},
+        5,
+    ]
+    found = looked_up(registry, {"manifests": entries})
+    assert dict(found.platforms) == {"linux/amd64": ONE, "linux/arm/v7": OTHER}
+    assert found.digest_for(None) == found.digest == digest_of(registry.manifests["team/x", "1"])
+    assert found.digest_for("linux/arm/v7") == OTHER
+    assert (found.has(ONE), found.has(found.digest), found.has(digest_of(b"3"))) == (True, True, False)
+    with pytest.raises(UsageError, match=r"^--platform linux/arm64: the image is for linux/amd64, linux/arm/v7$"):
+        found.digest_for("linux/arm64")
+
+
+def test_single_manifest_is_taken_for_every_platform(registry: FakeRegistry) -> None:
+    found = looked_up(registry, {"config": {}, "layers": []})
+    assert found.digest_for("linux/arm64") == found.digest
+    assert not found.platforms
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"<html>", b"[" * 60_000])
+def test_other_content_than_a_manifest_is_refused(registry: FakeRegistry, content: bytes) -> None:
+    with pytest.raises(VerificationError, match="something else than the manifest of an image"):
+        looked_up(registry, content)
+
+
+def test_missing_image_is_reported(registry: FakeRegistry) -> None:
+    reference = parse(f"oci://{registry.host}/team/none:1")
+    with (
+        Repository(reference, Access(Network(sleep=lambda _: None), plain_http=True)) as repository,
+        pytest.raises(ToolError, match="team/none:1 not found"),
+    ):
+        look_up(repository, reference)
+
+
+@pytest.mark.parametrize("text", ["linux", "linux/", "Linux/amd64", "linux/amd64/v7/x", "linux/a b"])
+def test_platform_has_a_form(text: str) -> None:
+    with pytest.raises(UsageError, match="expected OS/ARCHITECTURE"):
+        check_platform(text)
