@@ -23,6 +23,8 @@ from packager.package import tree
 from tests import demo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_golden.plugin import GoldenTestFixture
 
     from packager.builder.plan import Plan
@@ -144,20 +146,51 @@ def _manifests(package: Plan, folder: Path, kubectl: Path) -> dict[str, dict[str
     folder.mkdir()
     tree.write(render(package), folder)
     return {
-        overlay.name: shown(rendered(overlay, kubectl))
+        overlay.name: shown(overlay, rendered(overlay, kubectl))
         for overlay in sorted((folder / "quickstart/k8s/mlops").iterdir())
     }
 
 
-def shown(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return manifests by name, with only the names of files in ConfigMaps; the package's golden has the rest."""
+def shown(overlay: Path, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the manifests of an overlay by name, without what the package's golden has.
+
+    A manifest that a file of the overlay contains has only the fields that differ from the file, and a ConfigMap has
+    only the names of its files.
+    """
     by_name = {}
     # A hash in a name says no more than the content does.
     for manifest in json.loads(re.sub(r'-[2456789bcdfghkmt]{10}"', '-HASH"', json.dumps(manifests))):
+        name = f"{manifest['kind']}/{manifest['metadata']['name']}"
         if manifest["kind"] == "ConfigMap" and not manifest["metadata"]["name"].rpartition("-env-")[1]:
             manifest["data"] = sorted(manifest["data"])
-        by_name[f"{manifest['kind']}/{manifest['metadata']['name']}"] = manifest
+        by_name[name] = _from_file(overlay, manifest) or manifest
     return by_name
+
+
+def _from_file(overlay: Path, manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the fields of a manifest that differ from the overlay's file of its kind; None if there is no such file.
+
+    A field is named by its path, and each list item by its index, so that no order is lost.
+    """
+    for path in sorted(overlay.glob("*.yaml")):
+        written = yaml.safe_load(path.read_text())
+        if isinstance(written, dict) and written.get("kind") == manifest["kind"] and "-patch" not in path.name:
+            before, after = dict(_fields(written)), dict(_fields(manifest))
+            changed = {field: value for field, value in after.items() if before.get(field, ...) != value}
+            return {f"as in {path.name}, except": changed | dict.fromkeys(before.keys() - after.keys(), "(removed)")}
+    return None
+
+
+def _fields(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each field that contains no other field."""
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _fields(value, f"{path}.{key}" if path else key)
+    elif isinstance(node, list) and node:
+        for index, value in enumerate(node):
+            yield from _fields(value, f"{path}[{index}]")
+    else:
+        yield path, node
 
 
 @pytest.fixture(scope="module", params=VARIANTS, ids=lambda variant: "-".join(filter(None, variant)))
