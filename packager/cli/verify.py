@@ -55,6 +55,9 @@ def verify(
     pod_security: PodSecurity = None,
     allow: Allow = [],  # noqa: B006
     expect: Expect = None,
+    require_locked: Annotated[
+        bool, typer.Option("--require-locked", help="Refuse images that are named by a tag, which may move.")
+    ] = False,
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
     max_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
@@ -93,6 +96,7 @@ def verify(
         allowed=allowed_words(allow),
         namespace=at.namespace,
         expected=expected_digest(expect),
+        must_be_locked=require_locked,
         runner=host(ctx).runner,
     )
     verdict = judge(local_package(ctx, package, signatures.trust(ctx)), checks)

@@ -8,11 +8,13 @@ Tests: cli/test_lock.py.
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
-from packager.base import envfile
+from packager.base import envfile, yamlio
 from packager.base.errors import UsageError
 from packager.base.values import Value
+from packager.kubernetes.manifest import listing
 from packager.package import kustomization, layout
 
 if TYPE_CHECKING:
@@ -91,6 +93,32 @@ def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
     listed = posixpath.relpath(posixpath.dirname(path(overlay)), layout.overlay(overlay))
     text = kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=True)
     files.write(place, kustomization.add(text, listed, shown))
+
+
+def overlay_of(place: str) -> str | None:
+    """Return the overlay whose lock has this path; None for another file."""
+    folder = posixpath.basename(posixpath.dirname(place))
+    overlay = folder.removeprefix(_PREFIX)
+    return overlay if folder.startswith(_PREFIX) and place == path(overlay) else None
+
+
+def locked(content: bytes) -> dict[str, str]:
+    """Return the digests in a lock by the names of images; none of a file that is not a lock."""
+    document, _ = yamlio.load(content, layout.KUSTOMIZATION)
+    data = document.data if isinstance(document.data, dict) else {}
+    entries = [entry for entry in listing(data.get("images")) if isinstance(entry, dict)]
+    return {str(entry.get("name")): str(entry.get("digest")) for entry in entries}
+
+
+def written(name: str, content: bytes) -> tuple[str, ...]:
+    """Return the images of this name in a manifest, with their tags, as they are written there."""
+    pattern = rf"image: *[\"']?({re.escape(name)}(?:[:@][A-Za-z0-9_.:@-]*)?)[\"']?\s".encode()
+    return tuple(sorted({match.decode() for match in re.findall(pattern, content)}))
+
+
+def without_images(overlay: str) -> bytes:
+    """Return the content of a lock that locks no image."""
+    return (_HEAD.format(overlay=overlay).removesuffix("images:\n") + "images: []\n").encode()
 
 
 def bare(image: str) -> str:

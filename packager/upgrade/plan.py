@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError, VerificationError
 from packager.base.values import Value
+from packager.configure import lock
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.layout import INVENTORY
 from packager.package.path_checks import ContentError, Contents
@@ -131,8 +132,46 @@ class _Plan:
         for path in sorted({*self._delivered, *self._theirs, *own}):
             if path in moves:
                 yield from self._moved(path, moves[path])
-            elif path not in targets and (file := self._file(path)):
+            elif path not in targets and (file := self._lock(path) or self._file(path)):
                 yield file
+
+    def _lock(self, path: str) -> PlannedFile | None:
+        """Return the result for a lock of images of which the new package has other tags; None for another file.
+
+        The user's digest is that of the former tag, so the new package would run the former image.
+        """
+        overlay = lock.overlay_of(path)
+        entry = self._entries.get(path)
+        if overlay is None or entry is None or path in self._delivered or entry.size > diff.MOST_BYTES:
+            return None
+        changed = False
+        for name, digest in lock.locked(self._old.reader.read(path, diff.MOST_BYTES)).items():
+            before, now = self._images(overlay, name)
+            if before == now:
+                continue
+            conflict = Conflict(path, 0, ", ".join(before), f"{name}@{digest}", ", ".join(now) or None)
+            choice = self._decide(conflict)
+            (self.conflicts if choice is None else self.decided).append(conflict)
+            changed = changed or choice is Choice.theirs
+        if not changed:
+            return None
+        return PlannedFile(
+            path, FileResult.merged, self._state(path), f"{entry.mode:04o}", lock.without_images(overlay)
+        )
+
+    def _images(self, overlay: str, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the images of a name that the manifests of an overlay use before and after the upgrade."""
+        before: set[str] = set()
+        now: set[str] = set()
+        folder = f"{layout.overlay(overlay)}/"
+        for path in sorted(self._entries.keys() | self._theirs.keys()):
+            if path.startswith(folder) and path.endswith(".yaml"):
+                old = self._old.reader.read(path, diff.MOST_BYTES) if path in self._entries else b""
+                new = self._new.reader.read(path, diff.MOST_BYTES) if path in self._theirs else b""
+                is_changed = self._theirs.get(path) != self._delivered.get(path)
+                before.update(lock.written(name, old))
+                now.update(lock.written(name, new if is_changed else old))
+        return tuple(sorted(before)), tuple(sorted(now))
 
     def _state(self, path: str) -> State | None:
         entry = self._entries.get(path)

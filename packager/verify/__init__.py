@@ -85,6 +85,7 @@ class Checks(Value, frozen=True):
             variables that an edit may add.
         namespace: The namespace that the objects may name; None if they may name none.
         expected: The digest that the user expects, `sha256:…`; None without an expectation.
+        must_be_locked: Whether an image that is named by its tag is a problem.
         runner: Starts kubectl.
     """
 
@@ -96,6 +97,7 @@ class Checks(Value, frozen=True):
     allowed: frozenset[str] = frozenset()
     namespace: str | None = None
     expected: str | None = None
+    must_be_locked: bool = False
     runner: Runner = SYSTEM
 
 
@@ -263,6 +265,8 @@ def _edit_problems(package: Package, checked: integrity.Checked, edits: Edits, c
 
 
 def _permission_problems(overlay: RenderedOverlay, original: Original, checks: Checks) -> Iterator[Problem]:
+    if checks.must_be_locked:
+        yield from containers.by_tag(overlay)
     yield from environment.check(overlay)
     yield from environment.added(overlay, original, checks.allowed)
     yield from objects.check(overlay, checks.allowed, checks.namespace)

@@ -34,6 +34,16 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     yield from sizes.check(overlay)
 
 
+def by_tag(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a problem for each image that is named by its tag."""
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            image = container.get("image")
+            if isinstance(image, str) and "@sha256:" not in image:
+                message = f"{image} is named by its tag, which may move"
+                yield overlay.problem(pods.manifest, (*location, "image"), message, "mlpack lock")
+
+
 def _image(overlay: RenderedOverlay, manifest: Manifest, here: Location, image: Any) -> Iterator[Problem]:
     if not isinstance(image, str):
         if image is None:

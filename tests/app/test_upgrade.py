@@ -14,7 +14,9 @@ from packager.app.build import BuildRequest, Built, Destination, build
 from packager.app.upgrade import Choice, Decisions
 from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.base.values import replace
+from packager.configure import lock
 from packager.configure.assignments import Assignment
+from packager.configure.settings import Files
 from packager.modelspec.catalog import bundled
 from packager.package import journal, tree
 from packager.package.opened import opened
@@ -112,6 +114,51 @@ def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: P
     assert conflicts(package, new) == [message]
     assert upgraded(package, new, theirs=(path,)) == {path: "removed"}
     assert not (package / path).exists()
+
+
+LOCK = "quickstart/site/image-lock-single-node/kustomization.yaml"
+IMAGE = "REGISTRY/mpioperator/mpi-pi"
+
+
+def locked(package: Path) -> str:
+    """Lock the image of an overlay, as `mlpack lock` does, and return its digest."""
+    digest = f"sha256:{7:064}"
+    with opened(package) as content:
+        changed = Files(content)
+        lock.lock(changed, "single-node", [lock.ImageLock("docker.io/mpioperator/mpi-pi:openmpi", digest)])
+        for path, text in changed.changed().items():
+            (package / path).parent.mkdir(parents=True, exist_ok=True)
+            (package / path).write_bytes(text)
+    return digest
+
+
+def test_lock_of_an_image_that_did_not_change_is_kept(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {POD: (package / POD).read_bytes() + b"# new\n"})
+    digest = locked(package)
+    assert upgraded(package, new)[LOCK] == "kept"
+    assert digest in (package / LOCK).read_text()
+
+
+def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Path, kubectl: Path) -> None:
+    pod = (package / POD).read_text().replace("mpi-pi:openmpi", "mpi-pi:intel").encode()
+    new = newer(package, tmp_path / "new", {POD: pod})
+    digest = locked(package)
+    message = f"{LOCK}: the package had {IMAGE}:openmpi, you have {IMAGE}@{digest}, the new package has {IMAGE}:intel"
+    assert conflicts(package, new) == [message]
+    with upgrade.prepared(package, new, Decisions(theirs=(LOCK,))) as prepared:
+        upgrade.check(prepared, Checks(kubectls=(str(kubectl),)))
+        upgrade.write(prepared)
+    assert "images: []\n" in (package / LOCK).read_text()
+
+
+def test_lock_can_be_kept_for_another_tag(package: Path, tmp_path: Path) -> None:
+    pod = (package / POD).read_text().replace("mpi-pi:openmpi", "mpi-pi:intel").encode()
+    new = newer(package, tmp_path / "new", {POD: pod})
+    digest = locked(package)
+    with upgrade.prepared(package, new, Decisions(yours=(LOCK,))) as prepared:
+        upgrade.write(prepared)
+    assert digest in (package / LOCK).read_text()
+    assert "mpi-pi:intel" in (package / POD).read_text()
 
 
 def test_deleted_file_stays_deleted_if_it_did_not_change(package: Path, tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ def test_lock_writes_digests_into_a_new_archive(
     verified = mlpack("verify", "locked.tar.gz", "-v")
     assert (verified.code, verified.stdout) == (0, "")
     assert "single-node: images locked by digest\n" in verified.stderr
+    assert mlpack("verify", "locked.tar.gz", "--require-locked").code == 0
+    refused = mlpack("verify", archive, "--require-locked")
+    assert refused.code == 5
+    assert f"docker.io/{NAME}:openmpi is named by its tag, which may move (mlpack lock)" in refused.stdout
     again = mlpack("lock", archive, "--registry", registry.host, "-d", "again.tar.gz")
     assert again.code == 0
     assert _bytes("again.tar.gz") == _bytes("locked.tar.gz")

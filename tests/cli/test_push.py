@@ -299,6 +299,10 @@ def test_real_registry_stores_and_returns_the_archive(
     moved = mlpack("push", archive, f"{reference}:1.0", "--source", "https://example.com", *options)
     assert (moved.code, "--force moves the tag" in moved.stderr) == (5, True)
     assert mlpack("pull", f"{reference}:2.0", *options).code == 6
+    image = mlpack("push", archive, f"oci://{host}/mpioperator/mpi-pi:openmpi", *options).stdout.strip()
+    locked = mlpack("lock", archive, "--registry", host, "-d", "locked.tar.gz", *options)
+    assert (locked.code, locked.stderr.count(f" is {image.partition('@')[2]}\n")) == (0, 2)
+    assert mlpack("lock", "locked.tar.gz", "--check", *options).code == 0
 
 
 @pytest.mark.thorough
