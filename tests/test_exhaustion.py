@@ -20,6 +20,7 @@ from packager.package.layout import INVENTORY
 from packager.package.opened import opened
 from tests import demo
 from tests.broken import seal
+from tests.files import replace
 from tests.importers.intel.test_read import SMALL, write
 from tests.importers.intel.test_read import SPECS as SPECS_OF_ZOO
 from tests.importers.mxjob.test_read import WORKER
@@ -132,6 +133,27 @@ def _doubling(package: Path) -> None:
 
 _PATCH = {"patch": "- op: add\n  path: /metadata/labels\n  value: {a: b}\n", "target": {"kind": "ConfigMap"}}
 
+_GROWTH = "".join(
+    f"""
+- source: {{kind: ConfigMap, name: c, fieldPath: data.{source}}}
+  targets:
+    - {{select: {{kind: ConfigMap, name: c}}, fieldPaths: [data.{target}], options: {{delimiter: ",", index: 0}}}}
+"""
+    for source, target in ("AB", "BA")
+)
+
+
+def _doubled_value(package: Path) -> None:
+    """Write a value into a part of another, and that into a part of the first, sixty times."""
+    append(f"{SINGLE}/wiring.yaml", _GROWTH * 60)(package)
+    generated = "configMapGenerator:\n  - name: c\n    literals: ['A=x,x', 'B=x,x']\n"
+    replace(package / SINGLE / "kustomization.yaml", "configMapGenerator:\n", generated)
+
+
+_COPIES = "  - target: {kind: Pod}\n    patch: |-\n" + "".join(
+    f"      - {{op: copy, from: /spec, path: /spec/x{n}}}\n" for n in range(40)
+)
+
 # Content of an archive whose sender has sealed it.
 SEALED: dict[str, tuple[Change, str]] = {
     "lists of aliases": (
@@ -141,6 +163,19 @@ SEALED: dict[str, tuple[Change, str]] = {
     "many labels": (
         append(f"{SINGLE}/pod.yaml", "x: {" + ", ".join(f"a{n}: b" for n in range(5_000)) + "}\n"),
         "expected at most 1,000 entries, found 5,000",
+    ),
+    "variables that contain those before them twice": (
+        lambda package: replace(
+            package / SINGLE / "pod.yaml",
+            "      env:\n",
+            "      env:\n" + "".join(f"        - {{name: A{n + 1}, value: x$(A{n})$(A{n})}}\n" for n in range(100)),
+        ),
+        "longer than 2 MiB when their $(NAME) are expanded",
+    ),
+    "replacements that double a value": (_doubled_value, "the overlay takes more than 1 GiB of memory"),
+    "copies that double a pod": (
+        lambda package: replace(package / SINGLE / "kustomization.yaml", "patches:\n", f"patches:\n{_COPIES}"),
+        "the overlay takes more than 1 GiB of memory",
     ),
     "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
     "many unknown fields": (

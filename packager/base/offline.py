@@ -1,8 +1,9 @@
-"""Prevents a program that is about to start from using the network.
+"""Prevents a program that is about to start from using the network, and more memory than a limit.
 
 Where the system allows it (Linux, as root or with user namespaces), the program gets its own empty network namespace
 without even a loopback connection to this machine (unshare(2)). On all systems, the environment blocks the usual ways:
-it sets proxies that do not answer, and allows git no protocol.
+it sets proxies that do not answer, and allows git no protocol. On Linux, the limit of memory counts what the program
+can write to (RLIMIT_DATA), not addresses that it only reserves.
 
 Tests: cli/test_elsewhere.py.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,9 @@ from packager.base import systemcalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+MEMORY_BYTES = 1 << 30
+"""The memory of a program; kubectl takes 200 MiB for the largest package that a build makes."""
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -43,23 +48,27 @@ def environment() -> Mapping[str, str]:
     return {**os.environ, **_ENVIRONMENT}
 
 
-def leave_network(program: str) -> Callable[[], None] | None:
-    """Return a function to call in a child process before it becomes `program`; None without namespaces.
+def contain(program: str) -> Callable[[], None]:
+    """Return a function to call in a child process before it becomes `program`.
 
     A snap is started by a program with root's rights, which it would not have in a user namespace. The function
-    is looked up before: between fork and exec, as little as possible may happen.
+    is made before: between fork and exec, as little as possible may happen.
     """
     unshare = systemcalls.unshare()
-    if unshare is None or os.path.realpath(shutil.which(program) or program).endswith("/snap"):
-        return None
+    if os.path.realpath(shutil.which(program) or program).endswith("/snap"):
+        unshare = None
     maps = [
         ("/proc/self/setgroups", b"deny"),  # required before a group may be mapped
         ("/proc/self/uid_map", f"{os.geteuid()} {os.geteuid()} 1".encode()),
         ("/proc/self/gid_map", f"{os.getegid()} {os.getegid()} 1".encode()),
     ]
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    memory = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, MEMORY_BYTES)
 
     def leave() -> None:
-        if unshare(_CLONE_NEWNET) == 0 or unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
+        with contextlib.suppress(OSError, ValueError):  # not every system has this limit
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        if unshare is None or unshare(_CLONE_NEWNET) == 0 or unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
             return
         for path, text in maps:
             with contextlib.suppress(OSError):

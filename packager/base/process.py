@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import signals
 from packager.base.errors import EndedError, HungError, ToolError, reason
-from packager.base.offline import environment, leave_network
+from packager.base.offline import contain, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,7 +69,8 @@ def run(  # noqa: PLR0913 - an option each
         argv: The program and its arguments.
         timeout: Seconds after which the program is killed.
         max_bytes: The bytes that it may print, to stdout and to stderr each, before it is killed.
-        offline: Whether it is kept from the network, as far as this system can: see `packager.base.offline`.
+        offline: Whether it gets no network and at most 1 GiB of memory, as far as this system can prevent that: see
+            `packager.base.offline`.
         stdin: The bytes for its standard input; None for none.
         variables: Environment variables in addition to those of this process.
 
@@ -85,7 +86,7 @@ def run(  # noqa: PLR0913 - an option each
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**(environment() if offline else os.environ), **(variables or {})},
-        preexec_fn=leave_network(argv[0]) if offline else None,
+        preexec_fn=contain(argv[0]) if offline else None,
         start_new_session=True,
     ) as child:
         if stdin is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packager.base.errors import RenderError
+from packager.base.offline import MEMORY_BYTES
 from packager.base.runner import SYSTEM, Runner
 from packager.base.shortening import shortened
 from packager.base.values import Value
@@ -29,6 +31,9 @@ class Rendered(Value, frozen=True):
 _SECONDS = 30.0
 """The timeout in seconds, which no valid overlay comes near."""
 
+_OUT_OF_MEMORY = re.compile(r"^(?:fatal error|runtime): .*out of memory", re.MULTILINE)
+"""Words of Go's runtime."""
+
 _LONGEST_WORD = 200
 """Characters of a word of kubectl's messages, which quote whole manifests."""
 
@@ -52,6 +57,8 @@ def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM
     command = [program, "kustomize", str(folder)]
     done = runner.run(command, timeout=_SECONDS, max_bytes=MAX_BYTES, offline=True, variables=_FEWER_COLLECTIONS)
     stderr = KLOG.sub("", done.stderr)
+    if done.returncode != 0 and _OUT_OF_MEMORY.search(stderr):
+        raise RenderError(f"{program} kustomize: the overlay takes more than {MEMORY_BYTES >> 30} GiB of memory")
     if done.returncode != 0:
         words = " ".join(shortened(word, _LONGEST_WORD) for word in stderr.split())
         reason = words.removeprefix("error: ") or f"exit code {done.returncode}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base.names import VARIABLE
 from packager.base.problems import similar
-from packager.kubernetes import mountpath
+from packager.kubernetes import expansion, mountpath
+from packager.kubernetes.expansion import Expander
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
 from packager.workloads.structures import added_variables
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from packager.workloads.pods import Pods
 
 _KUBELET_WRITTEN = frozenset(("configMap", "secret", "downwardAPI", "projected"))
-_VARIABLE = re.compile(rf"\$\$|\$\(({VARIABLE})\)")
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -151,16 +149,17 @@ def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) ->
 
 def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
     """Check that the variables of the command exist, and the files that it names in mounted ConfigMaps."""
-    variables = _variables(overlay, pods, container)
+    known = _variables(overlay, pods, container)
+    expander = known or Expander()
     mounted = _mounted(overlay, pods, container)
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             here = (*location, field, index)
-            for name in _VARIABLE.findall(str(argument)):
-                if name and variables is not None and name not in variables:
+            for name in expansion.references(str(argument)):
+                if known is not None and name not in known.values:
                     message = f"$({name}) is not a variable of the container and is not expanded"
-                    yield overlay.problem(pods.manifest, here, message, similar(name, variables))
-            expanded = mountpath.normalized(_expanded(str(argument), variables or {}))
+                    yield overlay.problem(pods.manifest, here, message, similar(name, known.values))
+            expanded = mountpath.normalized(expander.expand(str(argument)))
             for folder, (configs, files) in mounted.items():
                 name = expanded.removeprefix(f"{folder}/")
                 if name != expanded and not any(f"{file}/".startswith(f"{name}/") for file in files):
@@ -168,26 +167,27 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
                     maps = f"ConfigMap{'s' if len(configs) > 1 else ''} {', '.join(configs)}"
                     message = f"the {maps}, mounted there, {holds} no {name!r}"
                     yield overlay.problem(pods.manifest, here, message, similar(name, files))
+    if expander.is_exceeded:
+        message = f"variables and arguments are longer than {expansion.MOST >> 20} MiB when their $(NAME) are expanded"
+        yield overlay.problem(pods.manifest, (*location, "env"), message)
 
 
-def _expanded(text: str, variables: dict[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: variables.get(match[1] or "") or match[0], text)
-
-
-def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, str] | None:
+def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> Expander | None:
     """Return the container's environment; None if a part of it comes from an object outside of the package."""
-    variables = dict.fromkeys(added_variables(pods.manifest), "")
+    expander = Expander(dict.fromkeys(added_variables(pods.manifest)))
     for source in listing(container.get("envFrom")):
         name = mapping(mapping(source).get("configMapRef")).get("name")
         config = overlay.named("ConfigMap", name)
         if config is None:
             return None
         prefix = str(mapping(source).get("prefix") or "")
-        variables |= {f"{prefix}{key}": str(value) for key, value in mapping(config.data.get("data")).items()}
+        for key, value in mapping(config.data.get("data")).items():
+            expander.values[f"{prefix}{key}"] = str(value)
     for variable in listing(container.get("env")):
         entry = mapping(variable)
-        variables[str(entry.get("name"))] = _expanded(str(entry.get("value") or ""), variables)
-    return variables
+        is_unknown = entry.get("valueFrom") is not None
+        expander.add(str(entry.get("name")), None if is_unknown else str(entry.get("value") or ""))
+    return expander
 
 
 def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, tuple[list[str], list[str]]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base import process
+from packager.base import offline, process
 from packager.base.errors import RenderError
 from packager.kubectl import kustomize as program
 from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Case, Server, server
@@ -129,6 +129,14 @@ def test_offline_program_has_no_network(counting: Server) -> None:
     assert counting.hits == (0 if _has_namespaces() else 1)
     assert process.run(argv).returncode == 0
     assert counting.hits == (1 if _has_namespaces() else 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory that programs map")
+def test_offline_program_has_limited_memory() -> None:
+    allocate = [sys.executable, "-c", f"bytearray({offline.MEMORY_BYTES})"]
+    done = process.run(allocate, offline=True)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "MemoryError")
+    assert process.run(allocate).returncode == 0
 
 
 def test_offline_program_gets_unreachable_proxy_in_environment() -> None:

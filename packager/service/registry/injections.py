@@ -14,11 +14,12 @@ import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from packager.kubernetes.expansion import Expander
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.registry.description import FreeMapping, Group, Items, Leaf, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.base.values import Json
     from packager.base.yamlio import Location
@@ -55,9 +56,6 @@ _FLAG_WITH_VALUE = re.compile("[-+][A-Za-z]*[oO]|--(?:init-file|rcfile)")
 
 _INTERPRETER = re.compile(r"(?:python|perl|ruby|node|nodejs|bun|deno|php|lua|luajit|Rscript|julia)[0-9.]*")
 """Programs that run another language than that of the shell, whose words the filter `sh` quotes."""
-
-_VARIABLE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
-"""A variable whose value Kubernetes writes into a command, or an escaped `$`."""
 
 _SCRIPT_KEY = re.compile(r".*\.(?:sh|bash|zsh|ksh|py|pl|rb|js|lua|r|R)", re.DOTALL)
 _SHELL_KEY = re.compile(r".*\.(?:sh|bash|zsh|ksh)", re.DOTALL)
@@ -194,9 +192,12 @@ def _scripts(data: Mapping[str, Json]) -> Iterator[_CodeText]:
 
 def _arguments(value: Mapping[str, Json], here: str) -> Iterator[_CodeText]:
     """Yield the arguments of a command that are code; further options may precede the code."""
-    variables = _variables(listing(value.get("env")))
+    variables = Expander()
+    for variable in map(mapping, listing(value.get("env"))):
+        if isinstance(variable.get("value"), str):
+            variables.add(str(variable.get("name")), str(variable["value"]))
     words = [
-        (f"{here}.{key}[{index}]", _expanded(word, variables))
+        (f"{here}.{key}[{index}]", variables.expand(word))
         for key in ("command", "args")
         for index, word in enumerate(listing(value.get(key)))
         if isinstance(word, str)
@@ -219,17 +220,3 @@ def _arguments(value: Mapping[str, Json], here: str) -> Iterator[_CodeText]:
         elif joined:
             yield _CodeText(place, word[joined.end() :], is_shell)
         programs.append(posixpath.basename(word))
-
-
-def _variables(env: Sequence[Json]) -> dict[str, str]:
-    """Return the values of a container's variables, in which Kubernetes expands those before them."""
-    variables: dict[str, str] = {}
-    for item in map(mapping, env):
-        if isinstance(item.get("name"), str) and isinstance(item.get("value"), str):
-            variables[item["name"]] = _expanded(item["value"], variables)
-    return variables
-
-
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Return a text with the values of `$(NAME)`, as Kubernetes writes them into commands; others stay."""
-    return _VARIABLE.sub(lambda match: "$" if match[1] is None else variables.get(match[1], match[0]), text)

@@ -248,6 +248,14 @@ def test_trial_warns_about_values_in_code_of_a_command(renderer: Renderer, comma
     )
 
 
+def test_variables_that_double_are_refused(renderer: Renderer) -> None:
+    doubled = "".join(f', {{name: A{n + 1}, value: "x$(A{n})$(A{n})"}}' for n in range(200))
+    template = POD.replace("COMMAND", "command: [train]")
+    template = template.replace('"--steps=$(STEPS)"}', f'"--steps=$(STEPS)"}}{doubled}')
+    [complaint] = definitions.trial(read(), template, renderer, SITE)[1]
+    assert complaint.detail.endswith("are longer than 2 MiB when their $(NAME) are expanded")
+
+
 def test_trial_warns_about_values_in_a_script_of_a_configmap(renderer: Renderer) -> None:
     data = """---
 apiVersion: v1
