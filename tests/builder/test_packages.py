@@ -123,7 +123,7 @@ def _contents(package: Plan, folder: Path) -> dict[str, str]:
 @pytest.mark.golden_test("../golden/rendered/*.yml")
 def test_overlays_render_to_expected_manifests(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
     package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
-    manifests = _manifests(package, tmp_path / "package", kubectl)
+    manifests = _manifests(package, tmp_path / "package", kubectl, is_complete=golden.get("complete", False))
     if twin := golden.get("twin"):
         other = planned(*twin.split())
         others = json.loads(_named(json.dumps(_manifests(other, tmp_path / "twin", kubectl)), other, package))
@@ -141,21 +141,21 @@ def _yaml(value: object) -> str:
     return yaml.safe_dump(value)
 
 
-def _manifests(package: Plan, folder: Path, kubectl: Path) -> dict[str, dict[str, Any]]:
+def _manifests(package: Plan, folder: Path, kubectl: Path, *, is_complete: bool = False) -> dict[str, dict[str, Any]]:
     """Return the manifests of each overlay by their names."""
     folder.mkdir()
     tree.write(render(package), folder)
     return {
-        overlay.name: shown(overlay, rendered(overlay, kubectl))
+        overlay.name: shown(overlay, rendered(overlay, kubectl), is_complete=is_complete)
         for overlay in sorted((folder / "quickstart/k8s/mlops").iterdir())
     }
 
 
-def shown(overlay: Path, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+def shown(overlay: Path, manifests: list[dict[str, Any]], *, is_complete: bool = False) -> dict[str, Any]:
     """Return the manifests of an overlay by name, without what the package's golden has.
 
-    A manifest that a file of the overlay contains has only the fields that differ from the file, and a ConfigMap has
-    only the names of its files.
+    A manifest that a file of the overlay contains has only the fields that differ from the file, unless `is_complete`:
+    tests/life.py reads such a golden. A ConfigMap has only the names of its files.
     """
     by_name = {}
     # A hash in a name says no more than the content does.
@@ -163,7 +163,7 @@ def shown(overlay: Path, manifests: list[dict[str, Any]]) -> dict[str, Any]:
         name = f"{manifest['kind']}/{manifest['metadata']['name']}"
         if manifest["kind"] == "ConfigMap" and not manifest["metadata"]["name"].rpartition("-env-")[1]:
             manifest["data"] = sorted(manifest["data"])
-        by_name[name] = _from_file(overlay, manifest) or manifest
+        by_name[name] = (None if is_complete else _from_file(overlay, manifest)) or manifest
     return by_name
 
 
