@@ -76,14 +76,29 @@ class Lines:
         if update.is_last:
             return
         for finding in verdict.findings:
-            if finding.message != verdict.summary and str(finding) not in self._shown:
-                self._say(str(finding))
-            if finding.hint and finding.hint not in self._shown:
-                self._say(f"hint: {finding.hint}")
-            again = f"{finding.subject}: {_next_try(finding)}" if finding.next_try else ""
-            if again and again not in self._shown:
-                self._say(again)
-            self._shown |= {str(finding), finding.hint or "", again}
+            if finding.message == verdict.summary:
+                self._shown.add(str(finding))
+            self._say_news(finding)
+
+    def _say_news(self, finding: Finding) -> None:
+        """Print what has not been printed of a finding."""
+        if self._is_new(str(finding)):
+            self._say(str(finding))
+        logged = _logged(finding)
+        if self._is_new("\n".join(logged)):
+            for line in logged:
+                say(line)
+        if self._is_new(finding.hint or ""):
+            self._say(f"hint: {finding.hint}")
+        again = f"{finding.subject}: {_next_try(finding)}" if finding.next_try else ""
+        if self._is_new(again):
+            self._say(again)
+
+    def _is_new(self, text: str) -> bool:
+        """Whether there is a text that has not been shown; from now on it counts as shown."""
+        is_new = text not in self._shown and text != ""
+        self._shown.add(text)
+        return is_new
 
     def _say(self, text: str) -> None:
         elapsed = int(self._clock() - self._begin)
@@ -151,9 +166,13 @@ def _silence(update: Update) -> str:
 
 def lines(finding: Finding, *, log: bool = True) -> list[str]:
     """Return a finding as lines for a person, with or without its log."""
-    logged = [f"  | {line}" for line in finding.log] if log else []
+    logged = _logged(finding) if log else []
     again = [f"  {_next_try(finding)}"] if finding.next_try else []
     return [str(finding), *logged, *again, *([f"  hint: {finding.hint}"] if finding.hint else [])]
+
+
+def _logged(finding: Finding) -> list[str]:
+    return [f"  | {line}" for line in finding.log]
 
 
 def _next_try(finding: Finding) -> str:

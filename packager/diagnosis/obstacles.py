@@ -86,8 +86,10 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
                 yield _image(pod, image, reason, "", events)  # it was removed since the container was started
                 return
             end = termination(pod, container, terminated)
-            # A job may be lucky in its next attempt; what is to serve has failed in the same way three times by then.
-            is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] == main_container(pod)
+            # A job may be lucky in its next attempt. What is to serve, or to run before it, has failed in the same way
+            # three times by then.
+            own = [main_container(pod), *(one["name"] for one in pod["spec"].get("initContainers") or ())]
+            is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] in own
             patience = CRASH_PATIENCE if is_service else NEVER
             message = f"{end.message}, again and again"
             again = next_start(container)

@@ -136,6 +136,18 @@ def test_crash_looping_deployment_is_stuck() -> None:
     )
 
 
+def test_crash_loop_before_the_program_is_final() -> None:
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no model in /modle\n"}}
+    looping = pod(0, is_ready=False)
+    init = {"name": "init", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended, "restartCount": 3}
+    looping["status"] |= {"phase": "Pending", "initContainerStatuses": [init]}
+    looping["spec"]["initContainers"] = [{"name": "init", "image": "a:1"}]
+    findings = judged(deployment(replicas=1, updatedReplicas=1), looping).findings
+    (finding,) = (finding for finding in findings if finding.reason == "CrashLoopBackOff")
+    assert finding.message == "container init ended with exit code 1, again and again"
+    assert (finding.final_after, finding.log) == (30.0, ("no model in /modle",))
+
+
 def test_crash_loop_of_an_earlier_rollout_does_not_end_the_wait() -> None:
     """The newest pods may need longer to start than a crash loop takes to count as final."""
     last = {"terminated": {"exitCode": 1, "reason": "Error"}}
