@@ -172,10 +172,10 @@ SEALED: dict[str, tuple[Change, str]] = {
         ),
         "longer than 2 MiB when their $(NAME) are expanded",
     ),
-    "replacements that double a value": (_doubled_value, "the overlay takes more than 1 GiB of memory"),
+    "replacements that double a value": (_doubled_value, "the overlay takes more than 256 MiB of memory"),
     "copies that double a pod": (
         lambda package: replace(package / SINGLE / "kustomization.yaml", "patches:\n", f"patches:\n{_COPIES}"),
-        "the overlay takes more than 1 GiB of memory",
+        "the overlay takes more than 256 MiB of memory",
     ),
     "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
     "many unknown fields": (

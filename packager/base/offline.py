@@ -21,8 +21,8 @@ from packager.base import systemcalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MEMORY_BYTES = 1 << 30
-"""The memory of a program; kubectl takes 200 MiB for the largest package that a build makes."""
+MEMORY_BYTES = 256 << 20
+"""The memory of a program; kubectl takes 96 MiB for a bundled model, and 192 MiB for an output of 16 MiB."""
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000

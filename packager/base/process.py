@@ -69,7 +69,7 @@ def run(  # noqa: PLR0913 - an option each
         argv: The program and its arguments.
         timeout: Seconds after which the program is killed.
         max_bytes: The bytes that it may print, to stdout and to stderr each, before it is killed.
-        offline: Whether it gets no network and at most 1 GiB of memory, as far as this system can prevent that: see
+        offline: Whether it gets no network and at most 256 MiB of memory, as far as this system can prevent that: see
             `packager.base.offline`.
         stdin: The bytes for its standard input; None for none.
         variables: Environment variables in addition to those of this process.

@@ -54,7 +54,7 @@ class Rendering(Runner):
     def run(self, argv: Sequence[str], **options: Any) -> process.Finished:
         if argv[1] != "kustomize":
             return super().run(argv, **options)
-        assert options.pop("variables").keys() == {"GOGC", "GOMEMLIMIT"}
+        assert options.pop("variables").keys() == {"GOGC", "GOMAXPROCS", "GOMEMLIMIT"}
         assert options == {"timeout": 30.0, "max_bytes": kubectl.MAX_BYTES, "offline": True}
         return process.Finished(0, yaml.safe_dump_all(life.rendered(Path(argv[-1]).name)), "")
 
