@@ -171,7 +171,8 @@ def test_hostile_values_change_no_structure(
             assert _without(hostile, values["quantity"]) == _without(same, PLAIN["quantity"]), path
     root = values["root"].rstrip("/")
     workers = {"WORKERS": "2", "SLOTS_PER_WORKER": "1", "PROCESSES": "all"}
-    for overlay, amounts in (("single-node", {}), ("multi-node", workers)):
+    memory = {"MEMORY": values["quantity"]}
+    for overlay, amounts in (("single-node", memory), ("multi-node", workers)):
         (entry,) = [file for file in package.entries if file.path == f"quickstart/k8s/mlops/{overlay}/mlops.env"]
         assert isinstance(entry.content, bytes)
         assert env(entry.content.decode()) == {

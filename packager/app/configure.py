@@ -14,7 +14,7 @@ from packager.base.errors import UsageError, VerificationError
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
-from packager.configure import settings
+from packager.configure import image, settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.consent import consent
@@ -91,12 +91,14 @@ class PreparedEdits:
 
 
 def check_answers(answers: Answers) -> None:
-    """Refuse an invalid root folder and an invalid registry.
+    """Refuse an invalid root folder, registry and image.
 
     Raises:
         UsageError: One of them is invalid.
     """
     check_options(Options(root=answers.root, registry=answers.registry))
+    if answers.image is not None:
+        image.check(answers.image)
 
 
 def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:

@@ -21,6 +21,7 @@ from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import opened
 from packager.rendering import render
 from packager.workloads import structures
+from packager.workloads.pods import BUILT_ELSEWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -260,7 +261,7 @@ def _image(applied: Manifests) -> str:
 def _is_built_elsewhere(applied: Manifests) -> bool:
     """Return whether the overlay says that its main workload uses an image that is not built from the package."""
     annotations = (mapping(pods.metadata.get("annotations")) for pods in structures.pods(Manifest(applied.workload)))
-    return any("mlpack/image" in those for those in annotations)
+    return any(BUILT_ELSEWHERE in those for those in annotations)
 
 
 def dockerfile(package: Package) -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager import __version__
 from packager.base.errors import UsageError
-from packager.base.fields import Parameter, Resources, text
+from packager.base.fields import Parameter, text
 from packager.base.names import REGISTRY
 from packager.base.problems import similar
 from packager.base.values import Value, field, replace
@@ -20,6 +20,7 @@ from packager.modelspec import code
 from packager.options import BY_NAME, TRAITS, offered
 from packager.package.layout import SCRIPTS
 from packager.package.path_checks import shown
+from packager.workloads.amounts import GPUS
 from packager.workloads.program import CHOICE, Run, directory, installing
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ class PlannedOverlay(Value, frozen=True):
         return f"`{directory(self.run.workdir)}`" if self.run.workdir else None
 
     @property
-    def repository(self) -> str:
-        """The image without its registry, tag and digest."""
-        return self.image.partition("@")[0].partition(":")[0]
+    def quantities(self) -> tuple[str, ...]:
+        """The keys of `amounts` that are resources of containers."""
+        return tuple(amount.key for amount in self.amounts if any(".resources." in path for path in amount.fields))
 
     @property
     def below_root(self) -> tuple[str, ...]:
@@ -231,6 +232,11 @@ class Plan(Value, frozen=True):
         values = {variable.key: variable.value for variable in self.variables}
         folder, results = values.get("CHECKPOINT_DIR"), values["OUTPUT_DIR"].rstrip("/")
         return folder is not None and not f"{folder.rstrip('/')}/".startswith(f"{results}/")
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the option gpu replaces the number of GPUs of an overlay."""
+        return any(amount.key.endswith(GPUS) and amount.selector for o in self.overlays for amount in o.amounts)
 
     @property
     def model_dir(self) -> str:
@@ -375,9 +381,7 @@ def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
 
 
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
-    values = spec.overlays[overlay]
-    if variant.resources != Resources():
-        values = replace(values, resources=spec.resources(variant, overlay))
+    values = spec.planned_overlay(variant, overlay)
     if values.image and values.image.registry and options.registry is None:
         options = replace(options, registry=values.image.registry)
     run = values.run(variant.run)

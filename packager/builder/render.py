@@ -36,6 +36,7 @@ from packager.package import layout, placement, tree
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import AnyOverlay
+from packager.workloads.amounts import quantity_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,7 +243,9 @@ def _files(root: str) -> tuple[str, ...]:
 
 @cache
 def _templates() -> Templates:
-    return Templates(TEMPLATES, {"yaml": scalar, "text": text, "cell": cell, "code": code_span})
+    return Templates(
+        TEMPLATES, {"yaml": scalar, "text": text, "cell": cell, "code": code_span, "quantity_key": quantity_key}
+    )
 
 
 def _fill(template: str, **context: object) -> str:

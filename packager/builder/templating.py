@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COMPILED = "compiled_templates"
 """The name of the module with the compiled templates."""
 
-FILTERS = frozenset(("yaml", "text", "cell", "code"))
+FILTERS = frozenset(("yaml", "text", "cell", "code", "quantity_key"))
 """The names of the filters that templates may use."""
 
 

@@ -38,6 +38,24 @@ def configure(
             help="How many pods work at the same time: WORKERS, NODES, REPLICAS or PARALLELISM in mlops.env.",
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="QUANTITY", help="The memory of each pod that computes, reserved and at most: 64Gi."),
+    ] = None,
+    cpu: Annotated[
+        str | None, typer.Option(metavar="QUANTITY", help="The CPUs of each pod that computes: 8, or 500m.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The number of GPUs of each pod that computes.")
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:TAG][@sha256:…]",
+            help="The image after its registry, in the overlays' kustomization.yaml; without a tag and a digest, the "
+            "present ones are kept.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str],
         typer.Option("--set", metavar="KEY=VALUE", help="Set a value that mlops.env or site.env has. Repeatable."),
@@ -93,6 +111,7 @@ def configure(
     from packager.base import paths
     from packager.cli import configure_questions
 
+    amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
     answers = use_case.Answers(
         site=None if check else announced_site(site_file),
         root=root,
@@ -100,7 +119,8 @@ def configure(
         uid=uid,
         gid=gid,
         fs_group=fs_group,
-        amounts=(("--workers", str(workers)),) if workers else (),
+        amounts=tuple((option, str(value)) for option, value in amounts.items() if value is not None),
+        image=image,
         assignments=(
             *(_assignment("--set", text) for text in settings),
             *(_assignment("--add", text) for text in additions),

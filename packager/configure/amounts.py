@@ -1,4 +1,4 @@
-"""Sets amounts: the numbers in mlops.env that manifests take from there."""
+"""Sets amounts: the numbers and quantities in mlops.env that manifests take from there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.errors import UsageError
+from packager.configure import settings
+from packager.options import GPU
 from packager.package import layout
 from packager.package.layout import env
 from packager.rendering import kustomization
 from packager.rendering.origins import Replaced
-from packager.workloads.amounts import WORKERS
+from packager.workloads.amounts import GPUS, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,8 +20,16 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.configure.settings import Files
 
-OPTIONS = {"--workers": WORKERS}
-"""The options of the command line, and the keys of mlops.env that each may set: of these, the first that there is."""
+OPTIONS = {
+    "--workers": WORKERS,
+    "--memory": ("MEMORY", "MEMORY_LIMIT"),
+    "--cpu": ("CPU", "CPU_LIMIT"),
+    "--gpus": (GPUS,),
+}
+"""The options of the command line, and the keys of mlops.env that each sets: of `WORKERS`, the first that there is."""
+
+_GPU_COUNT = "GPU_COUNT"
+"""The key of site.env for the number of GPUs, where the option gpu is on."""
 
 
 def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, str]]) -> None:
@@ -36,13 +46,30 @@ def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, s
     taken = {overlay: _taken(files, overlay) for overlay in overlays} if amounts else {}
     for option, value in amounts:
         keys = OPTIONS[option]
-        chosen = {overlay: key for overlay in overlays for key in reversed(keys) if key in taken[overlay]}
-        if not chosen:
-            others = sorted({key for overlay in overlays for key in _numbers(files, overlay)})
-            message = f"{option}: mlops.env of {', '.join(overlays)} has no {', '.join(keys[:-1])} or {keys[-1]}"
-            raise UsageError(message, hint=f"--set changes {', '.join(others)}" if others else None)
-        for overlay, key in chosen.items():
-            files.assign(env(overlay), key, value)
+        places = [
+            (env(overlay), key)
+            for overlay in overlays
+            for key in [key for key in keys if key in taken[overlay]][: 1 if keys == WORKERS else None]
+        ]
+        if option == "--gpus":
+            by_option = {env(overlay) for overlay in overlays if settings.options(files, overlay).get(GPU)}
+            places = [place for place in places if place[0] not in by_option]
+            places += [(path, _GPU_COUNT) for path in settings.site_files(files.package) if by_option]
+        if not places:
+            raise _missing(files, overlays, option)
+        for path, key in places:
+            files.assign(path, key, value)
+
+
+def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
+    """Return the error for an option of which no overlay has a key."""
+    keys = OPTIONS[option]
+    names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
+    others = sorted({key for overlay in overlays for key in _amounts(files, overlay)})
+    hint = f"--set changes {', '.join(others)}" if others else None
+    if option == "--gpus":
+        hint = "--with gpu gives GPUs to each pod that computes"
+    return UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)
 
 
 def refused(files: Files, overlay: str) -> Iterator[Problem]:
@@ -62,6 +89,7 @@ def _taken(files: Files, overlay: str) -> set[str]:
     return {line.key for line in envfile.lines(files.read(path)) if (files.package.shown(path), line.number) in places}
 
 
-def _numbers(files: Files, overlay: str) -> set[str]:
-    """Return the keys of mlops.env from which the manifest takes whole numbers."""
-    return kustomization.read(files.edited_package(), layout.overlay(overlay)).numbers
+def _amounts(files: Files, overlay: str) -> set[str]:
+    """Return the keys of mlops.env from which the manifest takes whole numbers and quantities."""
+    sources = kustomization.read(files.edited_package(), layout.overlay(overlay))
+    return sources.numbers | sources.quantities

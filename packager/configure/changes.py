@@ -18,7 +18,7 @@ from packager.base.errors import UsageError, VerificationError
 from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
-from packager.configure import amounts
+from packager.configure import amounts, image
 from packager.configure.assignments import assign
 from packager.configure.settings import (
     Files,
@@ -61,6 +61,7 @@ class Answers:
         gid: The group id to run as.
         fs_group: The group that its volumes belong to.
         amounts: Numbers of the manifests, each the option of the command line and the value.
+        image: The name, the tag and the digest of the image.
         assignments: Other values.
         switch_on: Site options.
         switch_off: Site options.
@@ -76,6 +77,7 @@ class Answers:
     gid: int | None = None
     fs_group: int | None = None
     amounts: tuple[tuple[str, str], ...] = ()
+    image: str | None = None
     assignments: tuple[Assignment, ...] = ()
     switch_on: tuple[str, ...] = ()
     switch_off: tuple[str, ...] = ()
@@ -144,6 +146,8 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
     for overlay in overlays:
         _switch_options(files, overlay, answers)
     amounts.assign(files, overlays, answers.amounts)
+    if answers.image is not None:
+        image.assign(files, overlays, answers.image)
     assign(files, overlays, answers.assignments)
     if package.workspace and any(entry.key == CLAIM_CLASS.keys[0].name for entry in answers.assignments):
         path = layout.kustomization(layout.WORKSPACE)
@@ -297,7 +301,7 @@ def _check_overlay(files: Files, overlay: str, answers: Answers, filled: Answers
     if problems:
         raise UsageError("an option has no value; nothing was changed", problems=problems)
     if (answers.amounts or answers.assignments) and (problems := list(amounts.refused(files, overlay))):
-        raise UsageError("kustomize would refuse the package; nothing was changed", problems=problems)
+        raise UsageError("the package would be invalid; nothing was changed", problems=problems)
     if problems := list(invalid_ids(files, overlay)):
         raise VerificationError(
             f"{files.package.source} contains invalid values; nothing was changed", problems=problems

@@ -1,5 +1,7 @@
 """Images with digests -> files: a component of each overlay, in which kustomize finds the digest of each image.
 
+An image that the overlay's own `images` sets gets its digest there.
+
 The component is like a site's own one, so verify shows it as an edit, and upgrade keeps it.
 
 Tests: cli/test_lock.py.
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile, yamlio
 from packager.base.errors import UsageError
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.kubernetes.manifest import listing
 from packager.package import kustomization, layout
 
@@ -54,14 +56,18 @@ def path(overlay: str) -> str:
 
 
 def unlock(files: Files, overlay: str) -> None:
-    """Leave the lock of an overlay out of its kustomization.
+    """Leave the lock of an overlay out of its kustomization: its component, and digests of `images` that have a tag.
 
     Raises:
         UsageError: The kustomization is not YAML, or cannot be edited automatically.
     """
     place = layout.kustomization(overlay)
     shown = files.package.shown(place)
-    files.write(place, kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=False))
+    text = kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=False)
+    for entry in kustomization.images(text, shown):
+        if entry.new_tag and entry.digest:
+            text = kustomization.set_image(text, replace(entry, digest=""), shown)
+    files.write(place, text)
 
 
 def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
@@ -81,17 +87,22 @@ def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
         if other.digest != entry.digest:
             message = f"{overlay} uses {other.image} and {entry.image}: kustomize locks one tag of an image"
             raise UsageError(message, hint="give one of them another repository")
-    lines = [
-        line
-        for name, entry in names.items()
-        for source in _sources(files, overlay, name)
-        for line in _lines(source, entry)
-    ]
-    files.write(path(overlay), (_HEAD.format(overlay=overlay) + "".join(f"  {line}\n" for line in lines)).encode())
     place = layout.kustomization(overlay)
-    shown = files.package.shown(place)
+    text, shown = files.read(place), files.package.shown(place)
+    lines = []
+    for name, entry in names.items():
+        sources = _sources(files, overlay, name)
+        # What the overlay's own `images` sets takes the place of the digests of a component.
+        own = [image for image in kustomization.images(text, shown) if (image.new_name or image.name) in sources]
+        for image in own:
+            text = kustomization.set_image(text, replace(image, digest=entry.digest), shown)
+        lines += [line for source in sources if not own for line in _lines(source, entry)]
+    if not lines:
+        files.write(place, text)
+        return
+    files.write(path(overlay), (_HEAD.format(overlay=overlay) + "".join(f"  {line}\n" for line in lines)).encode())
     listed = posixpath.relpath(posixpath.dirname(path(overlay)), layout.overlay(overlay))
-    text = kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=True)
+    text = kustomization.switch(text, f"{_PREFIX}{overlay}", shown, on=True)
     files.write(place, kustomization.add(text, listed, shown))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.remedy import Remedy
 
-_RAISE_MEMORY = "raise limits.memory in the overlay's manifest, or reduce the memory use"
+_RAISE_MEMORY = "raise the memory limit in mlops.env, or reduce the memory use"
 _MUTATIONS = "mlpack doctor shows what the cluster changes; kubectl get mutatingwebhookconfigurations"
 
 HINTS: Mapping[Action, str] = MappingProxyType(
@@ -50,9 +50,9 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         ),
         Action.MEET_LEVEL: "use another namespace, or an overlay that meets the level",
         Action.PUSH_IMAGE: "build and push it, or correct REGISTRY in mlops.env",
-        Action.RAISE_LIKELY_MEMORY: "usually for exceeding its memory limit of {limit}: raise limits.memory",
+        Action.RAISE_LIKELY_MEMORY: "usually for exceeding its memory limit of {limit}: raise it in mlops.env",
         Action.RAISE_MEMORY: _RAISE_MEMORY,
-        Action.RAISE_MEMORY_OF_ROLE: "the limit of each {role} is {limit}: raise limits.memory in the overlay",
+        Action.RAISE_MEMORY_OF_ROLE: "the limit of each {role} is {limit}: raise it in mlops.env",
         Action.RAISE_STORAGE: (
             "raise limits.ephemeral-storage (or the sizeLimit of that volume) in the overlay, "
             "or keep large files on another storage: mlpack configure --storage"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import names, quantity
 from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base.problems import show, similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +32,15 @@ def faults(requests: Mapping[str, str], limits: Mapping[str, str]) -> Iterator[F
     if any(name.startswith(_HUGE) for name in limits) and not {*requests, *limits} & {"cpu", "memory"}:
         name = next(name for name in limits if name.startswith(_HUGE))
         yield Fault(("limits", name), f"{name} need a request or a limit of cpu or memory as well", at_key=True)
+
+
+def complaint(name: str, value: str) -> str | None:
+    """Return the reason why a text is not a quantity of a resource; None if it is one."""
+    try:
+        quantity.parse(value)
+    except ValueError:
+        return f"expected a quantity such as {'64Gi' if name == 'memory' else '8'}, found {show(value)}"
+    return next((fault.message for fault in _value("limits", name, value)), None)
 
 
 def _name(part: str, name: str) -> Iterator[Fault]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from packager.base.fields import Environment
     from packager.base.yamlio import Location
-    from packager.modelspec.model import Spec
+    from packager.modelspec.model import Spec, Variant
 
 RESERVED = {
     "MODEL_DIR": "set the start of the path with --root",
@@ -74,7 +74,6 @@ def _folders(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterato
 
 def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
     """Names of secrets that are taken, and secrets that have a value in the spec."""
-    runs = [variant.run for variant in spec.variants]
     for key in spec.secrets:
         place = ("secrets", key)
         reason = refusal_reason(key) or RESERVED.get(key)
@@ -82,8 +81,8 @@ def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterato
             reason = "it names a folder: list it under `environment`"
         if reason:
             yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
-        for name, overlay in spec.overlays.items():
-            kept = next((reason for run in runs if (reason := overlay.refused(key, overlay.run(run)))), None)
+        for name in spec.overlays:
+            kept = next((reason for variant in spec.variants if (reason := _refusal(spec, variant, name, key))), None)
             if kept:
                 needs = (place, ("overlays", name))
                 yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True, needs=needs)
@@ -124,7 +123,7 @@ def _reserved(spec: Spec) -> Iterator[Fault]:
             for key in environment:
                 place: Location = (*holder, "environment", key)
                 run = spec.overlays[name].run(spec.variants[index].run)
-                reason = spec.overlays[name].refused(key, run)
+                reason = _refusal(spec, spec.variants[index], name, key)
                 if key == CHOICE and run.is_choice:
                     reason = "it says which of the `scripts` runs; as built, the first of them"
                 if reason and place not in seen:
@@ -132,6 +131,12 @@ def _reserved(spec: Spec) -> Iterator[Fault]:
                     needs = (place, ("overlays", name), ("variants", index, "overlays"))
                     message = f"{key} cannot be set for the overlay {name!r}"
                     yield Fault(place, message, reason, at_key=True, needs=needs)
+
+
+def _refusal(spec: Spec, variant: Variant, overlay: str, key: str) -> str | None:
+    """Return why a variant's overlay keeps the name `key` for itself; None if it does not."""
+    values = spec.planned_overlay(variant, overlay)
+    return values.refused(key, values.run(variant.run))
 
 
 def _sizes(spec: Spec) -> Iterator[Fault]:

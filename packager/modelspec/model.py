@@ -24,7 +24,7 @@ from packager.base.fields import (
     UseCase,
     Version,
 )
-from packager.base.values import Fields, Meta
+from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
 from packager.package.layout import MAX_OVERLAYS
 from packager.workloads import AnyOverlay
@@ -278,6 +278,13 @@ class Spec(Fields, frozen=True):
         """Return the image in which a variant runs, or one of its overlays."""
         own = (self.overlays[overlay].image if overlay else None) or variant.image
         return Image(own.name, own.tag, own.digest, own.registry or self.image.registry) if own else self.image
+
+    def planned_overlay(self, variant: Variant, overlay: str) -> AnyOverlay:
+        """Return an overlay with the resources that it has in a variant."""
+        values = self.overlays[overlay]
+        if variant.resources == Resources():
+            return values
+        return replace(values, resources=self.resources(variant, overlay))
 
     def package_name(self, variant: Variant) -> str:
         """Return the name of `variant`'s package: `resnet50v1-5-fp32-training`."""

@@ -42,7 +42,8 @@ def _choices(spec: Spec) -> Iterator[Fault]:
     seen: set[tuple[str, tuple[str, ...]]] = set()
     idle: set[int] = set()
     for index, name in spec.pairs():
-        overlay, variant = spec.overlays[name], spec.variants[index]
+        variant = spec.variants[index]
+        overlay = spec.planned_overlay(variant, name)
         run = overlay.run(variant.run)
         place = ("overlays", name)
         needs = (place, ("variants", index))
@@ -136,7 +137,8 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
     """
     seen = set()
     for index, name in spec.pairs():
-        overlay, variant = spec.overlays[name], spec.variants[index]
+        variant = spec.variants[index]
+        overlay = spec.planned_overlay(variant, name)
         run = overlay.run(variant.run)
         optional = (*(("DATASET_DIR",) if spec.dataset else ()), *((CHOICE,) if run.is_choice else ()))
         amounts = [amount.key for amount in overlay.amounts(run)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.errors import UsageError
 from packager.base.values import Value
+from packager.kubernetes.manifest import mapping
 from packager.package.layout import KUSTOMIZATION
 
 if TYPE_CHECKING:
@@ -20,6 +21,35 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document
 
 _KEY = "components"
+_IMAGES = "images"
+_IMAGE_KEYS = ("name", "newName", "newTag", "digest")
+
+
+class ImageEntry(Value, frozen=True):
+    """An entry of `images`; a key with an empty text is left out.
+
+    Attributes:
+        name: The image in the manifests, without a tag and a digest.
+        new_name: The image in its place.
+        new_tag: The tag.
+        digest: The digest.
+    """
+
+    name: str
+    new_name: str = ""
+    new_tag: str = ""
+    digest: str = ""
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """The entry as a mapping."""
+        values = (self.name, self.new_name, self.new_tag, self.digest)
+        return {key: value for key, value in zip(_IMAGE_KEYS, values, strict=True) if value}
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the entry; in quotes what YAML would read as a number."""
+        return tuple(f"{key}: {_scalar(value)}" for key, value in self.entry.items())
 
 
 class Component(Value, frozen=True):
@@ -116,6 +146,41 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
     return edited
 
 
+def set_image(text: bytes, image: ImageEntry, file: str = KUSTOMIZATION) -> bytes:
+    """Return a kustomization in which `images` has the entry `image`, in place of one for the same name.
+
+    Raises:
+        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
+    """
+    document, source = _read(text, file)
+    entries = _list(document.data, _IMAGES)
+    before = [index for index, entry in enumerate(entries) if mapping(entry).get("name") == image.name]
+    if before:
+        span = document.span((_IMAGES, before[0]))
+        end = max(document.span((_IMAGES, before[0], key)).end for key in entries[before[0]])
+        splice = (span.start, end, f"\n{' ' * span.column}".join(image.lines))
+    elif entries:
+        column = document.span((_IMAGES, 0)).column
+        start = _line_start(source, document.span((_IMAGES, 0)).start)
+        splice = (start, start, f"{' ' * (column - 2)}- " + f"\n{' ' * column}".join(image.lines) + "\n")
+    else:
+        end = len(source.rstrip())
+        splice = (end, end, f"\n{_IMAGES}:\n  - " + "\n    ".join(image.lines))
+    edited = yamlio.spliced(text, [splice])
+    changed, problems = yamlio.load(edited, file)
+    expected = [image.entry if index in before[:1] else entry for index, entry in enumerate(entries)]
+    data = document.data if isinstance(document.data, dict) else {}
+    if problems or changed.data != {**data, _IMAGES: expected if before else [image.entry, *entries]}:
+        raise UsageError(f"{file} cannot be edited automatically", hint=f"set {image.name} under `{_IMAGES}` there")
+    return edited
+
+
+def images(text: bytes, file: str = KUSTOMIZATION) -> tuple[ImageEntry, ...]:
+    """Return the entries of `images`. Raises the errors of `components`."""
+    entries = [mapping(entry) for entry in _list(_read(text, file)[0].data, _IMAGES)]
+    return tuple(ImageEntry(*(str(entry.get(key) or "") for key in _IMAGE_KEYS)) for entry in entries)
+
+
 def _read(text: bytes, file: str) -> tuple[Document, str]:
     document, problems = yamlio.load(text, file)
     if problems:
@@ -126,6 +191,10 @@ def _read(text: bytes, file: str) -> tuple[Document, str]:
 def _list(data: Any, key: str) -> list[Any]:
     entries = data.get(key) if isinstance(data, dict) else None
     return entries if isinstance(entries, list) else []
+
+
+def _scalar(value: str) -> str:
+    return value if yamlio.load(value.encode(), "")[0].data == value else f'"{value}"'
 
 
 def _path(entry: str) -> str:

@@ -18,12 +18,13 @@ from packager.base import yamlio
 from packager.base.envfile import Weight
 from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
+from packager.kubernetes import resources
 from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
 from packager.package.path_checks import shown
 from packager.rendering import fields, transformers
 from packager.rendering.entries import Entries
-from packager.rendering.origins import Generated, Operations, Position, Replaced, Written, selected
+from packager.rendering.origins import Generated, Operations, Position, Renamed, Replaced, Written, selected, split
 from packager.rendering.sources import Sources
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ _DEPTH = 20
 _DIGITS = 10
 _WHOLE_NUMBER = rf"0|[1-9][0-9]{{0,{_DIGITS - 1}}}"
 """The form of a number that every reader of YAML takes for the same one; the largest of Kubernetes has ten digits."""
+
+_QUANTITIES = (["resources", "requests"], ["resources", "limits"])
+"""The last steps before the name of a resource in the path of its quantity."""
 
 _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
@@ -99,6 +103,7 @@ class _Kustomization(Entries):
         for location, entry in self.entries("transformers"):
             self._transformers(entry, location)
         self._patches()
+        self._images()
         for key in ("crds", "configurations"):
             for location, entry in self.entries(key):
                 self.file(entry, location)
@@ -204,6 +209,13 @@ class _Kustomization(Entries):
             if isinstance(entry, dict) and entry.get("path") is not None:
                 self._patch_file(entry["path"], (*location, "path"), entry.get("target"))
 
+    def _images(self) -> None:
+        """Note where images get their names, tags and digests; the registry is left to a replacement."""
+        for location, entry in self.entries("images"):
+            name = str((entry.get("newName") or entry.get("name")) if isinstance(entry, dict) else "")
+            if name:
+                self.sources.origins.append(Renamed(name.partition("/")[2] or name, self.position(location)))
+
     def _patch_file(self, entry: Any, location: Location, target: Any) -> None:
         path = self.file(entry, location)
         if path is not None:
@@ -279,6 +291,7 @@ class _Kustomization(Entries):
         for target in targets:
             if isinstance(target, dict) and isinstance(target.get("select"), dict):
                 self._numbers(target, key, origin)
+                self._quantities(target, key, origin)
                 self.sources.origins.extend(_fields_of(target, origin.keys[key]))
 
     def _numbers(self, target: dict[str, Any], key: str, origin: Generated) -> None:
@@ -293,6 +306,17 @@ class _Kustomization(Entries):
         if not re.fullmatch(_WHOLE_NUMBER, value):
             message = f"{key}: expected a whole number of at most {_DIGITS} digits, found {show(value)}"
             self._refuse([Problem(*origin.keys[key], message)])
+
+    def _quantities(self, target: dict[str, Any], key: str, origin: Generated) -> None:
+        """Refuse a value that is no quantity for a field of a container's resources: the cluster would refuse it."""
+        paths = target.get("fieldPaths")
+        steps = [split(str(path)) for path in paths] if isinstance(paths, list) and not target.get("options") else []
+        names = dict.fromkeys(path[-1] for path in steps if path[-3:-1] in _QUANTITIES and path[-4:-3] != ["spec"])
+        value = origin.values.get(key, "")
+        for name in names:
+            self.sources.quantities.add(key)
+            if message := resources.complaint(name, value):
+                self._refuse([Problem(*origin.keys[key], f"{key}: {message}")])
 
     def _filled(self, target: dict[str, Any]) -> Iterator[Any]:
         """Yield the values, as they are written, of the fields that a replacement fills completely."""

@@ -115,6 +115,26 @@ class Generated(Value, frozen=True):
         return 1, self.position
 
 
+class Renamed(Value, frozen=True):
+    """An image to which an entry of `images` gives a name, a tag or a digest.
+
+    Attributes:
+        path: The image's name without a registry, tag and digest.
+        position: The place of the entry.
+    """
+
+    path: str
+    position: Position
+
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
+        """See `Origin`."""
+        image = str(_at(manifest, location)) if location[-1:] == ("image",) and not at_key else ""
+        name = image.partition("@")[0]
+        if ":" in name.rpartition("/")[2]:
+            name = name.rpartition(":")[0]
+        return (len(location), self.position) if name == self.path or name.endswith(f"/{self.path}") else None
+
+
 class Replaced(Value, frozen=True):
     """A field that a replacement fills with a value of an env file."""
 
@@ -251,14 +271,17 @@ def _inside(step: str, value: Any) -> Iterator[Any]:
 
 
 def split(field_path: str) -> list[str]:
-    """Return the steps of a kustomize field path, which dots separate, except those inside `[name=value]`."""
-    steps, depth = [""], 0
+    r"""Return the steps of a kustomize field path: dots separate them, except in `[name=value]` and as `\.`."""
+    steps, depth, is_escaped = [""], 0, False
     for character in field_path:
         depth += (character == "[") - (character == "]")
-        if character == "." and depth <= 0:
+        if character == "." and depth <= 0 and is_escaped:
+            steps[-1] = f"{steps[-1][:-1]}."
+        elif character == "." and depth <= 0:
             steps.append("")
         else:
             steps[-1] += character
+        is_escaped = character == "\\"
     return steps
 
 

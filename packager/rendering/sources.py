@@ -71,6 +71,7 @@ class Sources:
             files of replacements after the kustomization that names them.
         files: The contents that were read, by path.
         numbers: The keys of env files that fill fields of manifests which take whole numbers.
+        quantities: The keys of env files that fill quantities of resources.
         declared: The values of the package's own spec; env files contain these exactly as intended.
         start: The start of the overlay, for findings without a more precise position.
     """
@@ -89,6 +90,7 @@ class Sources:
         self.kustomizations: list[Document] = []
         self.files: dict[str, bytes] = {}
         self.numbers: set[str] = set()
+        self.quantities: set[str] = set()
         self.shown = reader.shown
         self.declared = declared
         self.start = Position(self.shown(start), 1, 1)

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base import quantity
+from packager.base.fields import text
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.fields import Resources
 
 WORKERS = ("WORKERS", "NODES", "REPLICAS", "PARALLELISM")
 """The keys that say how many pods work at the same time; an overlay has at most one of them, or the first counts."""
+
+
+GPUS = "GPUS"
+"""The key of the number of GPUs, where the spec has one."""
+
+_KEYS = {"memory": "MEMORY", "cpu": "CPU"}
+_ORDER = ("MEMORY", "MEMORY_LIMIT", "CPU", "CPU_LIMIT", GPUS)
+
+_DESCRIPTIONS = {
+    ("requests", "memory"): "The memory that is reserved for each pod{}.",
+    ("limits", "memory"): "The most memory that each pod{} may use.",
+    ("requests", "cpu"): "The CPUs that are reserved for each pod{}: 8, or 500m, which is half of one.",
+    ("limits", "cpu"): "The most CPUs that each pod{} may use: 8, or 500m, which is half of one.",
+}
 
 
 class Amount(Value, frozen=True):
@@ -37,3 +55,60 @@ def deadline(seconds: int | None, *fields: str) -> Iterator[Amount]:
     """Yield the deadline, which the fields take; nothing without one."""
     if seconds is not None:
         yield Amount("DEADLINE", str(seconds), "The time in seconds after which it is stopped.", fields)
+
+
+def quantities(
+    resources: Resources, containers: Sequence[str], role: str = "", *, computes: bool = True
+) -> Iterator[Amount]:
+    """Yield the memory, the CPUs and the GPUs of containers; nothing that the spec does not set.
+
+    Args:
+        resources: The resources of each of the containers.
+        containers: The fieldPaths of the containers.
+        role: The role of the pods, if they have resources of their own.
+        computes: Whether the option gpu changes these pods.
+    """
+    of_role = f" of the role {role}" if role else ""
+    fields: dict[str, list[tuple[str, str]]] = {}
+    if not containers:
+        return
+    for part, values in (("requests", resources.requests), ("limits", resources.limits)):
+        for name in values:
+            if key := quantity_key(resources, part, name):
+                fields.setdefault(key, []).append((part, name))
+    for key, places in sorted(fields.items(), key=lambda item: _ORDER.index(item[0])):
+        part, name = places[0]
+        escaped = name.replace(".", r"\.")
+        paths = tuple(f"{container}.resources.{part}.{escaped}" for container in containers for part, _ in places)
+        by_option = key == GPUS and computes
+        if key == GPUS:
+            description = f"The number of GPUs of each pod{of_role}{', if the option gpu is off' if by_option else ''}."
+        else:
+            description = _DESCRIPTIONS[part, name].format(of_role) + (" It gets no more." if len(places) > 1 else "")
+        selector = "mlpack/gpu!=site" if by_option else None
+        value = text(getattr(resources, part)[name])
+        yield Amount(f"{prefix(role)}{key}", value, description, paths, selector=selector)
+
+
+def prefix(role: str) -> str:
+    """Return the beginning of the keys of a role with resources of its own; an empty text for no role."""
+    return f"{role.upper().replace('-', '_')}_" if role else ""
+
+
+def quantity_key(resources: Resources, part: str, name: str) -> str:
+    """Return the key of a quantity in mlops.env, without the prefix of a role; an empty text if it is not there.
+
+    A request and an equal limit have one key.
+
+    Args:
+        resources: The resources of a container.
+        part: `requests` or `limits`.
+        name: The name of the resource.
+    """
+    if name in _KEYS:
+        other = resources.requests.get(name) if part == "limits" else None
+        value = resources.limits[name] if part == "limits" else None
+        is_apart = other is not None and quantity.parse(text(other)) != quantity.parse(text(value or 0))
+        return f"{_KEYS[name]}_LIMIT" if is_apart else _KEYS[name]
+    gpus = [resource for resource in (*resources.limits, *resources.requests) if resource.endswith("/gpu")]
+    return GPUS if name in gpus[:1] else ""

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
 
 
+BUILT_ELSEWHERE = "mlpack/image"
+"""The annotation of pods whose image is not built from the package."""
+
+
 class Pods(Value, frozen=True):
     """The pods of one template, which are all alike: a Pod itself, an MPIJob's workers.
 

@@ -91,6 +91,16 @@ class Run(Value, frozen=True):
         """Whether the user may choose the script."""
         return len(self.scripts) > 1
 
+    def containers(self, pods: str, main: str = "[name=^main$]") -> tuple[str, ...]:
+        """Return the fieldPaths of the containers that run something of the model, in the pods at the path `pods`.
+
+        Args:
+            pods: The fieldPath of a PodSpec.
+            main: The step to the main container.
+        """
+        init = (f"{pods}.initContainers.[name=^init$]",) if self.init else ()
+        return (*init, f"{pods}.containers.{main}")
+
     @property
     def choices(self) -> str:
         """The scripts, as the annotation lists them."""

@@ -150,6 +150,6 @@ def test_configure_reports_invalid_folder_with_its_position(mlpack: Mlpack, pack
     done = mlpack("configure", package, "-y")
     assert done.code == 5
     assert (
-        f"{ENV}:21:11: MODEL_DIR: expected an absolute path without ':' and '..', found 'a:b/hello-mpi'\n"
+        f"{ENV}:30:11: MODEL_DIR: expected an absolute path without ':' and '..', found 'a:b/hello-mpi'\n"
         in done.stderr
     )

@@ -189,3 +189,21 @@ def test_image_without_registry_value_is_locked_by_its_name(
     assert digest in done.stderr
     assert len(images(mlpack, package, "single-node")) == 2
     assert all("@sha256:" in image for image in images(mlpack, package, "single-node"))
+
+
+def test_image_of_configure_is_locked_at_its_place(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
+) -> None:
+    digest = registry.put("new", "2", json.dumps(INDEX).encode())
+    assert mlpack("configure", package, "--image", "new:2", "--registry", registry.host).code == 0
+    done = mlpack("lock", package, "--overlay", "single-node")
+    assert (done.code, done.stdout) == (0, f"{package}/quickstart/k8s/mlops/single-node/kustomization.yaml\n"), done
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/new:2@{digest}"}
+    assert mlpack("lock", package, "--overlay", "single-node", "--check").code == 0
+    assert mlpack("verify", package).code == 0
+    moved = registry.put("new", "2", json.dumps({**INDEX, "manifests": INDEX["manifests"][:1]}).encode())  # type: ignore[index]
+    assert mlpack("lock", package, "--overlay", "single-node", "--check").code == 5
+    assert mlpack("lock", package, "--overlay", "single-node").code == 0
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/new:2@{moved}"}
+    assert mlpack("configure", package, "--image", "new:3").code == 0
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/new:3"}

@@ -139,7 +139,7 @@ def test_status_warns_about_killed_process_in_succeeded_launcher(mlpack: Mlpack,
     message = (
         f"pod/{JOB}-launcher-0: a process in container launcher was killed for using more memory than available, "
         "and the container still ended with exit code 0\n"
-        "  hint: check that the result is complete; raise limits.memory in the overlay's manifest, "
+        "  hint: check that the result is complete; raise the memory limit in mlops.env, "
         "or reduce the memory use\n"
     )
     assert mlpack(*STATUS).stdout.endswith(message)
@@ -170,7 +170,7 @@ def test_status_warns_about_killed_process_on_worker_reported_by_launcher(
     message = (
         f"{whom.format(JOB)}: a process in it was killed for using more memory than the limit of 64Mi, "
         "and the job still ended with exit code 0\n"
-        "  hint: check that the result is complete; raise limits.memory in the overlay's manifest, "
+        "  hint: check that the result is complete; raise the memory limit in mlops.env, "
         "or reduce the memory use\n"
     )
     done = mlpack(*STATUS)

@@ -144,8 +144,8 @@ SINGLE = "quickstart/k8s/mlops/single-node"
     ("file", "old", "new", "rendered"),
     [
         (f"{MULTI}/mlops.env", "WORKERS=2", "WORKERS=3", "      replicas: 3"),
-        (f"{MULTI}/mpi-job.yaml", 'memory: "256Mi"', 'memory: "1Gi"', "memory: 1Gi"),
-        (f"{SINGLE}/pod.yaml", 'memory: "128Mi"', 'memory: "1Gi"', "memory: 1Gi"),
+        (f"{MULTI}/mlops.env", "MEMORY_LIMIT=256Mi", "MEMORY_LIMIT=1Gi", "memory: 1Gi"),
+        (f"{SINGLE}/mlops.env", "MEMORY_LIMIT=128Mi", "MEMORY_LIMIT=1Gi", "memory: 1Gi"),
         (f"{SINGLE}/pod.yaml", "      image: ", "      imagePullPolicy: Never\n      image: ", "PullPolicy: Never"),
         (f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", "runAsUser: 2000", "runAsUser: 2000"),
         (f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -mine", "name: hello-mpi-mine"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from packager.kubectl.kustomize import kustomize
+from packager.modelspec import catalog
 from tests import kinds
 from tests.files import replace
 
@@ -26,20 +28,25 @@ SETTINGS = (
     "overlays.array.completions=6",
     "overlays.array.parallelism=2",
     "overlays.array.deadline=600",
-    "overlays.team.kind=Job",
-    "overlays.team.completions=2",
-    "overlays.team.parallelism=2",
     "overlays.nodes.kind=JobSet",
     "overlays.nodes.rendezvous=torch",
     "overlays.nodes.roles.node.replicas=2",
     "overlays.nodes.processes_per_node=2",
     "overlays.nodes.deadline=600",
+    "overlays.nodes.roles.node.resources.limits.memory=1Gi",
+    "overlays.nodes.roles.node.resources.requests.memory=1024Mi",
 )
+
+
+TEAM = "  team: {kind: Job, completions: 2, parallelism: 2, resources: {limits: {nvidia.com/gpu: 2}}}\n"
 
 
 @pytest.fixture
 def package(mlpack: Run, tmp_path: Path) -> Path:
-    done = mlpack("build", "hello-mpi", "--format", "dir", *(f"--set={setting}" for setting in SETTINGS))
+    spec = tmp_path / "spec"
+    shutil.copytree(catalog.bundled() / "hello-mpi", spec)
+    replace(spec / "spec.yaml", "\noverlays:\n", f"\noverlays:\n{TEAM}")
+    done = mlpack("build", "./spec", "--format", "dir", *(f"--set={setting}" for setting in SETTINGS))
     assert done.code == 0, done.stderr
     return tmp_path / "hello-mpi"
 
@@ -169,3 +176,105 @@ def test_spec_may_not_set_a_number_of_the_package(mlpack: Run) -> None:
     assert done.code == 3
     assert "WORKERS cannot be set for the overlay 'multi-node'" in done.stderr
     assert "mlops.env has it already" in done.stderr
+
+
+def resources(package: Path, overlay: str, kubectl: Path) -> dict[str, dict[str, Any]]:
+    """Return the resources of the containers of an overlay's workload that run something of the model, by name."""
+    entries: dict[str, dict[str, Any]] = {}
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            if "image" in value and value["name"] not in ("identity", "launcher"):
+                entries[value["name"]] = value["resources"]
+            for inside in value.values():
+                collect(inside)
+        elif isinstance(value, list):
+            for inside in value:
+                collect(inside)
+
+    collect(workload(package, overlay, kubectl))
+    return entries
+
+
+def test_memory_and_cpu_are_set_at_one_place_in_every_kind(mlpack: Run, package: Path, kubectl: Path) -> None:
+    done = mlpack("configure", package, "--memory", "64Gi", "--cpu", "8")
+    assert done.code == 0
+    for overlay in ("single-node", "multi-node", "server", "servers", "array", "team"):
+        for container in resources(package, overlay, kubectl).values():
+            requests, limits = container.get("requests", {}), container["limits"]
+            assert {requests.get("memory", "64Gi"), limits.get("memory", "64Gi")} == {"64Gi"}
+            assert requests.get("cpu", "8") == "8"
+    assert resources(package, "single-node", kubectl)["main"] == {
+        "requests": {"cpu": "8", "memory": "64Gi"},
+        "limits": {"memory": "64Gi"},
+    }
+    verified = mlpack("verify", package, "--kubectl", kubectl)
+    assert (verified.code, verified.stdout) == (0, "")
+
+
+def test_equal_request_and_limit_of_a_role_have_one_key(mlpack: Run, package: Path, kubectl: Path) -> None:
+    assert "\nNODE_MEMORY=1024Mi\n" in (package / OVERLAYS / "nodes/mlops.env").read_text(encoding="utf-8")
+    assert mlpack("configure", package, "--overlay", "nodes", "--set", "NODE_MEMORY=2Gi").code == 0
+    node = resources(package, "nodes", kubectl)["node"]
+    assert (node["requests"]["memory"], node["limits"]["memory"]) == ("2Gi", "2Gi")
+
+
+def test_number_of_gpus_is_that_of_the_spec_unless_the_option_is_on(mlpack: Run, package: Path, kubectl: Path) -> None:
+    gpu = "nvidia.com/gpu"
+    assert mlpack("configure", package, "--gpus", "8").code == 0
+    assert resources(package, "team", kubectl)["main"]["limits"][gpu] == "8"
+    assert gpu not in resources(package, "array", kubectl)["main"]["limits"]
+    assert mlpack("configure", package, "--with", "gpu", "--gpus", "4").code == 0
+    assert {resources(package, overlay, kubectl)["main"]["limits"][gpu] for overlay in ("team", "array")} == {"4"}
+    assert "\nGPUS=8\n" in (package / OVERLAYS / "team/mlops.env").read_text(encoding="utf-8")
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+
+
+def test_gpus_of_a_package_without_any_are_refused_with_the_option(mlpack: Run, package: Path) -> None:
+    done = mlpack("configure", package, "--overlay", "single-node", "--gpus", "8")
+    assert done.code == 2
+    assert "--gpus: mlops.env of single-node has no GPUS" in done.stderr
+    assert "hint: --with gpu gives GPUs to each pod that computes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("overlay", "key", "value", "message"),
+    [
+        ("single-node", "MEMORY", "64Gb", "expected a quantity such as 64Gi, found '64Gb'"),
+        ("single-node", "CPU", "", "expected a quantity such as 8, found ''"),
+        ("single-node", "CPU", "-1", "-1 is negative"),
+        ("team", "GPUS", "0.5", "expected a whole number of nvidia.com/gpu, found 0.5"),
+    ],
+)
+def test_value_other_than_a_quantity_is_refused_at_its_line(
+    overlay: str, key: str, value: str, message: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    path = package / OVERLAYS / overlay / "mlops.env"
+    before = path.read_text(encoding="utf-8")
+    old = next(line for line in before.splitlines() if line.startswith(f"{key}="))
+    place = f"{path}:{before.splitlines().index(old) + 1}:1: {key}: {message}"
+    done = mlpack("configure", package, "--overlay", overlay, "--set", f"{key}={value}")
+    assert done.code == 2
+    assert place in done.stderr
+    assert path.read_text(encoding="utf-8") == before
+    replace(path, old, f"{key}={value}")
+    verified = mlpack("verify", package, "--kubectl", kubectl)
+    assert verified.code == 5
+    assert place in verified.stdout
+
+
+def test_verify_refuses_a_request_above_its_limit(mlpack: Run, package: Path, kubectl: Path) -> None:
+    assert mlpack("configure", package, "--overlay", "single-node", "--set", "MEMORY=64Gi").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "single-node/mlops.env:8:1: " in done.stdout
+    assert "requests 64Gi of memory, above its limit of 128Mi" in done.stdout
+
+
+def test_resources_of_a_variant_keep_their_keys(mlpack: Run, tmp_path: Path) -> None:
+    spec = tmp_path / "spec"
+    shutil.copytree(catalog.bundled() / "hello-mpi", spec)
+    replace(spec / "spec.yaml", "  - {script:", "  - {resources: {limits: {nvidia.com/gpu: 1}}, script:")
+    done = mlpack("build", "./spec", "--add", "environment.GPUS=2")
+    assert done.code == 3
+    assert "GPUS cannot be set for the overlay" in done.stderr

@@ -259,7 +259,7 @@ def test_check_lists_unset_values(mlpack: Mlpack, package: Path) -> None:
     lost = "OUTPUT_DIR is a scratch volume: what is written there is lost when the pod is deleted"
     assert done.stdout.splitlines() == [
         f"{package}/{OVERLAYS}/{overlay}/mlops.env:{line}:1: {lost} (--storage, with one of host-path, nfs, pvc)"
-        for overlay, line in (("multi-node", 24), ("single-node", 15))
+        for overlay, line in (("multi-node", 33), ("single-node", 24))
     ]
     assert mlpack("configure", package, "--root", "/x").code == 0
     assert mlpack("configure", package, "--check").stdout == done.stdout

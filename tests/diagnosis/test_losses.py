@@ -217,7 +217,7 @@ def test_successful_workload_reports_child_killed_for_memory() -> None:
     (finding,) = diagnosis.findings
     limit = "a process in container main was killed for using more memory than the limit of 64Mi"
     assert (finding.message, finding.blocks) == (f"{limit}, and the container still ended with exit code 0", False)
-    hint = "check that the result is complete; raise limits.memory in the overlay's manifest, or reduce the memory use"
+    hint = "check that the result is complete; raise the memory limit in mlops.env, or reduce the memory use"
     assert finding.hint == hint
 
 

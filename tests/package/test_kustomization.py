@@ -4,6 +4,7 @@ import pytest
 
 from packager.base.errors import UsageError
 from packager.package import kustomization
+from packager.package.kustomization import ImageEntry
 
 KUSTOMIZATION = """resources:
   - ../../../common/x/k8s/mlops/base
@@ -211,3 +212,32 @@ def test_add_refuses_list_that_it_cannot_edit(text: str) -> None:
     with pytest.raises(UsageError, match="cannot be edited automatically") as refused:
         kustomization.add(text.encode(), "../../../site/a")
     assert refused.value.hint == "list ../../../site/a under `components` there"
+
+
+IMAGE = ImageEntry("REGISTRY/a", "REGISTRY/b", "1.0")
+ENTRY = '- name: REGISTRY/a\n    newName: REGISTRY/b\n    newTag: "1.0"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# top\nresources: []\n", f"# top\nresources: []\nimages:\n  {ENTRY}"),
+        (
+            "images:\n  - name: REGISTRY/a\n    newTag: '2' # kept\n# next\nlabels: []\n",
+            f"images:\n  {ENTRY.rstrip()} # kept\n# next\nlabels: []\n",
+        ),
+        ("images:\n  - name: x\n    newTag: y\n", f"images:\n  {ENTRY}  - name: x\n    newTag: y\n"),
+        ("images:\n- name: x\n  newTag: y\n", f"images:\n{ENTRY.replace('    ', '  ')}- name: x\n  newTag: y\n"),
+    ],
+)
+def test_entry_of_an_image_is_added_or_replaced(text: str, expected: str) -> None:
+    edited = kustomization.set_image(text.encode(), IMAGE, "k.yaml")
+    assert edited.decode() == expected
+    assert IMAGE in kustomization.images(edited)
+    assert kustomization.set_image(edited, IMAGE, "k.yaml") == edited
+
+
+@pytest.mark.parametrize("text", ["images: [{name: REGISTRY/a, newTag: x}]\n", "images: x\n", "images: {}\n"])
+def test_images_in_another_notation_are_not_edited(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be edited automatically"):
+        kustomization.set_image(text.encode(), IMAGE, "k.yaml")

@@ -7,6 +7,7 @@ from packager.base.faults import Fault
 from packager.base.fields import anchored
 from packager.base.problems import similar
 from packager.base.values import Fields, Meta
+from packager.workloads import amounts
 from packager.workloads.amounts import Amount
 from packager.workloads.overlay import OverlaySpec
 from packager.workloads.program import Run
@@ -120,11 +121,12 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
             hint = similar(ready.port, self.ports) or f"the ports are: {', '.join(self.ports)}"
             yield Fault(("ready", "port"), f"port {ready.port!r} not found", hint)
 
-    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - the same for any
-        """Yield the number of pods; where the option autoscale is on, the autoscaler decides it."""
+    def amounts(self, run: Run) -> Iterator[Amount]:
+        """Yield the number of pods, which the autoscaler decides if the option autoscale is on, and the resources."""
         description = "The number of pods, if the option autoscale is off."
         scaled = "mlpack/autoscale!=cpu"
         yield Amount("REPLICAS", str(self.replicas), description, ("spec.replicas",), selector=scaled)
+        yield from amounts.quantities(self.resources, run.containers("spec.template.spec"))
 
     @property
     def probe(self) -> Ready:

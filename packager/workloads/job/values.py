@@ -121,7 +121,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         return {claim: f"claim-{number}" for number, claim in enumerate(self.claim_names, start=1)}
 
     def amounts(self, run: Run) -> Iterator[Amount]:
-        """Yield how often it runs, how many at a time, the number of torchrun's processes, and the deadline."""
+        """Yield how often it runs, how many at a time, torchrun's processes, the resources and the deadline."""
         if self.completions is not None:
             total, parallel = ("spec.completions",), ("spec.parallelism",)
             if self.parallelism == self.completions:
@@ -135,6 +135,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
             description = "The number of processes in the pod; auto: one for each GPU, or core."
             word = "spec.template.spec.containers.[name=^main$].command.2"
             yield Amount("PROCESSES", str(self.processes), description, (word,), delimiter="=")
+        yield from amounts.quantities(self.resources, run.containers("spec.template.spec"))
         yield from amounts.deadline(self.deadline, "spec.activeDeadlineSeconds")
 
     def longest_name(self, workload: str) -> str:

@@ -48,6 +48,11 @@ def _job(role: str) -> str:
     return f"spec.replicatedJobs.{named(role)}.template.spec"
 
 
+def _containers(role: str, run: Run) -> tuple[str, ...]:
+    """Return the fieldPaths of the containers of a role's pods that run something of the model."""
+    return run.containers(f"{_job(role)}.template.spec", named(role))
+
+
 def _container(role: str) -> str:
     """Return the fieldPath of the container of a role's pods."""
     return f"{_job(role)}.template.spec.containers.{named(role)}"
@@ -215,14 +220,26 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             yield place, self.permanent_exit_codes
 
     def amounts(self, run: Run) -> Iterator[Amount]:
-        """Yield the number of pods of each role that may have several, of processes of torchrun, and the deadline."""
+        """Yield the number of pods of each role that may have several, of torchrun's processes, resources, deadline."""
         yield from (self._count(role) for role in self.roles if self.count_key(role))
         if self.processes_per_node is not None:
             fields = tuple(f"{_container(role)}.command.1" for role in self.roles if self.run_of(role, run).scripts)
             description = "The number of processes in each pod; auto: one for each GPU, or core."
             if fields:
                 yield Amount("PROCESSES_PER_NODE", str(self.processes_per_node), description, fields, delimiter="=")
+        yield from self._quantities(run)
         yield from amounts.deadline(self.deadline, *(f"{_job(role)}.activeDeadlineSeconds" for role in self.roles))
+
+    def _quantities(self, run: Run) -> Iterator[Amount]:
+        """Yield the resources of all roles that have none of their own, then those of each other role."""
+        alike = [name for name, role in self.roles.items() if role.resources is None]
+        computing = any(self.options_of(name) is None for name in alike)
+        paths = [path for name in alike for path in _containers(name, run)]
+        yield from amounts.quantities(self.resources, paths, computes=computing)
+        for name, role in self.roles.items():
+            if role.resources is not None:
+                computes = self.options_of(name) is None
+                yield from amounts.quantities(role.resources, _containers(name, run), name, computes=computes)
 
     def count_key(self, role: str) -> str | None:
         """Return the key in mlops.env for the number of pods of a role; None for a role that has one pod always."""
@@ -262,6 +279,10 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def resources_of(self, role: str) -> Resources:
         """Return the resources of each pod of a role."""
         return self.roles[role].resources or self.resources
+
+    def keys_of(self, role: str) -> str:
+        """Return the beginning of the keys in mlops.env for the resources of a role."""
+        return amounts.prefix(role) if self.roles[role].resources is not None else ""
 
     def options_of(self, role: str) -> str | None:
         """Return the options that change the pods of a role: "storage" only, "none", or all of them (None)."""
@@ -369,6 +390,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def _key_faults(self) -> Iterator[Fault]:
         """Yield roles whose numbers of pods would have the same key in mlops.env, or a taken one."""
         keys: dict[str, str] = {}
+        quantities = {amount.key for amount in self._quantities(Run())}
         for role in self.roles:
             other = keys.setdefault(_key(role), role)
             if other != role:
@@ -377,6 +399,9 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             elif reason := refusal_reason(_key(role)) or self.reserved(_key(role)):
                 message = f"the number of its pods would be {_key(role)} in mlops.env"
                 yield Fault(("roles", role), message, reason, at_key=True)
+            elif _key(role) in quantities:
+                message = f"the number of its pods would be {_key(role)} in mlops.env, as an amount of its resources is"
+                yield Fault(("roles", role), message, "rename the role", at_key=True)
 
     def _role_faults(self) -> Iterator[Fault]:
         roles = self.way.roles

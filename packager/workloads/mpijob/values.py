@@ -55,8 +55,8 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         """The operator's word for `mpi`; the form of its host file follows it (mpi-operator, v2beta1/types.go)."""
         return {"openmpi": "OpenMPI", "mpich": "MPICH", "intel": "Intel"}[self.mpi]
 
-    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - the same for any
-        """Yield the number of workers, of slots and of ranks, and the deadline."""
+    def amounts(self, run: Run) -> Iterator[Amount]:
+        """Yield the number of workers, of slots and of ranks, the resources of each worker, and the deadline."""
         workers = ("spec.mpiReplicaSpecs.Worker.replicas",)
         yield Amount("WORKERS", str(self.workers), "The number of worker pods.", workers)
         slots = "The number of slots of each worker: a slot is the place of a rank."
@@ -64,6 +64,8 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         launcher = "spec.mpiReplicaSpecs.Launcher.template.spec.containers.[name=^launcher$]"
         ranks = "The number of ranks to start; all: one for each slot."
         yield Amount("PROCESSES", str(self.processes or "all"), ranks, (f"{launcher}.command.3",))
+        worker = "spec.mpiReplicaSpecs.Worker.template.spec"
+        yield from amounts.quantities(self.resources, run.containers(worker, "[name=^worker$]"))
         yield from amounts.deadline(self.deadline, "spec.runPolicy.activeDeadlineSeconds")
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:

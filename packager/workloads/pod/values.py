@@ -20,6 +20,7 @@ class Pod(OverlaySpec, frozen=True, tag="Pod"):
 
     readme = "a Pod"
 
-    def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - the same for any
-        """Yield the deadline."""
+    def amounts(self, run: Run) -> Iterator[Amount]:
+        """Yield the resources and the deadline."""
+        yield from amounts.quantities(self.resources, run.containers("spec"))
         yield from amounts.deadline(self.deadline, "spec.activeDeadlineSeconds")

@@ -134,8 +134,8 @@ class PackageReader:
         sources = render.read(files.edited_package(), overlay)
         known = facts(RenderedOverlay(overlay, (), sources))
         mark = _mark(plain)
-        # Into a field that takes a number, kustomize writes no word.
-        keys = [line.key for line in lines if line.key not in sources.numbers]
+        # A field that takes a number or a quantity takes no word.
+        keys = [line.key for line in lines if line.key not in sources.numbers | sources.quantities]
         for number, key in enumerate(keys):
             files.assign(path, key, filling.word(mark, number))
         objects = PackageObjects(
