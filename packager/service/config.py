@@ -73,6 +73,7 @@ class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         token_host: Another host that issues the registry's tokens and may receive the password.
         insecure: Whether the registry is used over http, which others can read and change.
         ca_file: The certificates of the registry's own authority.
+        key: The file with the public key that must have signed each package.
     """
 
     username: (
@@ -87,6 +88,7 @@ class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     token_host: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+(:[0-9]+)?$", title="a host, or HOST:PORT")] | None = None
     insecure: bool = False
     ca_file: str | None = None
+    key: str | None = None
 
 
 Registries = dict[

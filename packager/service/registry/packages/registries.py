@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError, UsageError, VerificationError, unreadable
 from packager.base.values import Value
-from packager.publish import artefact, credentials, transport
+from packager.publish import artefact, credentials, keys, transport
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
+from packager.publish.signatures import Verifier, find
+from packager.publish.signer import is_valid
 from packager.publish.transport import Network
 from packager.service.callbacks import addresses
 from packager.service.callbacks.addresses import Allowed, InvalidAddressError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from packager.publish.credentials import Login
+    from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
     from packager.publish.transport import Address
     from packager.service.config import RegistryConfig
@@ -37,6 +40,7 @@ SECONDS = 120.0
 _SILENT_SECONDS = 15.0
 _NAME_SECONDS = 3.0
 _MOST_ADDRESSES = 4
+_MOST_REASONS = 3
 
 
 class Registry(Value, frozen=True):
@@ -48,6 +52,7 @@ class Registry(Value, frozen=True):
         token_host: Another host that issues the registry's tokens and may receive the credentials.
         is_insecure: Whether the registry is used over http.
         ca_file: Certificates of authorities that are trusted in addition to the system's.
+        key: The public key that must have signed each package; None for none.
     """
 
     host: str
@@ -55,6 +60,7 @@ class Registry(Value, frozen=True):
     token_host: str | None = None
     is_insecure: bool = False
     ca_file: str | None = None
+    key: PublicKey | None = None
 
     def __repr__(self) -> str:
         return f"Registry({self.host!r})"
@@ -64,8 +70,8 @@ def read_registries(configured: Mapping[str, RegistryConfig], place: str) -> dic
     """Return the registries from a place in the configuration, with their passwords.
 
     Raises:
-        ToolError: A file with a password or certificates cannot be read.
-        UsageError: A password is missing.
+        ToolError: A file with a password, certificates or a key cannot be read.
+        UsageError: A password is missing, or a file has no public key.
     """
     registries = {}
     for host, settings in configured.items():
@@ -74,8 +80,18 @@ def read_registries(configured: Mapping[str, RegistryConfig], place: str) -> dic
             login = credentials.Login(settings.username, _password(host, settings, place), source="server.yaml")
         if settings.ca_file is not None:
             transport.trusted(settings.ca_file)
-        registries[host] = Registry(host, login, settings.token_host, settings.insecure, settings.ca_file)
+        key = None if settings.key is None else _key(Path(settings.key), f"{place}.{host}.key")
+        registries[host] = Registry(host, login, settings.token_host, settings.insecure, settings.ca_file, key)
     return registries
+
+
+def _key(file: Path, place: str) -> PublicKey:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(keys.KEY_BYTES)
+    except OSError as error:
+        raise unreadable(file, error) from None
+    return keys.public(content, file.name.removesuffix(".pub"), f"{place}: {file}")
 
 
 def _password(host: str, settings: RegistryConfig, place: str) -> str:
@@ -118,6 +134,8 @@ def _pull(reference: PackageReference, registry: Registry, file: Path) -> str:
     """Write a package to a new file, and return the digest of its manifest."""
     with Repository(reference, _access(registry, reference)) as repository:
         content, digest = repository.manifest(reference.version or "")
+        if registry.key is not None:
+            _require_signature(repository, reference.pinned(digest), digest, registry.key)
         layer = artefact.described(content, str(reference)).layer
         if not 0 < layer.size <= MOST_BYTES:
             most = f"{MOST_BYTES >> 20} MiB"
@@ -125,6 +143,16 @@ def _pull(reference: PackageReference, registry: Registry, file: Path) -> str:
         with file.open("xb") as stream:
             repository.download(layer, stream)
     return digest
+
+
+def _require_signature(repository: Repository, shown: str, digest: str, key: PublicKey) -> None:
+    """Refuse an artefact that a key has not signed. Raises ToolError."""
+    signatures = find(repository, digest, Verifier((key,), is_valid))
+    if not any(signature.is_trusted for signature in signatures):
+        reasons = "; ".join(f"a signature is {signature}" for signature in signatures[:_MOST_REASONS])
+        raise ToolError(
+            f"{shown} is not signed by {key.name}, as the server requires{f': {reasons}' if reasons else ''}"
+        )
 
 
 def _access(registry: Registry, reference: PackageReference) -> Access:

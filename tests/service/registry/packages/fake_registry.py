@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,8 @@ def registry() -> Iterator[FakeRegistry]:
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(OSError):  # the client refuses what is too long before it is all sent
+                self.wfile.write(content)
 
         def log_message(self, *_arguments: Any) -> None:
             return

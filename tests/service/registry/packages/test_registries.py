@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import socket
 import time
@@ -11,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import MlpackError, ToolError, UsageError
-from packager.publish import client
+from packager.publish import artefact, client, signatures, signer
 from packager.publish.artefact import FORMER_LAYER, LAYER
+from packager.publish.bundle import BUNDLE
 from packager.publish.credentials import Login
+from packager.publish.reference import parse as parse_reference
+from packager.publish.signatures import SignedArtefact
+from packager.publish.upload import Descriptor
 from packager.service.callbacks import addresses
 from packager.service.callbacks.addresses import Allowed, parse
 from packager.service.config import RegistryConfig
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from packager.publish.signer import Signer
     from tests.service.registry.packages.fake_registry import Answer
 
 CONTENT = b"what a package is does not matter here" * 100
@@ -54,6 +60,58 @@ def refused(fake: FakeRegistry, folder: Path, source: str = "team/demo:1.0", **o
     with pytest.raises((ToolError, UsageError)) as error:
         pulled(fake, folder, source, **options)
     return str(error.value).replace(fake.host, "HOST")
+
+
+OURS, OTHER = signer.new("prod"), signer.new("other")
+
+
+def sign(fake: FakeRegistry, *signers: Signer, digest: str | None = None) -> None:
+    """Attach a bundle by each key to the package, in the index that replaces the API for referrers."""
+    actual = fake.contents[MANIFEST_PATH][1]
+    digest = digest or digest_of(actual)
+    subject = SignedArtefact(parse_reference("oci://h/x:1"), Descriptor(digest, 1), "x.tar.gz", digest_of(CONTENT))
+    entries = []
+    for one in signers:
+        bundle = signatures.sign(subject, one)
+        fake.contents[f"/v2/team/demo/blobs/{digest_of(bundle)}"] = ("application/octet-stream", bundle)
+        manifest = artefact.referring(BUNDLE, bundle, subject.manifest, {})
+        fake.put("team/demo", digest_of(manifest), manifest)
+        entries.append({"digest": digest_of(manifest), "size": len(manifest), "artifactType": BUNDLE})
+    tag = digest_of(actual).replace(":", "-")
+    fake.put("team/demo", tag, json.dumps({"schemaVersion": 2, "manifests": entries}).encode())
+
+
+def test_pull_requires_the_signature_of_the_key(fake: FakeRegistry, tmp_path: Path) -> None:
+    key = OURS.public
+    assert re.fullmatch(
+        r"oci://HOST/team/demo@sha256:[0-9a-f]{64} is not signed by prod, as the server requires",
+        refused(fake, tmp_path, key=key),
+    )
+    sign(fake, OTHER)
+    assert "a signature is by an unknown key" in refused(fake, tmp_path, key=key)
+    sign(fake, OURS, digest=digest_of(b"another"))
+    assert "a signature is not accepted: it is of something else" in refused(fake, tmp_path, key=key)
+    assert not (tmp_path / "pulled").exists()
+    assert not any(digest_of(CONTENT) in path for path, _ in fake.requests)
+    sign(fake, OTHER, OURS)
+    content, reference = pulled(fake, tmp_path, key=key)
+    assert content == CONTENT
+    (tmp_path / "pulled").unlink()
+    assert pulled(fake, tmp_path, reference.partition(f"{fake.host}/")[2], key=key)[0] == CONTENT
+
+
+def test_key_is_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "prod.pub").write_text(OURS.public.pem)
+    configured = {"registry.example.com": RegistryConfig(key=str(tmp_path / "prod.pub"))}
+    assert read_registries(configured, "packages.registries")["registry.example.com"].key == OURS.public
+    (tmp_path / "prod.pub").write_bytes(OURS.pem(None))
+    with pytest.raises(
+        UsageError, match=r"packages\.registries\.registry\.example\.com\.key: .*prod\.pub: expected one"
+    ):
+        read_registries(configured, "packages.registries")
+    (tmp_path / "prod.pub").unlink()
+    with pytest.raises(ToolError, match=r"prod\.pub cannot be read"):
+        read_registries(configured, "packages.registries")
 
 
 def moved(location: str) -> Callable[[], Answer]:
