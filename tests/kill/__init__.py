@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from packager import cli
@@ -27,8 +28,8 @@ from packager.package import journal
 from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
-    from random import Random
 
 Argv = tuple[str, ...]
 
@@ -291,22 +292,77 @@ class Trial:
     def _run(self, argv: Argv, step: int | None, number: signal.Signals) -> NoReturn:
         os.chdir(self._out)
         os.environ["TMPDIR"] = tempfile.tempdir = str(self._temporary)  # Python keeps what it has once found
-        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)  # instead of those of pytest
-        sys.argv = ["mlpack", *argv]
-        workfolder.sweep_once.cache_clear()  # of what the process that was forked has swept
         if step is not None:
             _signal_before(step, number)
-        code = 1
+        log, code = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1
         try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
+            code = _run_command(argv, log)
         finally:
             self._modules.write_text("\n".join(name for name in sys.modules if name.startswith("packager.")))
             os._exit(code)
+
+
+def kill_at_random(scenario: Scenario, work: Path, times: int) -> list[str | None]:
+    """Kill runs of a scenario at random moments, the same in each call, and return what `Trial.kill` does."""
+    trial, random = Trial(scenario, work), Random(scenario.name)
+    return [trial.kill(random) for _ in range(times)]
+
+
+def kill_before_each_step(scenario: Scenario, work: Path) -> tuple[list[str | None], Count]:
+    """Kill runs of a scenario before the first step, the second and so on, until one ends before its step.
+
+    Return what `Trial.kill_before` does for each run, and the count.
+    """
+    trial = Trial(scenario, work)
+    wrong: list[str | None] = []
+    while trial.count.killed == len(wrong):
+        wrong.append(trial.kill_before(len(wrong)))
+    return wrong, trial.count
+
+
+def interrupt_before_steps(
+    scenario: Scenario, work: Path, number: signal.Signals, steps: range
+) -> tuple[list[str | None], Count]:
+    """Send a signal to a run before each of the steps, and return what `Trial.interrupt_before` does, and the count."""
+    trial = Trial(scenario, work)
+    return [trial.interrupt_before(step, number) for step in steps], trial.count
+
+
+def run_at_once(argvs: Sequence[Argv], folder: Path) -> list[tuple[int, str]]:
+    """Run commands in processes that begin at the same moment, and return the exit code and stderr of each."""
+    waiting, begin = os.pipe()
+    children, logs = [], []
+    for argv in argvs:
+        logs.append(tempfile.TemporaryFile())  # noqa: SIM115 - read after the end of the command
+        child = os.fork()
+        if child == 0:
+            os.close(begin)
+            os.read(waiting, 1)  # until the parent closes the other end
+            os.chdir(folder)
+            code = 1
+            try:
+                code = _run_command(argv, logs[-1].fileno())
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(waiting)
+    os.close(begin)
+    codes = [_end(child) for child in children]
+    return [(code, os.pread(log.fileno(), 1 << 20, 0).decode()) for code, log in zip(codes, logs, strict=True)]
+
+
+def _run_command(argv: Argv, log: int) -> int:
+    """Run a command that prints into an open file, and return its exit code."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)  # instead of those of pytest
+    sys.argv = ["mlpack", *argv]
+    workfolder.sweep_once.cache_clear()  # of what the process that was forked has swept
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 1
 
 
 def _is_work_folder(name: str) -> bool:
