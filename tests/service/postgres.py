@@ -46,6 +46,15 @@ class Postgres:
         return f"postgresql://{_USER}:no-secret@/{database}?host={self._sockets}"
 
 
+def _place() -> str:
+    """Return the folder for temporary files, which is in memory if possible, or /tmp if its path is too long.
+
+    The path of a socket has at most 107 characters (unix(7)), of which the server's names take 40.
+    """
+    folder = tempfile.gettempdir()
+    return folder if len(folder) < 60 else "/tmp"
+
+
 @contextmanager
 def running() -> Iterator[Postgres]:
     """Yield a running server.
@@ -55,7 +64,7 @@ def running() -> Iterator[Postgres]:
     """
     programs = Path(tools.require("initdb")).parent
     is_root = os.geteuid() == 0
-    folder = Path(tempfile.mkdtemp(prefix="mlpack-pg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="mlpack-pg-", dir=_place()))
     try:
         owner = pwd.getpwnam(_USER).pw_uid if is_root else os.geteuid()
         os.chown(folder, owner, -1)
