@@ -37,6 +37,7 @@ class Imported:
         site: The values of these options, for `--site`.
         records: Whether the build must record digests of downloads.
         namespace: The namespace that the source names; None if it names none.
+        site_file: The file with the site's defaults that the user has named; None for the nearest one.
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class Imported:
     site: tuple[tuple[str, str], ...]
     records: bool = False
     namespace: str | None = None
+    site_file: Path | None = None
 
     @property
     def build(self) -> list[str]:
@@ -53,7 +55,9 @@ class Imported:
         folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
         options = [word for option in self.options for word in ("--with", option)]
         record = ["--record"] if self.records else []
-        return ["mlpack", "build", folder, *record, *options, *(f"--site={key}={value}" for key, value in self.site)]
+        defaults = ["--site-file", str(self.site_file)] if self.site_file else []
+        values = [f"--site={key}={value}" for key, value in self.site]
+        return ["mlpack", "build", folder, *record, *defaults, *options, *values]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -72,10 +76,12 @@ class ModelDestination:
     Attributes:
         folder: The folder that contains the new model folder.
         force: Whether an imported model of the same name is replaced.
+        site_file: The file with the site's defaults that the user has named; None for the nearest one.
     """
 
     folder: Path
     force: bool = False
+    site_file: Path | None = None
 
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
@@ -183,7 +189,14 @@ def _written(
     records = any("sha256" not in download for download in draft.data.get("downloads", ()))
     findings = tuple(ordered(draft.findings))
     return Imported(
-        folder, tuple(files), findings, draft.options, draft.site, records=records, namespace=draft.namespace
+        folder,
+        tuple(files),
+        findings,
+        draft.options,
+        draft.site,
+        records=records,
+        namespace=draft.namespace,
+        site_file=destination.site_file,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import MlpackError
+from packager.cli.arguments import SiteFile, announced_site
 from packager.cli.console import emit_data, emit_json, print_error, say
 
 if TYPE_CHECKING:
@@ -40,11 +41,13 @@ def mxjob(
     output: Output = [],  # noqa: B006 - typer copies it
     image: Image = None,
     force: Force = False,
+    site_file: SiteFile = None,
 ) -> None:
     """Import a job of an MXNet operator (MxJob, MXJob), as a JobSet or a Job."""
     from packager.app.importing import import_mxjob
 
-    _print(import_mxjob(path, _destination(output, force=force), image=image), output)
+    destination = _destination(output, site_file, force=force)
+    _print(import_mxjob(path, destination, image=image), output)
 
 
 def mlcube(
@@ -64,6 +67,7 @@ def mlcube(
     ] = None,
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
     force: Force = False,
+    site_file: SiteFile = None,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
     from packager.app.importing import import_mlcube, mlcube_choices
@@ -77,7 +81,7 @@ def mlcube(
         input_claim=input_claim,
         gpus=gpus,
     )
-    _print(import_mlcube(path, _destination(output, force=force), choices), output)
+    _print(import_mlcube(path, _destination(output, site_file, force=force), choices), output)
 
 
 def intel(
@@ -92,12 +96,13 @@ def intel(
     ] = False,
     image: Image = None,
     force: Force = False,
+    site_file: SiteFile = None,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
     from packager.app.importing import import_intel
 
     outcomes: list[Imported | MlpackError] = []
-    destination = _destination(output, force=force)
+    destination = _destination(output, site_file, force=force)
     for outcome in import_intel(path, destination, models=models, image=image, downloads=downloads):
         outcomes.append(outcome)
         if isinstance(outcome, MlpackError):
@@ -118,11 +123,18 @@ def intel(
         raise typer.Exit(max(failure.exit_code for failure in failures))
 
 
-def _destination(output: list[str], *, force: bool) -> ModelDestination:
+def _destination(output: list[str], site_file: Path | None, *, force: bool) -> ModelDestination:
+    """Return the place for model folders, after the defaults of the site were read, which builds of them use.
+
+    Raises:
+        ToolError: The site's file cannot be read.
+        UsageError: The site's file is not valid.
+    """
     from packager.app.importing import ModelDestination
 
+    announced_site(site_file)
     folders = [Path(word) for word in output if word != "json"]
-    return ModelDestination(folders[-1] if folders else Path(), force)
+    return ModelDestination(folders[-1] if folders else Path(), force, site_file)
 
 
 def _print(imported: Imported, output: list[str]) -> None:

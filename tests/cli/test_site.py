@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.importers.mxjob.test_read import WORKER
 from tests.life import at_a_terminal
 from tests.site.test_read import COMPLETE
 
@@ -102,3 +103,28 @@ def test_configure_refuses_hostile_file_and_changes_nothing(mlpack: Mlpack, conf
     assert done.code == 2
     assert "\x1b" not in done.stderr
     assert done.stderr.startswith(f"{config}:1:11: expected a host")
+
+
+def test_import_names_the_site_that_its_build_uses(mlpack: Mlpack, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(WORKER, encoding="utf-8")
+    own = tmp_path / "own.yaml"
+    own.write_text("registry: reg.example\n", encoding="utf-8")
+    done = mlpack("import", "mxjob", "job.yaml", "--site-file", own)
+    assert done.code == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        f"using site defaults of {own}",
+        f"build it with: mlpack build ./single --site-file {own}",
+    ]
+    config.parent.mkdir(parents=True)
+    config.write_text("queue: team\n", encoding="utf-8")
+    assert f"using site defaults of {config}\n" in mlpack("import", "mxjob", "job.yaml", "--force").stderr
+
+
+def test_import_with_an_invalid_site_writes_nothing(mlpack: Mlpack, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(WORKER, encoding="utf-8")
+    config.parent.mkdir(parents=True)
+    config.write_text("queue: 'not a name'\n", encoding="utf-8")
+    done = mlpack("import", "mxjob", "job.yaml")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"{config}:1:8: " in done.stderr
+    assert not (tmp_path / "single").exists()
