@@ -270,6 +270,7 @@ def test_pods_have_numeric_ids_and_restricted_security_contexts(package: Path, k
                 "runAsUser": 1000,
                 "runAsGroup": 1000,
                 "fsGroup": 1000,
+                "fsGroupChangePolicy": "OnRootMismatch",
                 "runAsNonRoot": True,
                 "seccompProfile": {"type": "RuntimeDefault"},
             }

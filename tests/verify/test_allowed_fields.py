@@ -77,7 +77,6 @@ POD_ATTACKS: dict[str, Any] = {
     "spec.workloadRef": {"name": "x"},
     "spec.serviceAccountTokenVolume": {"x": "y"},
     "spec.securityContext.appArmorProfile": {"type": "Localhost", "localhostProfile": "x"},
-    "spec.securityContext.fsGroupChangePolicy": "Always",
     "spec.securityContext.seLinuxChangePolicy": "Recursive",
     "spec.securityContext.seLinuxOptions": {"level": "s0:c1,c2"},
     "spec.securityContext.seccompProfile.type": "Localhost",
