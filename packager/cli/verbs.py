@@ -54,6 +54,8 @@ VERBS = {
     "pull": Verb("pull", "Pull a package from a registry."),
     "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
     "key": Verb("key", "Make the keys that sign packages."),
+    "bundle": Verb("bundle", "Write a package with its images into one file."),
+    "load": Verb("load", "Store such a file in a registry."),
     "image": Verb("image", "Build or push a package's image."),
     "list": Verb("models", "List the models, their variants and aliases."),
     "show": Verb("models", "Show a model: its variants, overlays and parameters."),

@@ -156,19 +156,22 @@ class Repository:
                 f"expected {blob.size:,} bytes, found {part.count:,} with the digest {part.digest}"
             )
 
-    def upload(self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None) -> bool:
+    def upload(
+        self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None, *, start: int = 0
+    ) -> bool:
         """Store a blob, and return whether it was sent: False if the registry had it.
 
         Args:
             blob: The blob.
             source: The bytes, or a file with them.
             advance: Receives the number of bytes of each piece.
+            start: The offset of the blob in the file.
 
         Raises:
             VerificationError: The registry has stored other bytes.
             ToolError: The registry does not respond as it must.
         """
-        return Upload(self._client, blob, source, advance).run()
+        return Upload(self._client, blob, source, start, advance).run()
 
     def _manifest(self, version: str) -> tuple[bytes, str] | None:
         with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:

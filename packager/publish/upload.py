@@ -51,15 +51,22 @@ class Upload:
         client: Sends the requests.
         blob: The blob.
         source: The bytes, or a file with them.
+        start: The offset of the blob in the file.
         advance: Receives the number of bytes of each piece; a negative number if they have to be sent again.
     """
 
     def __init__(
-        self, client: RegistryClient, blob: Descriptor, source: bytes | Path, advance: Callable[[int], object]
+        self,
+        client: RegistryClient,
+        blob: Descriptor,
+        source: bytes | Path,
+        start: int,
+        advance: Callable[[int], object],
     ) -> None:
         self._client = client
         self._blob = blob
         self._source = source
+        self._start = start
         self._advance = advance
         self._is_in_pieces = blob.size >= IN_PIECES_FROM
         self._is_begun = False
@@ -96,7 +103,7 @@ class Upload:
             self._place, self._smallest = self._begin()
         if not self._is_in_pieces:
             self._show(0)
-            self._finish(self._place, Content(self._source, self._blob.size, advance=self._sent))
+            self._finish(self._place, Content(self._source, self._blob.size, self._start, self._sent))
             return True
         while self._offset < self._blob.size:
             size = min(max(_PIECE_BYTES, self._smallest), self._blob.size - self._offset)
@@ -157,7 +164,7 @@ class Upload:
         """Return the next piece."""
         if isinstance(self._source, bytes):
             return Content(self._source[self._offset : self._offset + size], size, advance=self._sent)
-        return Content(self._source, size, self._offset, self._sent)
+        return Content(self._source, size, self._start + self._offset, self._sent)
 
     def _sent(self, size: int) -> None:
         self._shown += size

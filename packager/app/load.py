@@ -1,0 +1,193 @@
+"""Loads a bundle into a registry: everything keeps its digest, so signatures stay valid.
+
+Tests: cli/test_bundle.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.app.configure import Answers, check_answers
+from packager.base.errors import VerificationError
+from packager.publish import artefact, layout, referrers
+from packager.publish.reference import parse
+from packager.publish.registry import Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.app.progress import Progress
+    from packager.publish.client import Access
+    from packager.publish.layout import Layout, Root
+    from packager.publish.reference import PackageReference
+    from packager.publish.upload import Descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """A bundle, and the registry that it is loaded into.
+
+    Attributes:
+        bundle: The file.
+        registry: The registry: a host, and a path if all repositories are below it.
+        force: Whether tags that name something else are moved.
+        dry_run: Whether the bundle is only checked.
+    """
+
+    bundle: Path
+    registry: str
+    force: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedManifest:
+    """A package or an image that was loaded.
+
+    Attributes:
+        reference: The reference with the tag and the digest.
+        source: The name in the registry that it comes from; empty for a package that came from a file.
+        is_package: Whether it is a package.
+    """
+
+    reference: PackageReference
+    source: str
+    is_package: bool
+
+    def __str__(self) -> str:
+        text = str(self.reference)
+        return text if self.is_package else text.removeprefix("oci://")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A bundle that was loaded.
+
+    Attributes:
+        manifests: The packages and images.
+        signatures: The number of signatures and other manifests that refer to these.
+    """
+
+    manifests: tuple[LoadedManifest, ...]
+    signatures: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "manifests": [
+                {"reference": str(one), "from": one.source, "package": one.is_package} for one in self.manifests
+            ],
+            "signatures": self.signatures,
+        }
+
+
+def load(request: LoadRequest, access: Access, *, progress: Progress) -> Loaded:
+    """Check a bundle, and store its content in a registry; the tags are set last.
+
+    Args:
+        request: The bundle and the registry.
+        access: The way to the registry.
+        progress: Shows the progress.
+
+    Raises:
+        UsageError: The registry is not valid.
+        VerificationError: The bundle is not valid, or a tag names something else in the registry.
+        ToolError: The bundle cannot be read, or the registry does not respond as it must.
+    """
+    check_answers(Answers(registry=request.registry))
+    with progress(request.bundle.name, _size(request.bundle), unit="bytes") as advance:
+        content = layout.read(request.bundle, advance)
+    if not request.dry_run:
+        _store(request, content, access, progress)
+    plain = [root for root in content.roots if not _is_signature(content, root)]
+    manifests = tuple(
+        LoadedManifest(_reference(request.registry, root), root.image, _is_package(content, root)) for root in plain
+    )
+    return Loaded(manifests, len(content.roots) - len(plain))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _reference(registry: str, root: Root) -> PackageReference:
+    tag = f":{root.tag}" if root.tag else ""
+    return parse(f"oci://{registry}/{root.repository}{tag}@{root.blob.digest}")
+
+
+def _is_signature(content: Layout, root: Root) -> bool:
+    is_tagged = root.tag is not None and root.tag.startswith("sha256-")
+    return is_tagged or content.manifests[root.blob.digest][1].subject is not None
+
+
+def _is_package(content: Layout, root: Root) -> bool:
+    manifest = content.manifests[root.blob.digest][1]
+    config = manifest.blobs[0] if manifest.blobs else None
+    if config is None or config.size > 4 << 20:
+        return False
+    with content.path.open("rb") as stream:
+        stream.seek(content.blobs[config])
+        text = stream.read(config.size)
+    try:
+        return artefact.facts(text, root.repository) is not None
+    except VerificationError:
+        return False
+
+
+def _store(request: LoadRequest, content: Layout, access: Access, progress: Progress) -> None:
+    """Store everything: blobs, manifests, those that refer to others, and then the tags."""
+    by_repository: dict[str, list[Root]] = {}
+    for root in content.roots:
+        by_repository.setdefault(root.repository, []).append(root)
+    for roots in by_repository.values():
+        with Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry:
+            _refuse_moves(registry, request, roots)
+    for name, roots in by_repository.items():
+        reference = _reference(request.registry, roots[0])
+        blobs = _blobs(content, roots)
+        with (
+            Repository(reference, access, may_push=True) as registry,
+            progress(name, sum(blob.size for blob in blobs), unit="bytes") as advance,
+        ):
+            for blob in blobs:
+                registry.upload(blob, content.path, advance, start=content.blobs[blob])
+            for root in sorted(roots, key=lambda root: _is_signature(content, root)):
+                for digest in content.children_first(root.blob.digest):
+                    _put(registry, content, digest)
+            for root in sorted(roots, key=lambda root: not _is_signature(content, root)):
+                if root.tag is not None and registry.digest_of(root.tag) != root.blob.digest:
+                    text, manifest = content.manifests[root.blob.digest]
+                    registry.put_manifest(root.tag, text, manifest.kind)
+
+
+def _refuse_moves(registry: Repository, request: LoadRequest, roots: list[Root]) -> None:
+    """Refuse to move a tag. Raises VerificationError."""
+    for root in roots:
+        present = registry.digest_of(root.tag) if root.tag is not None and not request.force else None
+        if present not in (None, root.blob.digest):
+            place = str(_reference(request.registry, root)).partition("@")[0]
+            message = f"{place} names something else: expected {root.blob.digest}, found {present}; nothing was loaded"
+            raise VerificationError(message, hint="--force moves the tag")
+
+
+def _blobs(content: Layout, roots: list[Root]) -> list[Descriptor]:
+    """Return the blobs of manifests, in a fixed order, without the manifests."""
+    digests = {digest for root in roots for digest in content.children_first(root.blob.digest)}
+    blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
+    return sorted(blobs, key=lambda blob: blob.digest)
+
+
+def _put(registry: Repository, content: Layout, digest: str) -> None:
+    """Store a manifest by its digest, unless it is there, and list it as one that refers to another manifest."""
+    text, manifest = content.manifests[digest]
+    is_there = registry.digest_of(digest) is not None
+    is_listed = False if is_there else registry.put_manifest(digest, text, manifest.kind)
+    if manifest.subject is not None and not is_listed:
+        entry = {"mediaType": manifest.kind, "digest": digest, "size": len(text)}
+        config = manifest.content.get("config")
+        kind = manifest.content.get("artifactType") or (config or {}).get("mediaType")
+        entry |= {"artifactType": kind} if kind else {}
+        entry |= {"annotations": manifest.content["annotations"]} if manifest.content.get("annotations") else {}
+        if all(other.get("digest") != digest for other in referrers.listed(registry, manifest.subject)):
+            referrers.add(registry, manifest.subject, entry)

@@ -1,0 +1,46 @@
+"""`mlpack bundle`: writes a package with its images into one file."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from packager.cli.arguments import source_date_epoch
+from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import Machine, emit, emit_json, progress, say
+from packager.cli.host import host
+from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
+
+
+@with_registry
+def bundle(
+    ctx: typer.Context,
+    at: RegistryOptions,
+    package: PackageSource,
+    destination: Annotated[
+        Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
+    ] = None,
+    images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")] = False,
+    kubectl: Program = "kubectl",
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+) -> None:
+    """Write a package with its images and signatures into one file, for a site without a network; print its path.
+
+    The file is an OCI image layout in a tar. The same content gives the same bytes. `mlpack load` stores it in a
+    registry.
+    """
+    from packager.app.bundle import BundleRequest
+    from packager.app.bundle import bundle as write_bundle
+
+    request = BundleRequest(package, destination, images, force, source_date_epoch(), kubectl)
+    bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)
+    if output is Machine.json:
+        emit_json(bundled.as_json(), is_bounded=False)
+        return
+    emit(str(bundled.path))
+    for root in bundled.roots:
+        say(f"{root.repository}{f':{root.tag}' if root.tag else ''} {root.blob.digest}")
+    say(f"next: mlpack load {bundled.path} --registry HOST")

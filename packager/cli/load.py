@@ -1,0 +1,46 @@
+"""`mlpack load`: stores a bundle in a registry. Tests: cli/test_bundle.py."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from packager.cli.console import Machine, emit, emit_json, progress, say
+from packager.cli.registry_arguments import RegistryOptions, with_registry
+
+
+@with_registry
+def load(
+    ctx: typer.Context,
+    at: RegistryOptions,
+    bundle: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `mlpack bundle` has written.")],
+    registry: Annotated[
+        str, typer.Option(metavar="HOST", help="The registry that everything is stored in: a host, or HOST/PATH.")
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Also move tags that name something else.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, and send nothing.")] = False,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+) -> None:
+    """Check a bundle and store it in a registry; print the references of the package and its images.
+
+    Nothing changes its digest, so signatures stay valid. What the registry has already is not sent again.
+    """
+    from packager.app.load import LoadRequest
+    from packager.app.load import load as load_bundle
+
+    loaded = load_bundle(LoadRequest(bundle, registry, force, dry_run), at.access(ctx), progress=progress)
+    if output is Machine.json:
+        emit_json(loaded.as_json(), is_bounded=False)
+        return
+    for manifest in loaded.manifests:
+        emit(str(manifest))
+        if manifest.source:
+            say(f"{manifest.source} is {manifest}")
+    if loaded.signatures:
+        say(f"{loaded.signatures} signatures and other manifests about these")
+    if dry_run:
+        say("dry run: the bundle is valid, and nothing was sent")
+    else:
+        say(f"next: mlpack configure PACKAGE --registry {registry}")

@@ -1,0 +1,330 @@
+"""Writes and reads an OCI image layout in one tar: `oci-layout`, `index.json`, and each blob by its digest.
+
+image-spec 1.1, "Image Layout". The same content gives the same bytes. A tar may come from anyone: what is read has
+exactly these files, each with its digest, and each used.
+
+Tests: cli/test_bundle.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import IO, TYPE_CHECKING, Any
+
+from packager.base import jsonio
+from packager.base.errors import ToolError, VerificationError, unreadable
+from packager.base.names import IMAGE_PATH, TAG
+from packager.base.values import Value
+from packager.package import tarheader
+from packager.package.path_checks import ContentError
+from packager.package.tarheader import BLOCK, FILE, RECORD
+from packager.publish.reference import is_digest
+from packager.publish.registry import INDEX, MANIFEST_BYTES
+from packager.publish.transport import PIECE
+from packager.publish.upload import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+_LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+_BLOB = re.compile(r"blobs/sha256/([0-9a-f]{64})")
+_MOST_BLOBS = 20_000
+
+ALL_MANIFEST_BYTES = 64 << 20
+"""The most bytes of all manifests of a layout."""
+
+_TAG = "org.opencontainers.image.ref.name"
+_IMAGE = "io.containerd.image.name"
+_REPOSITORY = "mlpack.repository"
+
+
+class Root(Value, frozen=True):
+    """A manifest that the index of a layout lists.
+
+    Attributes:
+        kind: The media type.
+        blob: The manifest as a blob.
+        repository: The repository below the registry, such as `team/model`.
+        tag: The tag; None for a manifest that is named by its digest.
+        image: The full name in the registry that it comes from, as containerd reads it; empty for none.
+    """
+
+    kind: str
+    blob: Descriptor
+    repository: str
+    tag: str | None = None
+    image: str = ""
+
+
+class ManifestParts(Value, frozen=True):
+    """A manifest or an index: what it consists of.
+
+    Attributes:
+        kind: The media type.
+        children: The manifests of an index.
+        blobs: The config and the layers of an image.
+        subject: The digest of the manifest that it refers to; None if it refers to none.
+        content: The parsed manifest.
+    """
+
+    kind: str
+    children: tuple[Descriptor, ...]
+    blobs: tuple[Descriptor, ...]
+    subject: str | None
+    content: Mapping[str, Any]
+
+
+def parsed(content: bytes, shown: str) -> ManifestParts:
+    """Return a manifest from others.
+
+    Args:
+        content: The manifest.
+        shown: The name for messages.
+
+    Raises:
+        VerificationError: The content is not a manifest.
+    """
+    try:
+        manifest = jsonio.read(content)
+    except jsonio.JsonError as error:
+        raise VerificationError(f"{shown} is not a manifest: {error}") from None
+    if not isinstance(manifest, dict):
+        raise VerificationError(f"{shown} is not a manifest: expected a JSON object")
+    kind, subject = manifest.get("mediaType"), manifest.get("subject")
+    children = manifest.get("manifests")
+    layers = manifest.get("layers", [])
+    if isinstance(children, list):
+        entries, blobs = children, []
+    elif isinstance(layers, list) and isinstance(manifest.get("config"), dict):
+        entries, blobs = [], [manifest["config"], *layers]
+    else:
+        raise VerificationError(f"{shown} is not a manifest: expected a config and layers, or manifests")
+    if not isinstance(kind, str):
+        kind = INDEX if isinstance(children, list) else "application/vnd.oci.image.manifest.v1+json"
+    return ManifestParts(
+        kind,
+        tuple(_descriptor(entry, shown) for entry in entries),
+        tuple(_descriptor(entry, shown) for entry in blobs),
+        _descriptor(subject, shown).digest if isinstance(subject, dict) else None,
+        manifest,
+    )
+
+
+def _descriptor(entry: Any, shown: str) -> Descriptor:
+    digest, size = (entry.get("digest"), entry.get("size")) if isinstance(entry, dict) else (None, None)
+    if not is_digest(digest) or not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 42:
+        raise VerificationError(f"{shown}: expected a digest of sha256 and a size")
+    return Descriptor(str(digest), size)
+
+
+def write(stream: IO[bytes], roots: list[Root], blobs: Mapping[Descriptor, Callable[[IO[bytes]], object]]) -> None:
+    """Write a layout.
+
+    Args:
+        stream: A file, at its beginning.
+        roots: The manifests that the index lists.
+        blobs: For each blob, a function that writes it to a stream.
+
+    Raises:
+        OSError: The stream cannot be written.
+        VerificationError, ToolError: The errors of the functions.
+    """
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [_entry(root) for root in _sorted(roots)]}
+    _member(stream, "oci-layout", len(_LAYOUT), lambda member: member.write(_LAYOUT))
+    content = json.dumps(index, ensure_ascii=False, separators=(",", ":")).encode()
+    _member(stream, "index.json", len(content), lambda member: member.write(content))
+    for blob in sorted(blobs, key=lambda blob: blob.digest):
+        _member(stream, f"blobs/sha256/{blob.digest.removeprefix('sha256:')}", blob.size, blobs[blob])
+    stream.write(bytes(2 * BLOCK))
+    stream.write(bytes(-stream.tell() % RECORD))
+
+
+def _sorted(roots: list[Root]) -> list[Root]:
+    return sorted(roots, key=lambda root: (root.repository, root.tag or "", root.blob.digest))
+
+
+def _entry(root: Root) -> dict[str, Any]:
+    annotations = {_REPOSITORY: root.repository, _TAG: root.tag or root.blob.digest.replace(":", "-")}
+    if root.image:
+        annotations[_IMAGE] = root.image
+    if root.tag is None:
+        annotations["mlpack.untagged"] = "true"
+    return {
+        "mediaType": root.kind,
+        "digest": root.blob.digest,
+        "size": root.blob.size,
+        "annotations": dict(sorted(annotations.items())),
+    }
+
+
+def _member(stream: IO[bytes], path: str, size: int, copy: Callable[[IO[bytes]], object]) -> None:
+    stream.write(tarheader.of_file(path, size, 0o644, 0))
+    start = stream.tell()
+    copy(_MemberStream(stream, start))  # type: ignore[arg-type]
+    if stream.tell() - start != size:
+        raise ToolError(f"{path}: expected {size:,} bytes, found {stream.tell() - start:,}")
+    stream.write(bytes(-size % BLOCK))
+
+
+class _MemberStream:
+    """A stream that begins at an offset of another one, for content that is written again from its beginning."""
+
+    def __init__(self, stream: IO[bytes], start: int) -> None:
+        self._stream = stream
+        self._start = start
+
+    def write(self, data: bytes) -> int:
+        return self._stream.write(data)
+
+    def seek(self, offset: int) -> int:
+        return self._stream.seek(self._start + offset)
+
+    def truncate(self) -> int:
+        return self._stream.truncate()
+
+
+class Layout:
+    """A layout that has been read, with all its digests checked.
+
+    Attributes:
+        path: The tar.
+        roots: The manifests that the index lists.
+        manifests: The manifests, by their digests.
+        blobs: Each blob with the offset of its content in the tar.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.roots: tuple[Root, ...] = ()
+        self.manifests: dict[str, tuple[bytes, ManifestParts]] = {}
+        self.blobs: dict[Descriptor, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._manifest_bytes = 0
+
+    def add_manifests(self, stream: IO[bytes], root: Descriptor) -> Iterator[str]:
+        """Read a manifest and those below it, and yield the digests of all that they use."""
+        waiting = [root]
+        while waiting:
+            entry = waiting.pop()
+            yield entry.digest
+            if entry.digest in self.manifests:
+                continue
+            self._manifest_bytes += entry.size
+            if entry.size > MANIFEST_BYTES or self._manifest_bytes > ALL_MANIFEST_BYTES:
+                most = f"{MANIFEST_BYTES >> 20} MiB for a manifest, and {ALL_MANIFEST_BYTES >> 20} MiB for all"
+                raise VerificationError(f"{self.path}: expected at most {most}")
+            stream.seek(self._offset(entry))
+            content = stream.read(entry.size)
+            manifest = parsed(content, f"{self.path}: {entry.digest}")
+            self.manifests[entry.digest] = content, manifest
+            for blob in manifest.blobs:
+                self._offset(blob)
+                yield blob.digest
+            waiting += manifest.children
+
+    def add(self, digest: str, size: int, offset: int) -> None:
+        """Note the place of a blob. Raises VerificationError if there are two of it."""
+        if digest in self._sizes or len(self._sizes) >= _MOST_BLOBS:
+            raise VerificationError(f"{self.path}: {digest} is there twice, or there are too many blobs")
+        self._sizes[digest] = size
+        self.blobs[Descriptor(digest, size)] = offset
+
+    def children_first(self, digest: str) -> list[str]:
+        """Return the digests of a manifest and of all below it, each once, and after those below it."""
+        order: dict[str, None] = {}
+        waiting = [(digest, False)]
+        while waiting:
+            current, is_complete = waiting.pop()
+            if is_complete:
+                order[current] = None
+            elif current not in order:
+                waiting.append((current, True))
+                children = (child.digest for child in self.manifests[current][1].children)
+                waiting += [(child, False) for child in dict.fromkeys(children) if child not in order]
+        return list(order)
+
+    def refuse_unused(self, used: set[str]) -> None:
+        """Refuse blobs that no manifest names. Raises VerificationError."""
+        if unused := self._sizes.keys() - used:
+            raise VerificationError(f"{self.path}: no manifest names {min(unused)}")
+
+    def _offset(self, blob: Descriptor) -> int:
+        if blob not in self.blobs:
+            raise VerificationError(f"{self.path}: {blob.digest} of {blob.size:,} bytes is missing")
+        return self.blobs[blob]
+
+
+def read(path: Path, advance: Callable[[int], object] = lambda _size: None) -> Layout:
+    """Return the layout in a tar, after each digest was checked; nothing is unpacked.
+
+    Args:
+        path: The tar.
+        advance: Receives the number of bytes of each piece.
+
+    Raises:
+        VerificationError: The tar is not a layout as `write` makes it, or is damaged.
+        ToolError: The tar cannot be read.
+    """
+    layout = Layout(path)
+    try:
+        with path.open("rb") as stream:
+            index = _members(layout, stream, advance)
+            layout.roots = tuple(_roots(index, path))
+            used = {digest for root in layout.roots for digest in layout.add_manifests(stream, root.blob)}
+    except ContentError as error:
+        raise VerificationError(f"{path} is not a bundle: {error}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    layout.refuse_unused(used)
+    return layout
+
+
+def _members(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]) -> bytes:
+    """Note all blobs of a layout, and return the content of its index."""
+    small: dict[str, bytes] = {}
+
+    def exactly(size: int) -> bytes:
+        content = stream.read(size)
+        if len(content) != size:
+            raise ContentError("it is cut off")
+        return content
+
+    for member in tarheader.members(exactly):
+        match = _BLOB.fullmatch(member.path)
+        if member.kind != FILE or not (
+            match or (member.path in ("oci-layout", "index.json") and member.path not in small)
+        ):
+            raise ContentError(f"unexpected entry {member.path!r}")
+        if match is None:
+            if member.size > MANIFEST_BYTES:
+                raise ContentError(f"{member.path} has more than {MANIFEST_BYTES >> 20} MiB")
+            small[member.path] = exactly(member.size)
+        else:
+            layout.add(f"sha256:{match[1]}", member.size, stream.tell())
+            hashed, left = hashlib.sha256(), member.size
+            while left:
+                piece = exactly(min(left, PIECE))
+                hashed.update(piece)
+                left -= len(piece)
+                advance(len(piece))
+            if hashed.hexdigest() != match[1]:
+                raise ContentError(f"{member.path} has the digest sha256:{hashed.hexdigest()}")
+        exactly(-member.size % BLOCK)
+    if small.get("oci-layout") != _LAYOUT or "index.json" not in small:
+        raise ContentError("it has no oci-layout of version 1.0.0, or no index.json")
+    return small["index.json"]
+
+
+def _roots(content: bytes, path: Path) -> Iterator[Root]:
+    index = parsed(content, f"{path}: index.json")
+    for entry, blob in zip(index.content["manifests"], index.children, strict=True):
+        annotations, kind = entry.get("annotations"), entry.get("mediaType")
+        texts = annotations if isinstance(annotations, dict) else {}
+        repository, tag = (str(texts.get(key, "")) for key in (_REPOSITORY, _TAG))
+        if not re.fullmatch(IMAGE_PATH, repository) or not re.fullmatch(TAG, tag) or not isinstance(kind, str):
+            raise VerificationError(f"{path}: index.json: expected a repository and a tag for {blob.digest}")
+        is_untagged = texts.get("mlpack.untagged") == "true"
+        yield Root(kind, blob, repository, None if is_untagged else tag, str(texts.get(_IMAGE, "")))

@@ -1,0 +1,257 @@
+"""Tests of `mlpack bundle` and `mlpack load`: from one registry to another one, by a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import VerificationError
+from packager.package import tarheader
+from packager.publish import layout
+from tests.publish import fake_registry
+from tests.publish.fake_registry import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Mlpack
+    from tests.publish.fake_registry import FakeRegistry
+
+pytestmark = pytest.mark.usefixtures("no_logins")
+
+IMAGE = "mpioperator/mpi-pi"
+KIND = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+def descriptor(content: bytes, kind: str, **more: Any) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": digest_of(content), "size": len(content), **more}
+
+
+def image(registry: FakeRegistry, repository: str, tag: str) -> str:
+    """Store an image for two platforms, with a signature of cosign's older form; return its digest."""
+    entries = []
+    for architecture in ("amd64", "arm64"):
+        config = json.dumps({"architecture": architecture, "os": "linux"}).encode()
+        layers = [b"shared by both", architecture.encode() * 1000]
+        registry.blobs |= {digest_of(content): content for content in (config, *layers)}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": KIND,
+            "config": descriptor(config, "application/vnd.oci.image.config.v1+json"),
+            "layers": [descriptor(layer, "application/vnd.oci.image.layer.v1.tar") for layer in layers],
+        }
+        content = json.dumps(manifest).encode()
+        registry.put(repository, digest_of(content), content)
+        entries.append(descriptor(content, KIND, platform={"os": "linux", "architecture": architecture}))
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+    digest = registry.put(repository, tag, index)
+    registry.blobs[digest_of(b"{}")] = b"{}"
+    signature = {"mediaType": KIND, "config": descriptor(b"{}", "x"), "layers": []}
+    registry.put(repository, f"{digest.replace(':', '-')}.sig", json.dumps(signature).encode())
+    return digest
+
+
+@pytest.fixture
+def pushed(
+    mlpack: Mlpack, registry: FakeRegistry, archive: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A signed package in a registry, which has its image too."""
+    monkeypatch.setenv("KUBECTL", str(kubectl))
+    registry.has_referrers = False
+    image(registry, IMAGE, "openmpi")
+    assert mlpack("configure", archive, "--registry", registry.host, "-d", "hello-mpi.tar.gz").code == 0
+    assert mlpack("key", "new", "prod", "--no-password").code == 0
+    name = f"oci://{registry.host}/team/hello-mpi:1.0"
+    assert mlpack("push", "hello-mpi.tar.gz", name, "--sign-key", "prod.key").code == 0
+    return name
+
+
+@pytest.fixture
+def other() -> Iterator[FakeRegistry]:
+    """The registry of a site without a network."""
+    with fake_registry.serving() as registry:
+        yield registry
+
+
+@pytest.mark.parametrize("has_referrers", [0, 1])
+def test_bundle_carries_package_images_and_signatures(
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str, has_referrers: int
+) -> None:
+    digest = digest_of(registry.manifests[IMAGE, "openmpi"])
+    done = mlpack("bundle", pushed)
+    assert (done.code, done.stdout) == (0, "hello-mpi.bundle.tar\n")
+    assert f"{registry.host}/{IMAGE}:openmpi is {digest}\n" in done.stderr
+    registry.fault = lambda handler, _number: fake_registry.cut(handler)
+    before = len(registry.requests)
+    other.has_referrers = bool(has_referrers)
+    loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab")
+    assert loaded.code == 0, loaded.stderr
+    package = digest_of(registry.manifests["team/hello-mpi", "1.0"])
+    assert loaded.stdout.splitlines() == [
+        f"oci://{other.host}/lab/hello-mpi:1.0@{package}",
+        f"{other.host}/lab/{IMAGE}:openmpi@{digest}",
+    ]
+    assert "next: mlpack configure PACKAGE --registry" in loaded.stderr
+    assert len(registry.requests) == before
+    here = f"oci://{other.host}/lab/hello-mpi:1.0"
+    assert mlpack("verify", here, "--key", "prod.pub", "--require-signature").code == 0
+    assert mlpack("pull", here, "-d", "out").code == 0
+    assert Path("out/hello-mpi.tar.gz").read_bytes() == Path("hello-mpi.tar.gz").read_bytes()
+    for repository, version in registry.manifests:
+        if repository == IMAGE:
+            assert other.manifests[f"lab/{IMAGE}", version] == registry.manifests[repository, version]
+    again = mlpack("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab")
+    assert (again.code, again.stdout) == (0, loaded.stdout)
+
+
+def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed).code == 0
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
+    before = len(other.requests)
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
+    assert {method for method, _, _ in other.requests[before:]} == {"GET", "HEAD"}
+
+
+def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> None:
+    for name in ("one.tar", "two.tar"):
+        assert mlpack("bundle", pushed, "-d", name).code == 0
+    assert Path("one.tar").read_bytes() == Path("two.tar").read_bytes()
+    assert mlpack("bundle", pushed, "-d", "one.tar").code == 2
+    assert mlpack("bundle", pushed, "-d", "one.tar", "--force").code == 0
+
+
+def test_bundle_of_a_file_has_the_artefact_that_push_stores(
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
+) -> None:
+    assert pushed
+    assert mlpack("bundle", "hello-mpi.tar.gz", "--no-images", "-d", "b.tar").code == 0
+    loaded = mlpack("load", "b.tar", "--registry", other.host, "-o", "json").json
+    (manifest,) = loaded["manifests"]
+    assert manifest["package"] is True
+    pushed_again = mlpack("push", "hello-mpi.tar.gz", f"oci://{registry.host}/team/other")
+    assert manifest["reference"].partition("@")[2] == pushed_again.stdout.strip().partition("@")[2]
+
+
+def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed).code == 0
+    image(other, IMAGE, "x")
+    other.put(IMAGE, "openmpi", b'{"config": {}, "layers": []}')
+    before = dict(other.manifests)
+    refused = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host)
+    assert refused.code == 5
+    assert f"oci://{other.host}/{IMAGE}:openmpi names something else" in refused.stderr
+    assert other.manifests == before
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--force").code == 0
+
+
+def test_dry_run_checks_the_bundle_alone(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed).code == 0
+    done = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--dry-run")
+    assert (done.code, other.requests) == (0, [])
+    assert "dry run: the bundle is valid, and nothing was sent\n" in done.stderr
+
+
+def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
+    layer = digest_of(b"shared by both")
+    registry.blobs[layer] = b"other content!"
+    done = mlpack("bundle", pushed)
+    assert (done.code, done.stdout) == (5, "")
+    assert list(Path().glob("*.tar")) == []
+
+
+def test_image_of_this_machine_cannot_be_bundled(mlpack: Mlpack, archive: Path, pushed: str) -> None:
+    assert pushed
+    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
+    done = mlpack("bundle", "local.tar.gz")
+    assert (done.code, "localhost is this machine" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, pushed: str, offset: int) -> None:
+    assert mlpack("bundle", pushed).code == 0
+    path = Path("hello-mpi.bundle.tar")
+    content = bytearray(path.read_bytes())
+    place = len(content) * offset // 10
+    place += 0 if content[place] else 1024 - place % 512
+    content[place] ^= 1
+    path.write_bytes(content)
+    done = mlpack("load", path, "--registry", other.host)
+    assert (done.code, done.stdout, other.requests) == (5, "", [])
+    path.write_bytes(content[: place // 2])
+    assert mlpack("load", path, "--registry", other.host).code == 5
+
+
+def tar(members: list[tuple[str, bytes]]) -> bytes:
+    parts = [
+        tarheader.of_file(name, len(content), 0o644, 0) + content + bytes(-len(content) % 512)
+        for name, content in members
+    ]
+    return b"".join(parts) + bytes(1024)
+
+
+def blob(content: bytes) -> tuple[str, bytes]:
+    return f"blobs/sha256/{digest_of(content).removeprefix('sha256:')}", content
+
+
+LAYOUT = ("oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+
+
+def index(*manifests: bytes, **annotations: str) -> tuple[str, bytes]:
+    named = {"mlpack.repository": "team/x", "org.opencontainers.image.ref.name": "1", **annotations}
+    entries = [descriptor(content, KIND, annotations=named) for content in manifests]
+    return "index.json", json.dumps({"manifests": entries}).encode()
+
+
+MANIFEST = json.dumps({"config": descriptor(b"{}", "x"), "layers": []}).encode()
+LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([], "no oci-layout"),
+        ([LAYOUT], "no index.json"),
+        ([index(), ("oci-layout", b"{}")], "no oci-layout"),
+        ([LAYOUT, index(), ("../x", b"")], "unexpected entry"),
+        ([LAYOUT, index(), ("blobs/sha256/../../x", b"")], "unexpected entry"),
+        ([LAYOUT, index(), LAYOUT], "unexpected entry"),
+        ([LAYOUT, index(), blob(b"stray")], "no manifest names"),
+        ([LAYOUT, index(), blob(b"a"), blob(b"a")], "is there twice"),
+        ([LAYOUT, index(), (blob(b"a")[0], b"b")], "has the digest"),
+        ([LAYOUT, index(MANIFEST)], "is missing"),
+        ([LAYOUT, index(MANIFEST), blob(MANIFEST)], "is missing"),
+        ([LAYOUT, index(b"[]"), blob(b"[]")], "is not a manifest"),
+        ([LAYOUT, index(LOOP), blob(LOOP)], "is missing"),
+        ([LAYOUT, ("index.json", b"[" * 9_000)], "is not a manifest"),
+        ([LAYOUT, index(MANIFEST, **{"mlpack.repository": "../x"}), blob(MANIFEST), blob(b"{}")], "a repository and"),
+        ([LAYOUT, index(MANIFEST, **{"org.opencontainers.image.ref.name": "a/b"}), blob(MANIFEST)], "and a tag"),
+    ],
+)
+def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(tar(members))
+    with pytest.raises(VerificationError, match=message):
+        layout.read(path)
+
+
+def test_nested_indexes_are_read_once(tmp_path: Path) -> None:
+    """Each names the one below twice: 2,000 levels, and more ways through them than anyone can follow."""
+    contents = [MANIFEST]
+    for _ in range(2_000):
+        below = descriptor(contents[-1], KIND)
+        contents.append(json.dumps({"manifests": [below, below]}).encode())
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(tar([LAYOUT, index(contents[-1]), *map(blob, contents), blob(b"{}")]))
+    content = layout.read(path)
+    assert content.children_first(digest_of(contents[-1])) == [digest_of(text) for text in contents]
+
+
+def test_valid_layout_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(tar([LAYOUT, index(MANIFEST), blob(MANIFEST), blob(b"{}")]))
+    (root,) = layout.read(path).roots
+    assert (root.repository, root.tag) == ("team/x", "1")
