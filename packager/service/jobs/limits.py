@@ -1,4 +1,4 @@
-"""Refuses new jobs of projects and callers with too many jobs, and of projects that use too much of the database."""
+"""Refuses jobs with too many pods, and new jobs of callers and projects that have too many or use too much space."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.manifest import Manifest
+from packager.service.complaints import Complaint
 from packager.service.failures import RETRY_SECONDS, Failure
+from packager.workloads import structures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from packager.kubernetes.objects import Object
     from packager.service.config import LimitsConfig
     from packager.service.store.store import Store
     from packager.service.store.usage import Taken
@@ -45,6 +51,16 @@ class Room:
         if taken.size >= limits.project_mib << 20:
             size = f"jobs and logs of the project {project!r} take {taken.size >> 20:,} MiB"
             raise _full("project_mib", f"{size}: delete some jobs")
+
+    def check_pods(self, objects: Iterable[Object]) -> None:
+        """Raise Failure if the objects of a job start more pods at once than the server permits.
+
+        The pods of all projects are kept by the same API server.
+        """
+        count = sum(pods.count for item in objects for pods in structures.pods(Manifest(item)))
+        if count > self._limits.job_pods:
+            detail = f"the job starts {count:,} pods, and limits.job_pods of the server is {self._limits.job_pods:,}"
+            raise Failure("policy", detail, [Complaint("", detail)])
 
     def add(self, project: str, owner: str) -> None:
         """Count a new job."""

@@ -90,6 +90,7 @@ class Tasks:
             Failure: The values, the template, the policy or the cluster refuse the job, or the cluster does not answer.
         """
         prepared = await self._made(filled)
+        self._room.check_pods(prepared.objects)
         project = filled.project
         try:
             refused, missing = await self._references.check(prepared.objects, project)

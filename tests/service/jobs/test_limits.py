@@ -47,6 +47,29 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
     assert narrow.post("/v1/jobs", FILLED).status_code == 201
 
 
+WIDE = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: "{{ global.release }}"}
+spec:
+  parallelism: {{ process.train.number }}
+  template: {spec: {containers: [{name: main, image: "example.com/a:1", command: [train]}]}}
+"""
+
+
+def test_job_with_too_many_pods_is_refused(narrow: Service) -> None:
+    assert narrow.post("/v1/templates", {"name": "wide", "template": WIDE}).status_code == 201
+    wide = {**COUNTDOWN, "name": "wide", "task_template_name": "wide"}
+    wide["user_values_example"] = wide["user_values_example"].replace("countdown", "wide")
+    assert narrow.post("/v1/definitions", wide).status_code == 201
+    values = {"taskDef": "wide", "process": {"train": {"number": 1_001}}}
+    for path in ("/v1/jobs", "/v1/jobs?dry_run=true"):
+        refused = narrow.post(path, values)
+        detail = "the job starts 1,001 pods, and limits.job_pods of the server is 1,000"
+        assert (refused.status_code, refused.json()["detail"]) == (422, detail)
+    assert narrow.post("/v1/jobs", {**values, "process": {"train": {"number": 1_000}}}).status_code == 201
+
+
 @BOTH
 def test_jobs_are_refused_when_the_project_uses_too_much_of_the_database(
     narrow: Service, monkeypatch: pytest.MonkeyPatch
