@@ -7,21 +7,26 @@ README run as printed.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Images, Site
+from tests.e2e.storage import NodeFolder
+from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 TENSORFLOW_IMAGE = "localhost/tensorflow-mpi:2.21.0"
+
+KUEUE_API = "kueue.x-k8s.io/v1beta2"
 
 SITES = pytest.StashKey[list[Site]]()
 
@@ -105,3 +110,59 @@ def mpi_image(images: Images) -> str:
 def tensorflow_image(images: Images) -> str:
     """Return the image of resnet50."""
     return images.build(CHECKOUT / "model_specs/resnet50", TENSORFLOW_IMAGE)
+
+
+@pytest.fixture
+def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
+    """Yield a folder of the node with a dataset, and a folder for results that every user may write to."""
+    folder = NodeFolder(new_site("privileged"), "/tmp")
+    folder.run(
+        f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts "
+        f"{folder.path}/model\n"
+        f"chmod 777 {folder.path}/storage/output {folder.path}/dataset {folder.path}/model\n"
+        f"echo images > {folder.path}/dataset/data"
+    )
+    yield folder
+    folder.run(f"rm -r {folder.path}")
+
+
+@pytest.fixture
+def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
+    """Create volumes on the node, and yield their storage class, which has no provisioner."""
+    storage_class = f"class-{site.namespace}"
+    folders = {"results": "storage/output", "dataset": "dataset", "model": "model"}
+    for name, folder in folders.items():
+        volume: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{name}-{site.namespace}", "labels": {"of": name}},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteMany"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "storageClassName": storage_class,
+                "hostPath": {"path": f"{node.path}/{folder}", "type": "Directory"},
+            },
+        }
+        site.apply(volume)
+    yield storage_class
+    site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
+
+
+@pytest.fixture
+def queue(site: Site) -> Iterator[str]:
+    """Create a LocalQueue and its ClusterQueue, which admits nothing yet, and yield the name of both."""
+    site.run(f"kubectl label namespace {site.namespace} {QUEUES}=true")
+    name = site.namespace
+    quotas = [{"name": resource, "nominalQuota": quota} for resource, quota in (("cpu", "2"), ("memory", "4Gi"))]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": quotas}]}
+    cluster_queue = {"namespaceSelector": {}, "resourceGroups": [group], "stopPolicy": "Hold"}
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": KUEUE_API, "kind": "ResourceFlavor", "metadata": {"name": name}},
+        {"apiVersion": KUEUE_API, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": cluster_queue},
+        {"apiVersion": KUEUE_API, "kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": name}},
+    ]
+    (site.folder / "queue.json").write_text("\n".join(map(json.dumps, objects)))
+    site.run("kubectl apply -f queue.json")
+    yield name
+    site.run("kubectl delete --wait=false -f queue.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
@@ -71,3 +72,21 @@ def run(site: Site, package: Path, overlay: str) -> str:
 def delete(site: Site, package: Path, overlay: str) -> None:
     site.run(commands(package, overlay)[-1], cwd=package)
     site.until(lambda: not site.run("kubectl get pods -o name"), "the pods to be gone")
+
+
+def claim(site: Site, name: str, storage_class: str) -> None:
+    """Create a claim for the volume with the label `of` and this name."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": storage_class,
+        "selector": {"matchLabels": {"of": name}},
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    metadata = {"name": name}
+    site.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+
+
+def only_one_for_one_node(site: Site, name: str) -> None:
+    """Make a volume the only one that a ReadWriteOnce claim can bind to."""
+    modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
+    site.run(f"kubectl patch pv {name}-{site.namespace} --patch '{modes}'")

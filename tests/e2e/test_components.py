@@ -10,68 +10,14 @@ import pytest
 
 from packager.options import BY_NAME, KEYS
 from tests.e2e.site import commands
-from tests.e2e.storage import SPEC, NodeFolder, delete, run
+from tests.e2e.storage import SPEC, NodeFolder, claim, delete, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.e2e.site import Site
 
 pytestmark = pytest.mark.usefixtures("mpi_image")
-
-
-@pytest.fixture
-def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
-    """Yield a folder of the node with a dataset, and a folder for results that every user may write to."""
-    folder = NodeFolder(new_site("privileged"), "/tmp")
-    folder.run(
-        f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts "
-        f"{folder.path}/model\n"
-        f"chmod 777 {folder.path}/storage/output {folder.path}/dataset {folder.path}/model\n"
-        f"echo images > {folder.path}/dataset/data"
-    )
-    yield folder
-    folder.run(f"rm -r {folder.path}")
-
-
-@pytest.fixture
-def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
-    """Create volumes on the node, and yield their storage class, which has no provisioner."""
-    storage_class = f"class-{site.namespace}"
-    folders = {"results": "storage/output", "dataset": "dataset", "model": "model"}
-    for name, folder in folders.items():
-        volume: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"{name}-{site.namespace}", "labels": {"of": name}},
-            "spec": {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteMany"],
-                "persistentVolumeReclaimPolicy": "Retain",
-                "storageClassName": storage_class,
-                "hostPath": {"path": f"{node.path}/{folder}", "type": "Directory"},
-            },
-        }
-        site.apply(volume)
-    yield storage_class
-    site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
-
-
-def only_one_for_one_node(site: Site, name: str) -> None:
-    """Make a volume the only one that a ReadWriteOnce claim can bind to."""
-    modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
-    site.run(f"kubectl patch pv {name}-{site.namespace} --patch '{modes}'")
-
-
-def claim(site: Site, name: str, storage_class: str) -> None:
-    spec = {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": storage_class,
-        "selector": {"matchLabels": {"of": name}},
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    metadata = {"name": name}
-    site.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
 
 
 def workers_of(site: Site) -> list[dict[str, Any]]:

@@ -13,38 +13,14 @@ from tests import kinds
 from tests.e2e.faults import Faulty
 from tests.e2e.site import MPI_IMAGE, commands
 from tests.e2e.test_jobset import SPEC
-from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.e2e.site import Site
 
 pytestmark = [
     pytest.mark.usefixtures("mpi_image"),
     pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster may have no Kueue"),
 ]
-
-API = "kueue.x-k8s.io/v1beta2"
-
-
-@pytest.fixture
-def queue(site: Site) -> Iterator[str]:
-    """Create a LocalQueue and its ClusterQueue, which admits nothing yet, and yield the name of both."""
-    site.run(f"kubectl label namespace {site.namespace} {QUEUES}=true")
-    name = site.namespace
-    quotas = [{"name": resource, "nominalQuota": quota} for resource, quota in (("cpu", "2"), ("memory", "4Gi"))]
-    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": quotas}]}
-    cluster_queue = {"namespaceSelector": {}, "resourceGroups": [group], "stopPolicy": "Hold"}
-    objects: list[dict[str, Any]] = [
-        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": name}},
-        {"apiVersion": API, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": cluster_queue},
-        {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": name}},
-    ]
-    (site.folder / "queue.json").write_text("\n".join(map(json.dumps, objects)))
-    site.run("kubectl apply -f queue.json")
-    yield name
-    site.run("kubectl delete --wait=false -f queue.json")
 
 
 def open_queue(site: Site, queue: str) -> None:

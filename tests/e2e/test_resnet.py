@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.site import commands, last_json
-from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
+from tests.e2e.storage import claim
 from tests.e2e.test_mpi import become
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ print(json.dumps({**version, "classes": len(prediction), "sum": sum(prediction)}
 """
 
 
-def test_trained_weights_are_served_from_the_claim(site: Site, volumes: str) -> None:  # noqa: F811 - the fixture
+def test_trained_weights_are_served_from_the_claim(site: Site, volumes: str) -> None:
     """Random weights are served, with a warning, while no checkpoint exists; then those that a training has written.
 
     The training does not end: its checkpoint is written while it runs.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
-from tests.e2e.test_components import node, only_one_for_one_node, volumes  # noqa: F401 - the fixtures
+from tests.e2e.storage import only_one_for_one_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def cube(site: Site) -> Path:
 RUN = "mlpack run ./cube --uid 12345 --set overlays.wrong.retries=0 --pod-security restricted"
 
 
-def test_tasks_of_a_cube_run_in_order_and_resume(site: Site, node: NodeFolder, volumes: str) -> None:  # noqa: F811
+def test_tasks_of_a_cube_run_in_order_and_resume(site: Site, node: NodeFolder, volumes: str) -> None:
     cube(site)
     only_one_for_one_node(site, "results")
     run = f"{RUN} --site CLAIM_CLASS={volumes} --site CLAIM_SIZE=1Gi"

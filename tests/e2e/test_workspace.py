@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.site import MPI_IMAGE, commands
-from tests.e2e.test_components import claim, node, only_one_for_one_node, volumes  # noqa: F401 - the fixtures
+from tests.e2e.storage import claim, only_one_for_one_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,8 +56,8 @@ cat "$OUTPUT_DIR/result"
 
 def test_job_uses_a_secret_a_download_three_configmaps_and_a_pushed_dataset(
     site: Site,
-    node: NodeFolder,  # noqa: F811
-    volumes: str,  # noqa: F811
+    node: NodeFolder,
+    volumes: str,
 ) -> None:
     """The dataset and the package are each pushed to a claim, and the results are pulled from a third."""
     for name in ("results", "dataset", "model"):
@@ -111,7 +111,7 @@ def model(site: Site) -> Path:
     return package
 
 
-def test_cube_files_are_copied_with_kubectl_and_an_interrupted_push_continues(site: Site, volumes: str) -> None:  # noqa: F811
+def test_cube_files_are_copied_with_kubectl_and_an_interrupted_push_continues(site: Site, volumes: str) -> None:
     only_one_for_one_node(site, "results")
     task = {"entrypoint": "cat", "parameters": {"inputs": {"a": {"type": "file", "default": "in/a.txt"}}}}
     cube = {"name": "files", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": {"show": task}}
