@@ -18,6 +18,8 @@ from packager.base.process import Finished
 from packager.builder import render
 from packager.builder.plan import Options, choose, plan
 from packager.builder.selection import select
+from packager.configure import lock
+from packager.configure.settings import Files
 from packager.kubectl.kustomize import kustomize
 from packager.modelspec import catalog, load
 from packager.modelspec.settings import parse_setting
@@ -25,6 +27,7 @@ from packager.options import KEYS, OPTIONS
 from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.package.layout import WORKSPACE
+from packager.package.opened import opened
 from tests import demo, everything, kinds, kubectls, renders
 from tests.combinations import possible_combinations
 
@@ -219,6 +222,29 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
             assert "nvidia" not in workload
             assert workload.count("key: HF_TOKEN\n") == workload.count("mountPath: /etc/mlpack/env\n")
             assert workload.count(f"name: {EXAMPLES['SECRET']}\n") >= 2
+
+
+def test_kubectls_render_locked_images_alike(tmp_path: Path) -> None:
+    """The digests of `mlpack lock`, in every kind of overlay."""
+    digest = f"sha256:{7:064}"
+    model = load.load(
+        catalog.find("hello-mpi", [catalog.bundled()]),
+        [*(parse_setting(setting) for setting in kinds.FOLDERS), *kinds.SETTINGS],
+    )
+    (tmp_path / "package").mkdir()
+    tree.write(render.render(plan(model, choose(model.spec, None, None), Options())), tmp_path / "package")
+    with opened(tmp_path / "package") as package:
+        files = Files(package)
+        for overlay in kinds.OVERLAYS:
+            lock.lock(files, overlay, [lock.ImageLock("docker.io/mpioperator/mpi-pi:openmpi", digest)])
+        for path, content in files.changed().items():
+            (tmp_path / "package" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "package" / path).write_bytes(content)
+    folder = tmp_path / "all"
+    folder.mkdir()
+    write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in kinds.OVERLAYS))
+    rendered = assert_alike(folder, inputs=[tmp_path / "package"])
+    assert set(re.findall(r"image: (\S+)", rendered)) == {f"docker.io/mpioperator/mpi-pi@{digest}"}
 
 
 ARGUMENTS = [
