@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,30 @@ SMALL = (
 )
 MANY = ("--set environment.STEPS.value=60", "--set environment.LOG_EVERY.value=1")
 NAME = "llm-finetune-cpu"
+ASK = """\
+import json, os, sys, urllib.request
+from pathlib import Path
+sys.path.insert(0, os.environ["MODEL_DIR"] + "/quickstart/scripts")
+import torch
+from checkpoints import load_base
+from tokenizers import Tokenizer
+
+folder = Path(os.environ["OUTPUT_DIR"], "model")
+network, tokenizer = load_base(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+prompt = "def read(self, size):"
+tokens = tokenizer.encode(prompt, add_special_tokens=False).ids
+computed = []
+for _ in range(8):
+    with torch.no_grad():
+        likeliest = network(torch.tensor([tokens]))[0, -1].log_softmax(0).max(0)
+    tokens.append(int(likeliest.indices))
+    computed.append([tokenizer.decode(tokens[-1:]), float(likeliest.values)])
+body = json.dumps({"prompt": prompt, "max_tokens": 8, "temperature": 0, "logprobs": 1}).encode()
+request = urllib.request.Request("http://127.0.0.1:8080/v1/completions", body, {"Content-Type": "application/json"})
+answer = json.load(urllib.request.urlopen(request))
+served = [[token["token"], token["logprob"]] for token in answer["choices"][0]["logprobs"]["content"]]
+print(json.dumps({"model": answer["model"], "served": served, "computed": computed}))
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,3 +111,27 @@ def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(si
     assert resumed["ranks"] == 1
     assert 2 <= resumed["resumed_from"] < resumed["steps"] == 60
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=0.05)
+
+
+def test_trained_model_answers_by_the_openai_api(site: Site, claim: str) -> None:
+    """`mlpack run` trains and then serves; llama.cpp continues a text with the tokens and probabilities of PyTorch."""
+    package = site.build("llm-finetune", "--force", *SMALL, claim)
+    site.run(f"mlpack configure {package} --uid 12345 --gid 12346")
+    run = site.shell(f"mlpack run {package} --timeout 10m")
+    assert run.returncode == 0, run.stderr
+    answer = last_json(site.run(f"mlpack exec {package} --overlay serving -- python3 -B -c {shlex.quote(ASK)}"))
+    assert answer["model"] == "llm-finetune"
+    served, computed = (list(zip(*answer[key], strict=True)) for key in ("served", "computed"))
+    assert served[0] == computed[0]
+    assert served[1] == pytest.approx(computed[1], abs=0.01)
+    metrics = "urllib.request.urlopen('http://127.0.0.1:8080/metrics').read().decode()"
+    printed = f"import urllib.request; print({metrics})"
+    text = site.run(f"mlpack exec {package} --overlay serving -- python3 -c {shlex.quote(printed)}")
+    assert "llamacpp:tokens_predicted_total" in text
+
+
+def test_serving_without_a_model_names_the_fix(site: Site) -> None:
+    package = overlay(site, "serving")
+    deploy = package.run("deploy", "--timeout", "3m", timeout=300)
+    assert deploy.code == 7
+    assert "train one first, with storage that stays, or set BASE_MODEL" in deploy.err
