@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
+from packager.app.stamp import use
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.shortening import bounded
-from packager.base.values import Value, as_dict
+from packager.base.values import Value, as_dict, replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
+from packager.publish.stamp import is_property
 from packager.verify import Checks, objects, schema
 from packager.verify.expected import is_digest
 
@@ -21,6 +23,7 @@ __all__ = [
     "expected_digest",
     "kubernetes_versions",
     "level",
+    "required_properties",
     "verify",
 ]
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from packager.app.stamp import StampChecks
     from packager.verify.report import Report
     from packager.verify.security import Exceeded
 
@@ -37,9 +41,11 @@ class Verification(Value, frozen=True):
 
     Attributes:
         report: The problems, notes and unchecked parts.
+        stamped: Sentences about the package's stamp.
     """
 
     report: Report
+    stamped: tuple[str, ...] = ()
 
     @property
     def is_valid(self) -> bool | None:
@@ -73,15 +79,27 @@ def _exceeded_json(field: Exceeded) -> dict[str, Any]:
     return {**as_dict(field), "place": field.place._asdict()}
 
 
-def verify(path: Path, checks: Checks) -> Verification:
-    """Verify the package at `path`, a folder or an archive.
+def verify(path: Path, checks: Checks, stamp: StampChecks | None = None) -> Verification:
+    """Verify the package at `path`, a folder or an archive, and use its stamp if `stamp` says how.
 
     Raises:
-        UsageError: The path does not exist.
+        UsageError: The path or the stamp does not exist.
         VerificationError: The path is not a package, or the package exceeds the limits.
     """
     with opened(path, limits=checks.limits) as package:
-        return Verification(stage.verify(package, checks))
+        report = stage.verify(package, checks)
+    if stamp is None:
+        return Verification(report)
+    used = use(path, report, stamp, checks.kubectls, checks.runner)
+    return Verification(replace(report, problems=(*report.problems, *used.problems)), used.notes)
+
+
+def required_properties(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the properties that `--require-stamp` names. Raises UsageError."""
+    for name in names:
+        if not is_property(name):
+            raise UsageError(f"--require-stamp {name}: expected a property such as MLPACK_RENDERS_ALIKE")
+    return tuple(names)
 
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,8 +31,23 @@ if TYPE_CHECKING:
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
 
+_NONE = "none"
+"""The value of --stamp that ignores the stamp beside a package."""
+
 _MOST_EDITED = 500
 """How many edited files are listed."""
+
+Kubectls = Annotated[
+    list[str],
+    typer.Option(
+        metavar="PATH",
+        envvar="KUBECTL",
+        help="The kubectl that renders; several must give the same output. Repeatable.",
+    ),
+]
+KubernetesVersions = Annotated[
+    list[str], typer.Option(metavar="1.N", help="Check against this version of Kubernetes only. Repeatable.")
+]
 
 
 @with_options("at", ClusterOptions, without=("kubectl", "verbose"))
@@ -41,23 +57,22 @@ def verify(
     at: ClusterOptions,
     signatures: SignatureOptions,
     package: PackageToRead,
-    kubectl: Annotated[
-        list[str],
-        typer.Option(
-            metavar="PATH",
-            envvar="KUBECTL",
-            help="The kubectl that renders; several must give the same output. Repeatable.",
-        ),
-    ] = ["kubectl"],  # noqa: B006 - typer copies it
-    kubernetes_version: Annotated[
-        list[str], typer.Option(metavar="1.N", help="Check against this version of Kubernetes only. Repeatable.")
-    ] = [],  # noqa: B006
+    kubectl: Kubectls = ["kubectl"],  # noqa: B006 - typer copies it
+    kubernetes_version: KubernetesVersions = [],  # noqa: B006
     pod_security: PodSecurity = None,
     allow: Allow = [],  # noqa: B006
     expect: Expect = None,
     require_locked: Annotated[
         bool, typer.Option("--require-locked", help="Refuse images that are named by a tag, which may move.")
     ] = False,
+    stamp: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|none", help="The stamp to use, instead of PACKAGE.stamp.json if there is one."),
+    ] = None,
+    require_stamp: Annotated[
+        list[str],
+        typer.Option(metavar="PROPERTY", help="Require this property in a stamp by a trusted key. Repeatable."),
+    ] = [],  # noqa: B006
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
     max_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
@@ -76,20 +91,26 @@ def verify(
     """Check a package and print one line for each problem; prints nothing when there are none.
 
     A required signature is checked before the package is opened: that of a file is in FILE.sigstore.json beside it.
+    With --stamp or --require-stamp, the keys are for the stamp. A stamp by a trusted key must be of this package, and
+    with a kubectl of one of its versions, the package must render as it says.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app.verify import Checks, allowed_words, expected_digest, level
+    from packager.app.stamp import StampChecks
+    from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
     from packager.app.verify import verify as judge
     from packager.cli.host import host
     from packager.cli.registry_arguments import local_package
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
+    required = required_properties(require_stamp)
+    if required and stamp == _NONE:
+        raise UsageError("--require-stamp and --stamp none cannot be combined")
     limits = _limits(max_size, max_files, max_ratio)
-    cluster = replace(at, kubectl=kubectl[0]).client(ctx) if server else None
+    cluster = dataclasses.replace(at, kubectl=kubectl[0]).client(ctx) if server else None
     checks = Checks(
         kubectls=tuple(dict.fromkeys(kubectl)),
-        kubernetes=_versions(kubernetes_version),
+        kubernetes=versions(kubernetes_version),
         level=level(pod_security),
         server=cluster,
         limits=limits,
@@ -99,13 +120,19 @@ def verify(
         must_be_locked=require_locked,
         runner=host(ctx).runner,
     )
-    verdict = judge(local_package(ctx, package, signatures.trust(ctx)), checks)
+    trust = signatures.trust(ctx)
+    chosen = None if stamp == _NONE else StampChecks(Path(stamp) if stamp else None, required, trust)
+    if (stamp or required) and not signatures.require_signature:
+        trust = dataclasses.replace(trust, is_required=False)
+    verdict = judge(local_package(ctx, package, trust), checks, chosen)
     report = verdict.report
     if output is Machine.json:
         emit_json(verdict.as_json())
     else:
         for problem in report.problems:
             emit(str(problem))
+    for line in verdict.stamped:
+        say(line)
     _explain(report, verbose=verbose)
     if expect is not None and not report.problems:
         whole = "as it was sealed, without edits" if expect == report.digest else "as received, with its edits"
@@ -192,7 +219,8 @@ def _limits(size: str, files: int, ratio: int) -> Limits:
     return Limits(number, files, ratio)
 
 
-def _versions(requested: list[str]) -> tuple[str, ...]:
+def versions(requested: list[str]) -> tuple[str, ...]:
+    """Return the versions of Kubernetes that the user names, as 1.N. Raises UsageError for one without schemas."""
     from packager.app.verify import kubernetes_versions
 
     supported = kubernetes_versions()

@@ -91,7 +91,7 @@ class Verifier(Value, frozen=True):
             statement = bundle.read_statement(envelope.payload)
         except BundleError as error:
             return Signature("bundle", problem=str(error), content=content)
-        key = self._key(envelope.signature, bundle.signed_bytes(envelope.payload))
+        key = self.key_of(envelope.signature, bundle.signed_bytes(envelope.payload))
         problem = None
         if statement.predicate_type != SIGNATURE:
             problem = f"it is not a signature, but a statement of the type {statement.predicate_type}"
@@ -106,9 +106,10 @@ class Verifier(Value, frozen=True):
         except BundleError as error:
             return Signature("tag", problem=str(error))
         problem = None if signed == digest else f"it is of something else: expected {digest}, found {signed}"
-        return Signature("tag", *_name(self._key(signature, content), None), problem)
+        return Signature("tag", *_name(self.key_of(signature, content), None), problem)
 
-    def _key(self, signature: bytes, content: bytes) -> PublicKey | None:
+    def key_of(self, signature: bytes, content: bytes) -> PublicKey | None:
+        """Return the trusted key that has made a signature over some bytes; None without one. Raises ToolError."""
         return next((key for key in self.keys if self.check(key, signature, content)), None)
 
 

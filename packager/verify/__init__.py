@@ -22,6 +22,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
@@ -116,6 +117,7 @@ def verify(package: Package, checks: Checks) -> Report:
     levels_reached: list[Security] = []
     made: list[objects.Made] = []
     images: dict[str, tuple[str, ...]] = {}
+    renders: dict[str, str] = {}
     notes = list(checked.notes)
     problems += _overlay_problems(package)
     problems += _edit_problems(package, checked, edits, checks)
@@ -129,10 +131,10 @@ def verify(package: Package, checks: Checks) -> Report:
             continue
         problems += _manifest_problems(outcome.overlay, versions)
         judged = _schema_places(outcome.overlay, versions)
-        notes += credentials.notes(outcome.overlay)
-        notes += usage.notes(outcome.overlay)
+        notes += [*credentials.notes(outcome.overlay), *usage.notes(outcome.overlay)]
         made += objects.made(outcome.overlay)
         images[name] = outcome.overlay.images
+        renders[name] = f"sha256:{hashlib.sha256(outcome.rendered.encode()).hexdigest()}"
         unchecked += _without_schema(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay, versions)
         unknown = [manifest for manifest in outcome.overlay.manifests if not structures.is_known(manifest)]
@@ -174,6 +176,7 @@ def verify(package: Package, checks: Checks) -> Report:
         server=checks.server is not None,
         objects=tuple(made),
         images=images,
+        renders=renders,
     )
 
 

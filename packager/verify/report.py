@@ -41,6 +41,7 @@ class Report(Value, frozen=True):
         package: The package's name.
         digest: The digest that the package was sealed with.
         images: The images of each overlay that could be rendered.
+        renders: The digest of the output of kubectl for each overlay.
         received: The digest of all files as they are; None if a file is missing, was not sealed or could not be read.
         problems: The problems, in order of file and line.
         edits: The editable files that have been edited.
@@ -67,4 +68,5 @@ class Report(Value, frozen=True):
     changes: tuple[EditedLine, ...] = ()
     notes: tuple[Problem, ...] = ()
     images: Mapping[str, tuple[str, ...]] = {}
+    renders: Mapping[str, str] = {}
     received: str | None = None
