@@ -274,7 +274,10 @@ def _objects_of_package(
 ) -> tuple[Accepted, list[Complaint]]:
     assert definition.origin is not None
     texts, own_secrets = env.split(definition.origin, definition.system, request.filled)
-    rendered = filling.filled(package, texts, own_secrets, request.release)
+    try:
+        rendered = filling.filled(package, texts, own_secrets, request.release)
+    except filling.TooLongError as error:
+        return policy.Accepted(), [Complaint("", f"package {definition.origin.name}: {error}")]
     accepted = policy.accept(rendered, request.release, application, site, facts_of(definition.origin, package))
     return accepted, [_refused_of_package(refusal, definition.origin, site) for refusal in accepted.problems]
 

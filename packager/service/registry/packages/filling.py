@@ -18,8 +18,15 @@ if TYPE_CHECKING:
 SECRETS = "package-secrets"
 """The suffix of the Secret with the filled secrets, after the release."""
 
+MOST = 4 << 20
+"""The most characters that values may take in the objects of a job: a package can name a value any number of times."""
+
 _TEXTS = ("data", "binaryData", "stringData")
 """The fields with the texts of a ConfigMap or a Secret, which never refer to objects."""
+
+
+class TooLongError(ValueError):
+    """The values of a job take more than `MOST` characters in its objects."""
 
 
 def word(mark: str, number: int) -> str:
@@ -37,6 +44,9 @@ def filled(
         values: The value of each key of mlops.env that is not a secret.
         secrets: The filled secrets.
         release: The name of the job.
+
+    Raises:
+        TooLongError: The objects would be too long.
     """
     objects = substituted(package, values)
     names = _names(objects, package, release)
@@ -48,11 +58,21 @@ def filled(
 
 
 def substituted(package: PackageObjects, values: Mapping[str, str]) -> list[Object]:
-    """Return the objects with values in place of the words; a key without a value becomes empty."""
+    """Return the objects with values in place of the words; a key without a value becomes empty.
+
+    Raises:
+        TooLongError: The objects would be too long.
+    """
     pattern = re.compile(rf"{package.mark}n([0-9]+)e")
+    left = MOST
 
     def value_of(match: re.Match[str]) -> str:
-        return values.get(package.keys[int(match[1])], "")
+        nonlocal left
+        value = values.get(package.keys[int(match[1])], "")
+        left -= len(value)
+        if left < 0:
+            raise TooLongError(f"the values take more than {MOST >> 20} MiB in the objects")
+        return value
 
     def replace(text: str) -> str:
         return pattern.sub(value_of, text) if package.mark in text else text

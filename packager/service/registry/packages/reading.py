@@ -262,7 +262,11 @@ class _Places:
             facts=self._marked.facts,
         )
         defaults = {line.key: line.value for line in self._lines}
-        if not self._complaints and filling.substituted(objects, defaults) != self._plain:
+        try:
+            is_alike = bool(self._complaints) or filling.substituted(objects, defaults) == self._plain
+        except filling.TooLongError:
+            is_alike = False
+        if not is_alike:
             self._complain("the values of mlops.env change more in the objects than single values")
         if self._complaints:
             raise RefusedPackageError(self._complaints)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from packager.service.registry.packages import filling
 from packager.service.registry.packages.content import PackageFacts, PackageObjects
 
@@ -45,6 +47,15 @@ def test_values_are_filled_in_once_and_numbers_stay_numbers() -> None:
     assert last["spec"]["template"]["spec"]["priority"] == 2
     again = filled(config("p-env-o", a="vabcn0e"), keys=["A"], numbers=[])
     assert again[0]["data"] == {"a": "one"}
+
+
+def test_value_that_a_package_names_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 50,000 words in 1 MiB of objects could become 64 KiB."""
+    assert filling.MOST == 4 << 20
+    monkeypatch.setattr(filling, "MOST", 3_000)
+    assert filled(config("p-env-o", a="vabcn0e" * 1_000))[0]["data"] == {"a": "one" * 1_000}
+    with pytest.raises(filling.TooLongError, match="the values take more than"):
+        filled(config("p-env-o", a="vabcn0e" * 500, b="vabcn0e" * 501))
 
 
 def test_secret_value_moves_from_the_configmap_to_the_secret_of_the_job() -> None:
