@@ -1,8 +1,9 @@
-"""Locks files against other processes: the only importer of fcntl. Tests: base/test_workfolder.py."""
+"""Locks files against other processes, and widens pipes: the only importer of fcntl. Tests: base/test_workfolder.py."""
 
 from __future__ import annotations
 
 import fcntl
+from contextlib import suppress
 
 
 def lock(descriptor: int) -> bool | None:
@@ -17,3 +18,9 @@ def lock(descriptor: int) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def widen_pipe(descriptor: int, size: int) -> None:
+    """Let a pipe hold `size` bytes, where the system can do that, and the user has not too many wide pipes."""
+    with suppress(AttributeError, OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)

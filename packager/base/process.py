@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import signals
 from packager.base.errors import EndedError, HungError, ToolError, reason
+from packager.base.locks import widen_pipe
 from packager.base.offline import contain, environment
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _ERROR_BYTES = 1 << 20
 """The bytes of stderr that are kept: its end, where a program explains its failure."""
 
 _CHUNK = 64 << 10
+
+_PIPE_BYTES = 1 << 20
+"""The bytes that a program may write before they are read: without a wait, it and the reader work at the same time."""
 
 _STOP_SECONDS = 5.0
 """Seconds that a program which is asked to end may take."""
@@ -176,6 +180,7 @@ class Running:
 
     def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
         assert child.stdout is not None
+        widen_pipe(child.stdout.fileno(), _PIPE_BYTES)
         self._child = child
         self._idle = idle
         self._errors = _Tail()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 8.0
 """Seconds without data after which the silence is reported."""
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 
 PACK_COMMAND = (
     "sh",

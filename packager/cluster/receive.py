@@ -265,20 +265,21 @@ class _Unpacker:
         return iter(lambda: os.read(file, _CHUNK), b"")
 
     def _write(self, member: Arrival, chunks: Iterator[bytes]) -> tuple[str, int]:
-        """Write a file into the work folder, and return its SHA-256 and inode."""
-        content = hashlib.sha256()
+        """Write a file into the work folder, and return its SHA-256, which is empty if none is expected, and inode."""
+        content = hashlib.sha256() if self.digests is not None else None
         with suppress(FileNotFoundError):  # left by a member that could not be renamed
             os.unlink(workfolder.FILE, dir_fd=self.place.work)
         new = os.open(workfolder.FILE, _NEW_FLAGS, 0o600, dir_fd=self.place.work)
         with os.fdopen(new, "wb", buffering=0) as file:
             for chunk in chunks:
                 write_all(file.fileno(), chunk)
-                content.update(chunk)
+                if content is not None:
+                    content.update(chunk)
                 self.advance(len(chunk))
             os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
             if 0 <= member.mtime < _LATEST:
                 os.utime(file.fileno(), (member.mtime, member.mtime))
-            return content.hexdigest(), os.fstat(file.fileno()).st_ino
+            return content.hexdigest() if content else "", os.fstat(file.fileno()).st_ino
 
 
 def write_all(file: int, data: bytes) -> None:
