@@ -122,14 +122,21 @@ def _package_digest(argv: Sequence[str]) -> str | None:
     root = overlay.parents[len(below)]
     if version is None or overlay.parent != root.joinpath(*below) or root.name != top or not overlay.is_dir():
         return None
-    if any(path.is_symlink() for path in root.rglob("*")):
-        return None
     files = reached(root, overlay)
     return None if files is None else _hashed([overlay.name.encode(), _kubectl(version)], root, files)
 
 
 def reached(root: Path, overlay: Path) -> set[Path] | None:
-    """Return the files below `root` that an overlay may be rendered from; None if it may need other files.
+    """Return the files below `root` that an overlay may be rendered from.
+
+    None if the overlay may need other files, or if there is a symlink below `root`.
+    """
+    below = _below(root)
+    return None if below is None else _reached(root, overlay, below)
+
+
+def _reached(root: Path, overlay: Path, below: set[str]) -> set[Path] | None:
+    """Return the files of `reached`, found among the paths `below` the root.
 
     Each text in a reached kustomization or manifest counts as a reference if such a file or folder exists. A manifest
     names files of the kustomization that includes it, and no folders.
@@ -146,7 +153,7 @@ def reached(root: Path, overlay: Path) -> set[Path] | None:
             files.add(path)
             if path not in kustomizations and path.suffix not in _MANIFESTS:
                 continue
-            references = _references(path, folder)
+            references = _references(path, folder, below)
             if references is None:
                 return None
             for reference in references:
@@ -161,13 +168,36 @@ def reached(root: Path, overlay: Path) -> set[Path] | None:
     return files
 
 
-def _references(path: Path, folder: Path) -> set[Path] | None:
-    """Return the paths in a YAML file that exist or contain `..`; None if it is not YAML."""
+def _below(root: Path) -> set[str] | None:
+    """Return the paths of `root` and of all files and folders below it; None if one is a symlink."""
+    paths = {str(root)}
+    waiting = [str(root)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    return None
+                paths.add(entry.path)
+                if entry.is_dir():
+                    waiting.append(entry.path)
+    return paths
+
+
+def _references(path: Path, folder: Path, below: set[str]) -> set[Path] | None:
+    """Return the paths in a YAML file that exist, contain `..` or are absolute and exist; None if it is not YAML."""
     names = _names(path.read_bytes())
     if names is None:
         return None
-    paths = {name: os.path.normpath(folder / name) for name in names}
-    return {Path(path) for name, path in paths.items() if ".." in name or os.path.lexists(path)}
+    inside = {f"{folder}/{name}" for name in names} & below
+    others = {name: os.path.normpath(folder / name) for name in names if _is_unusual(name)}
+    return {Path(path) for path in inside} | {
+        Path(path) for name, path in others.items() if ".." in name or os.path.lexists(path)
+    }
+
+
+def _is_unusual(name: str) -> bool:
+    """Whether a path is absolute, or may be written in a shorter way."""
+    return name[0] == "/" or name[-1] in "/." or "./" in name or "//" in name
 
 
 @functools.lru_cache(1_000)
