@@ -35,7 +35,7 @@ from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
 from packager.package import layout, placement, tree
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
-from packager.workloads import AnyOverlay
+from packager.workloads import AnyOverlay, podannotations
 from packager.workloads.amounts import quantity_key
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ def render(plan: Plan) -> Tree:
             _add(entries, path, _fill(template, plan=plan, **context))
     if plan.site.placement:
         _place(entries, plan)
+    if plan.site.annotations:
+        every = [(entry, name if name in labelled else None) for name, listed in pods.items() for entry in listed]
+        _annotate(entries, plan, podannotations.component(every, plan.site.annotations))
     for component in plan.site.own:
         for entry in component.files:
             path = f"{layout.common(plan.spec.framework)}/{component.name}/{entry.path}"
@@ -112,6 +115,11 @@ def render(plan: Plan) -> Tree:
     except ContentError as error:
         raise SpecError(f"{plan.name}: {error}", hint="pack many small asset files into one archive") from None
     return package
+
+
+def _annotate(entries: dict[str, Entry], plan: Plan, component: bytes) -> None:
+    path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
+    entries[path] = Entry(path, component, len(component))
 
 
 def _place(entries: dict[str, Entry], plan: Plan) -> None:

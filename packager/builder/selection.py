@@ -16,6 +16,7 @@ from packager.base.values import Value, field
 from packager.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
 from packager.package import tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
+from packager.workloads import podannotations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)
-_RESERVED_NAMES = (SITE, "base", *KNOWN)
+_RESERVED_NAMES = (SITE, "base", podannotations.NAME, *KNOWN)
 
 
 class OwnComponent(Value, frozen=True):
@@ -42,12 +43,14 @@ class Selection(Value, frozen=True):
         own: The site's own components, which come after them.
         values: Values of `site.env`.
         placement: Fields of a pod for `site/placement.yaml`, in place of those that every package has.
+        annotations: Annotations of all pods.
     """
 
     options: tuple[str, ...] = ()
     own: tuple[OwnComponent, ...] = ()
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def names(self) -> tuple[str, ...]:

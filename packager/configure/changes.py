@@ -18,6 +18,7 @@ from packager.base.errors import UsageError, VerificationError
 from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
+from packager.builder.selection import OwnComponent
 from packager.configure import amounts, image
 from packager.configure.assignments import assign
 from packager.configure.settings import (
@@ -29,18 +30,20 @@ from packager.configure.settings import (
     patches,
     placement_file,
     places,
+    workloads,
 )
+from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package import ids as patch_ids
 from packager.package import inventory, kustomization, layout, placement, tree
 from packager.package.layout import INVENTORY, env
 from packager.package.tree import Entry, Tree
+from packager.workloads import podannotations, structures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from packager.builder.selection import OwnComponent
     from packager.configure.assignments import Assignment
     from packager.package.opened import Package
     from packager.site.read import SiteSettings
@@ -68,6 +71,7 @@ class Answers:
         storage: The options of storage that take the place of those that are on.
         placement: The fields of a pod that the option `placement` sets.
         components: The site's own components, which are added.
+        annotations: The annotations of all pods, from the site.
         site: The defaults of the site, which count less than the other answers.
     """
 
@@ -84,6 +88,7 @@ class Answers:
     storage: tuple[str, ...] = ()
     placement: Mapping[str, Any] | None = None
     components: tuple[OwnComponent, ...] = ()
+    annotations: Mapping[str, str] | None = None
     site: SiteSettings | None = None
 
     @property
@@ -160,7 +165,7 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
             _set_root(files, path, answers.root.rstrip("/"))
         if answers.ids:
             _set_ids(files, overlay, answers.ids)
-    for component in answers.components:
+    for component in (*answers.components, *_annotating(files, answers.annotations or {})):
         _add_component(files, overlays, component)
     if answers.placement is not None and (file := placement_file(package)):
         files.write(file, placement.assign(files.read(file), answers.placement, package.shown(file)))
@@ -202,6 +207,21 @@ def _replaced_lines(before: list[str], after: list[str]) -> Iterator[tuple[int, 
         if tag != "equal":
             first, last, begin, end = numbers
             yield first, last, begin, end
+
+
+def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnComponent]:
+    """Yield the component with annotations of the site, for the pods of all overlays; none without annotations."""
+    if not annotations:
+        return
+    pods = [
+        (entry, mapping(at(workload.data, ("metadata", "labels"))).get("mlpack/overlay"))
+        for overlay in files.package.overlays
+        for workload in workloads(files, overlay)
+        for entry in structures.pods(workload)
+    ]
+    content = podannotations.component(pods, annotations)
+    entry = Entry(layout.KUSTOMIZATION, content, len(content))
+    yield OwnComponent(podannotations.NAME, (entry,))
 
 
 def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:

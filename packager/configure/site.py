@@ -76,6 +76,7 @@ class _Filling:
             switch_on=on,
             storage=storage,
             placement=self._placement() if PLACEMENT in on else None,
+            annotations=defaults.annotations,
             **self._ids(),
         )
 

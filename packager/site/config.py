@@ -52,6 +52,7 @@ class SiteFields(Fields, frozen=True, rename="camel"):
     queue: Name | None = None
     pull_secret: Name | None = None
     node_selector: Annotated[dict[Key, LabelValue], Meta(max_length=100)] | None = None
+    annotations: Annotated[dict[Key, Annotated[str, Meta(max_length=4096)]], Meta(max_length=100)] | None = None
     tolerations: Annotated[list[TolerationConfig], Meta(max_length=100)] | None = None
     options: OptionValues = field(default_factory=dict)
 

@@ -10,11 +10,11 @@ from packager.base.values import Value, as_plain, field
 from packager.options import BY_NAME, PLACEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.site.config import OptionValues, OverrideConfig, SiteFields
+    from packager.site.config import OptionValues, OverrideConfig, SiteFields, TolerationConfig
     from packager.site.read import SiteSettings
 
 IDS = {"uid": "uid", "gid": "gid", "fs_group": "fsGroup"}
@@ -53,6 +53,7 @@ class Defaults(Value, frozen=True):
         options: The other options that are on.
         values: The values for `site.env`.
         placement: The fields of a pod for the option `placement`.
+        annotations: The annotations of all pods.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class Defaults(Value, frozen=True):
     options: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def value(self, key: str) -> Any:
         """Return the value of an entry; None without one."""
@@ -106,7 +108,8 @@ def defaults(site: SiteSettings, labels: Labels | None) -> Defaults:
             chosen.add(option)
             values[name] = by_key[key]
     placement: dict[str, Any] = {key: by_key[key] for key in ("nodeSelector", "tolerations") if key in by_key}
-    if placement:
+    annotations: dict[str, str] = by_key.get("annotations", {})
+    if placement or annotations:
         chosen.add(PLACEMENT)
     return Defaults(
         site.path,
@@ -115,6 +118,7 @@ def defaults(site: SiteSettings, labels: Labels | None) -> Defaults:
         options=tuple(name for name in BY_NAME if name in chosen),
         values=MappingProxyType(values),
         placement=MappingProxyType(placement),
+        annotations=MappingProxyType(annotations),
     )
 
 
@@ -144,26 +148,26 @@ def _is_for(override: OverrideConfig, labels: Labels) -> bool:
 
 def _entries(fields: SiteFields) -> Iterator[tuple[str, Location, Any]]:
     """Yield each value that is set: its key, its location below the fields, and itself."""
-    if fields.registry is not None:
-        yield "registry", ("registry",), fields.registry
-    if fields.root is not None:
-        yield "root", ("root",), fields.root
-    if fields.ids is not None:
-        for name, key in IDS.items():
-            if (value := getattr(fields.ids, name)) is not None:
-                yield f"ids.{key}", ("ids", key), value
+    for key, value in (("registry", fields.registry), ("root", fields.root)):
+        if value is not None:
+            yield key, (key,), value
+    for name, key in IDS.items():
+        if (number := getattr(fields.ids, name, None)) is not None:
+            yield f"ids.{key}", ("ids", key), number
     yield from _option_entries("storage", fields.storage or {})
     for key, value in (("queue", fields.queue), ("pullSecret", fields.pull_secret)):
         if value is not None:
             yield key, (key,), value
-    if fields.node_selector is not None:
-        yield "nodeSelector", ("nodeSelector",), dict(fields.node_selector)
+    for key, mapping in (("nodeSelector", fields.node_selector), ("annotations", fields.annotations)):
+        if mapping is not None:
+            yield key, (key,), dict(mapping)
     if fields.tolerations is not None:
-        tolerations = [
-            {key: value for key, value in entry.items() if value is not None} for entry in as_plain(fields.tolerations)
-        ]
-        yield "tolerations", ("tolerations",), tolerations
+        yield "tolerations", ("tolerations",), _tolerations(fields.tolerations)
     yield from _option_entries("options", fields.options)
+
+
+def _tolerations(entries: Sequence[TolerationConfig]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in entry.items() if value is not None} for entry in as_plain(entries)]
 
 
 def _option_entries(key: str, options: OptionValues) -> Iterator[tuple[str, Location, Any]]:

@@ -35,6 +35,9 @@ _TEXT = """\
 #tolerations:
 #  - {key: train, operator: Exists, effect: NoSchedule}
 
+# Annotations of all pods, of those that `mlpack verify` allows.
+#annotations: {prometheus.io/scrape: "true"}
+
 # Other site options that are on, with their values.
 #options:
 #  shared-memory: {SHM_SIZE: 8Gi}

@@ -10,9 +10,10 @@ from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.base.values import Value
 from packager.builder.plan import registry_fault, root_fault
+from packager.kubernetes.allowed.judge import annotation_fault
 from packager.kubernetes.allowed.values import Facts, fits
 from packager.modelspec import conversion
-from packager.options import BY_NAME, OPTIONS, conflicts
+from packager.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
 from packager.site.config import SiteConfig
 
 if TYPE_CHECKING:
@@ -100,9 +101,16 @@ def _faults_of_fields(fields: SiteFields, defaults: SiteConfig) -> Iterator[Faul
 
 
 def _faults_of_placement(fields: SiteFields) -> Iterator[Fault]:
-    for key, value in (("nodeSelector", fields.node_selector), ("tolerations", fields.tolerations)):
+    for key, value in (
+        ("nodeSelector", fields.node_selector),
+        ("tolerations", fields.tolerations),
+        ("annotations", fields.annotations),
+    ):
         if value is not None and not value:
             yield Fault((key,), "expected at least one entry", f"leave `{key}` out")
+    for key, text in (fields.annotations or {}).items():
+        if message := annotation_fault(key, text, PLACEMENT):
+            yield Fault(("annotations", key), message, at_key=True)
     for index, toleration in enumerate(fields.tolerations or ()):
         if not fits("taint", toleration.key, "", Facts()):
             yield Fault(("tolerations", index, "key"), "no package may tolerate the taint of the control plane")

@@ -92,6 +92,10 @@ class Pods(Value, frozen=True):
         """The place of their spec, as a JSON pointer (RFC 6901), for JSON patches."""
         return _pointer((*self.location, "spec"))
 
+    def annotation_pointer(self, key: str) -> str:
+        """Return the place of an annotation of theirs, as a JSON pointer."""
+        return _pointer((*self.location, "metadata", "annotations", key))
+
     @property
     def processes_pointer(self) -> str | None:
         """The place of `processes`, as a JSON pointer."""

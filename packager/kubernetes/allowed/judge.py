@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
 
 
+_OWN = f"{table.ANNOTATION}mlpack/"
+
+
 class Unlisted(Value, frozen=True):
     """A part of an object that is not in the table.
 
@@ -171,6 +174,23 @@ class _Walk:
             rules = [row.value for row in usable(below.rows, self._facts) if row.value in values.REQUIRED]
             if rules and step not in value and not words.permits(self._allowed, word):
                 yield Unlisted((*location, step), f"is missing: expected {values.expected(rules[0])}", word)
+
+
+def annotation_fault(key: str, value: str, option: str) -> str | None:
+    """Return why a site's pods must not have an annotation; None if they may.
+
+    They may have those of an option, and those that some builds set to one value.
+    """
+    every = {
+        name.removeprefix(table.ANNOTATION): own
+        for (place, name), rows in table.keys().items()
+        if place == table.POD and name.startswith(table.ANNOTATION) and not name.startswith(_OWN)
+        if (own := [row for row in rows if option in row.who or (table.BUILD in row.who and row.value != "any")])
+    }
+    if key not in every:
+        return f"no package may have this annotation: expected one of {', '.join(sorted(every))}"
+    facts = values.Facts(frozenset((option,)))
+    return None if any(values.fits(row.value, value, "", facts) for row in every[key]) else _wrong(every[key], value)
 
 
 def lists(manifest: Manifest) -> bool:

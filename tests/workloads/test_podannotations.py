@@ -1,0 +1,88 @@
+"""Annotations of a site reach all pods, in a build and in a package that was received."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.manifest import Manifest
+from packager.workloads import structures
+from tests import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+SITE = 'annotations: {prometheus.io/port: "4711", karpenter.sh/do-not-disrupt: "true"}\n'
+SETS = [f"--set={setting}" for setting in kinds.SET]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE, encoding="utf-8")
+    return path
+
+
+def pod_annotations(package: Path, kubectl: Path) -> Iterator[dict[str, str]]:
+    """Yield the annotations of the pods of all overlays."""
+    for overlay in sorted((package / "quickstart/k8s/mlops").iterdir()):
+        for item in yaml.safe_load_all(kustomize(overlay, program=str(kubectl)).manifests):
+            for pods in structures.pods(Manifest(item)):
+                yield pods.metadata["annotations"]
+
+
+def check_package(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    """Assert that all pods have the annotations, beside those of the build, and that the package is valid."""
+    every = list(pod_annotations(package, kubectl))
+    assert len(every) > 5
+    for entries in every:
+        assert entries["prometheus.io/port"] == "4711"
+        assert entries["karpenter.sh/do-not-disrupt"] == "true"
+        assert "kubectl.kubernetes.io/default-container" in entries
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+
+
+def test_build_adds_annotations_to_pods_of_every_kind(
+    mlpack: Mlpack, site: Path, tmp_path: Path, kubectl: Path
+) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", *SETS, "--site-file", site).code == 0
+    check_package(mlpack, tmp_path / "hello-mpi", kubectl)
+
+
+def test_configure_adds_annotations_to_a_received_package(
+    mlpack: Mlpack, site: Path, tmp_path: Path, kubectl: Path
+) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", *SETS).code == 0
+    package = tmp_path / "hello-mpi"
+    assert mlpack("configure", package, "--site-file", site).code == 0
+    check_package(mlpack, package, kubectl)
+    assert "nothing to change\n" in mlpack("configure", package, "--site-file", site).stderr
+    site.write_text(SITE.replace("4711", "4712"), encoding="utf-8")
+    assert mlpack("configure", package, "--site-file", site).code == 0
+    assert {entries["prometheus.io/port"] for entries in pod_annotations(package, kubectl)} == {"4712"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{k8s.v1.cni.cncf.io/networks: x}", ":1:15: no package may have this annotation: expected one of "),
+        ("{prometheus.io/scrape: maybe}", ":1:15: expected true or false, found 'maybe'"),
+        ("{}", ":1:14: expected at least one entry"),
+    ],
+)
+def test_annotation_that_verify_would_refuse_is_refused_at_its_line(
+    text: str, message: str, mlpack: Mlpack, site: Path
+) -> None:
+    site.write_text(f"annotations: {text}\n", encoding="utf-8")
+    done = mlpack("build", "hello-mpi", "--site-file", site)
+    assert done.code == 2
+    assert f"{site}{message}" in done.stderr
