@@ -10,6 +10,7 @@ import pytest
 from tests import kinds
 from tests.e2e.faults import faulty
 from tests.e2e.site import commands, last_json
+from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,4 +122,23 @@ def test_suspended_job_is_reported_as_stuck(site: Site) -> None:
     site.run('kubectl patch job fault-one-job --type=merge -p \'{"spec":{"suspend":true}}\'')
     line = f"{SHOWN}  stuck: suspended, by a queue or a user"
     site.until(lambda: package.run("status").out.startswith(line), "the suspension to be said")
+    package.delete()
+
+
+def test_job_without_retries_ends_well_after_two_drains(site: Site) -> None:
+    package = job(site, "results-until-told")
+    with package.running("deploy") as deploy:
+        drained: set[str] = set()
+        for _ in range(3):
+            site.until(lambda: set(pod_of(site).split()) - drained, "another pod", 90)
+            [pod] = set(pod_of(site).split()) - drained
+            site.run(f"kubectl wait --for=condition=Ready --timeout=60s {pod}")
+            if len(drained) < 2:
+                evict(site, pod.removeprefix("pod/"))
+            else:
+                site.run(f"kubectl exec {pod} -- sh -c 'touch \"$OUTPUT_DIR/enough\"'")
+            drained.add(pod)
+        _, stderr = deploy.communicate(timeout=120)
+    assert (deploy.returncode, f"{SHOWN} has succeeded\n" in stderr) == (0, True), stderr
+    assert "the pod was started again twice after a drain" in stderr
     package.delete()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.faults import Faulty
 from tests.e2e.site import CHECKOUT
+from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
@@ -118,4 +119,23 @@ def test_deleted_pod_is_reported_as_cause_of_failure(site: Site) -> None:
         _, stderr = deploy.communicate(timeout=120)
     assert deploy.returncode == 7, stderr
     assert "node 1: it was deleted, which stopped it" in stderr
+    package.delete()
+
+
+def test_jobset_without_retries_ends_well_after_two_drains(site: Site) -> None:
+    package = peers(site, "wait")
+    with package.running("deploy") as deploy:
+        for restarts in range(3):
+            attempt = f"--selector=jobset.sigs.k8s.io/restart-attempt={restarts}"
+            logs = f"kubectl logs {attempt},batch.kubernetes.io/job-completion-index=0"
+            site.until(lambda logs=logs: "step 1" in site.shell(logs).stdout, "the pods to have met", 60)
+            pods = site.run(f"kubectl get pods {attempt} -o name").split()
+            if restarts < 2:
+                evict(site, pods[restarts].removeprefix("pod/"))
+            else:
+                for pod in pods:
+                    site.run(f"kubectl exec {pod} -- sh -c 'touch $HOME/enough'")
+        _, stderr = deploy.communicate(timeout=120)
+    assert (deploy.returncode, f"{SHOWN} has succeeded\n" in stderr) == (0, True), stderr
+    assert "all pods were started again twice after a drain" in stderr
     package.delete()

@@ -26,6 +26,7 @@ from packager.workloads.batchjob import (
     unreported_job_end,
 )
 from packager.workloads.controllers import CONTROLLER_SILENCE, generated_prefix, ignored_by_controller
+from packager.workloads.disruptions import counted, disrupted, disruptions
 from packager.workloads.job import array
 from packager.workloads.workload import Role, Workload
 
@@ -94,7 +95,7 @@ class Job(Workload):
         job = snapshot.workload
         if is_ending(job) or _is_suspended(job) or array.indexes(job):
             return None
-        return unreported_job_end(shown(job), _POD, snapshot.pods, _attempts(job))
+        return unreported_job_end(shown(job), _POD, counted(job, snapshot.pods), _attempts(job))
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
@@ -103,7 +104,7 @@ class Job(Workload):
     def replaces_pods(self, snapshot: Snapshot) -> bool:
         """Whether a retry is left: of an array, all indexes have them together."""
         job = snapshot.workload
-        return not _is_suspended(job) and replaces_pods(job, snapshot.pods, _attempts(job))
+        return not _is_suspended(job) and replaces_pods(job, counted(job, snapshot.pods), _attempts(job))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles to creating the pod, and the failures of earlier pods."""
@@ -111,27 +112,30 @@ class Job(Workload):
         if _is_suspended(job):
             yield Finding("Suspended", shown(job), "suspended, by a queue or a user")
             return
+        yield from _disrupted(snapshot)
         if array.indexes(job):
             yield from _array_findings(snapshot)
             return
+        pods = counted(job, snapshot.pods)
         if not is_ending(job):
             is_made = status(job).get("active")
             unmade = None if is_made else pod_refusal(snapshot, job)
-            yield from [unmade] if unmade else not_retried(snapshot, job, _POD, snapshot.pods, _attempts(job))
+            yield from [unmade] if unmade else not_retried(snapshot, job, _POD, pods, _attempts(job))
             yield from ignored_by_controller(snapshot)
             if unreported_end := self.unreported_end(snapshot):
                 verdict, since = unreported_end
                 if since and snapshot.now - since > timedelta(seconds=CONTROLLER_SILENCE):
                     yield from verdict.findings
-        yield from earlier_attempts(job, snapshot.pods, _attempts(job))
+        yield from earlier_attempts(job, pods, _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield why earlier pods have failed; their logs are theirs to show."""
+        yield from _disrupted(snapshot)
         if array.indexes(snapshot.workload):
             yield from _array_failures(snapshot, self.main(snapshot.pods))
             return
-        last = self.main(snapshot.pods)
-        for finding in earlier_attempts(snapshot.workload, snapshot.pods, _attempts(snapshot.workload)):
+        last, pods = self.main(snapshot.pods), counted(snapshot.workload, snapshot.pods)
+        for finding in earlier_attempts(snapshot.workload, pods, _attempts(snapshot.workload)):
             if last is None or finding.subject != shown(last):
                 yield replace(finding, log=())
 
@@ -157,6 +161,12 @@ class Job(Workload):
 def _attempts(job: Object) -> int:
     """Return the number of pods that may fail (six retries are the default of Kubernetes)."""
     return 1 + int(job["spec"].get("backoffLimit", 6))
+
+
+def _disrupted(snapshot: Snapshot) -> Iterator[Finding]:
+    if count := disruptions(snapshot):
+        what = "a pod was started again" if array.indexes(snapshot.workload) else f"{_POD} was started again"
+        yield disrupted(shown(snapshot.workload), what, count)
 
 
 def _is_suspended(job: Object) -> bool:

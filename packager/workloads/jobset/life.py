@@ -30,6 +30,7 @@ from packager.kubernetes.pods import LAST_LINES
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads import batchjob
+from packager.workloads.disruptions import disrupted, is_disrupted
 from packager.workloads.jobset import attempts
 from packager.workloads.jobset.losses import lost
 from packager.workloads.jobset.operator import JOBSET
@@ -57,6 +58,9 @@ _PERMANENT = re.compile(r" failed with exit code (\d+) matching FailJob rule")
 """The reason of a Job that its podFailurePolicy has ended (pkg/controller/job/pod_failure_policy.go)."""
 
 _FAIL = "FailJobSet"
+
+_DISRUPTED = "has condition DisruptionTarget matching FailJob rule"
+"""The message of a Job that a disrupted pod has ended; the pattern of our rule (pkg/controller/job)."""
 
 _POD_FAILED = "BackoffLimitExceeded"
 """The reason of a Job whose pod has failed, when none of its own rules applies (k8s.io/api/batch/v1)."""
@@ -104,7 +108,8 @@ class JobSet(Workload):
         if true_condition(jobset, "Completed"):
             return Verdict(Phase.SUCCEEDED, _ended_well(jobset))
         failed, failing = true_condition(jobset, "Failed"), _failing(snapshot)
-        if failed is None and not _is_end(jobset, failing):
+        is_replaced = _is_replaced(snapshot)
+        if failed is None and (is_replaced or not _is_end(jobset, failing)):
             return None
         losses = tuple(lost(snapshot, failing))
         return Verdict(Phase.FAILED, _reason(snapshot, failed, losses), losses)
@@ -138,7 +143,9 @@ class JobSet(Workload):
         is_stopped = jobset["spec"].get("suspend") or is_being_deleted(jobset)
         reasons = [rule.get("onJobFailureReasons") for rule in _rules(jobset) if rule.get("action") == _FAIL]
         is_permanent = any(not one or _POD_FAILED in listing(one) for one in reasons)
-        return not is_stopped and not is_permanent and _attempt(jobset) < _attempts(jobset)
+        if is_stopped:
+            return False
+        return _is_replaced(snapshot) or (not is_permanent and _attempt(jobset) < _attempts(jobset))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
@@ -194,8 +201,21 @@ def _ended_well(jobset: Object) -> str:
 
 
 def _attempts(jobset: Object) -> int:
-    """Return the maximum number of attempts."""
-    return 1 + int(mapping(jobset["spec"].get("failurePolicy")).get("maxRestarts") or 0)
+    """Return the maximum number of attempts; one that followed a disruption does not count."""
+    return 1 + int(mapping(jobset["spec"].get("failurePolicy")).get("maxRestarts") or 0) + _disruptions(jobset)
+
+
+def _disruptions(jobset: Object) -> int:
+    """Return how often all pods were started again after a disruption (pkg/controllers/failure_policy.go)."""
+    if not any(map(_is_for_disruptions, _rules(jobset))):
+        return 0
+    return int(status(jobset).get("restarts") or 0) - int(status(jobset).get("restartsCountTowardsMax") or 0)
+
+
+def _is_for_disruptions(rule: Object) -> bool:
+    """Whether the rule starts all pods again after a disruption, without counting it."""
+    patterns = listing(rule.get("onJobFailureMessagePatterns"))
+    return rule.get("action") == "RestartJobSetAndIgnoreMaxRestarts" and patterns == [_DISRUPTED]
 
 
 def _rules(jobset: Object) -> list[Object]:
@@ -208,7 +228,10 @@ def _is_end(jobset: Object, failing: Sequence[Object]) -> bool:
 
     While a Job still takes its pods away, another one may fail for a reason for which JobSet starts all again.
     """
-    spec, rules = jobset["spec"], _rules(jobset)
+    spec = jobset["spec"]
+    rules = [rule for rule in _rules(jobset) if not _is_for_disruptions(rule)]
+    if len(rules) < len(_rules(jobset)) and any(_DISRUPTED in sentence(end) for end in _ends(failing)):
+        return False
     if all(rule.get("action") == _FAIL for rule in rules) and _attempt(jobset) >= _attempts(jobset):
         return bool(failing)
     first = rules[0] if rules else {}
@@ -221,6 +244,12 @@ def _is_end(jobset: Object, failing: Sequence[Object]) -> bool:
         and has_one_job
         and not reasons.isdisjoint(listing(first.get("onJobFailureReasons")))
     )
+
+
+def _is_replaced(snapshot: Snapshot) -> bool:
+    """Whether a pod of the last attempt is disrupted, so that JobSet may start all pods again without counting it."""
+    pods = attempts.current(snapshot.pods)
+    return any(map(_is_for_disruptions, _rules(snapshot.workload))) and any(map(is_disrupted, pods))
 
 
 def _ends(failing: Sequence[Object]) -> list[Object]:
@@ -301,6 +330,9 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield why earlier attempts failed: from their pods, if they were observed, else from the set itself."""
     jobset = snapshot.workload
     restarts, number = int(status(jobset).get("restarts") or 0), _attempts(jobset)
+    count = _disruptions(jobset)
+    if count:
+        yield disrupted(shown(jobset), "all pods were started again", count)
     for attempt in range(restarts):
         pods = tuple(log.pod for log in snapshot.logs if attempts.attempt(log.pod) == attempt)
         for pod, finding in attempts.failures(replace(snapshot, pods=pods))[:1]:
@@ -309,9 +341,12 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(RETRIED, finding.subject, message, finding.remedy, blocks=False, log=lines)
             break
         else:
+            if count == restarts:
+                continue
             job = re.search(r"first failed job: ([^ )]+)", sentence(condition(jobset, "RestartingJobSet") or {}))
             why = f": {job[1]} had failed" if job and attempt == restarts - 1 else ""
-            message = f"attempt {attempt + 1} of {number} has failed, and all pods were started again{why}"
+            end = "ended early" if count else "failed"
+            message = f"attempt {attempt + 1} of {number} has {end}, and all pods were started again{why}"
             yield Finding(RETRIED, shown(jobset), message, blocks=False)
 
 

@@ -73,7 +73,7 @@ def test_array_is_in_manifest_and_readme(tmp_path: Path) -> None:
     loaded = load(demo.write(tmp_path, demo.changed(overlay)))
     entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
     manifest = yaml.safe_load(entries["quickstart/k8s/mlops/single-node/job.yaml"])  # type: ignore[arg-type]
-    assert {key: value for key, value in manifest["spec"].items() if key != "template"} == {
+    assert {key: value for key, value in manifest["spec"].items() if key not in ("template", "podFailurePolicy")} == {
         "completions": 6,
         "parallelism": 2,
         "completionMode": "Indexed",

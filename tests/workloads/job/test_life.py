@@ -334,3 +334,43 @@ def test_deleted_pod_has_hint_to_wait_until_another_exists() -> None:
     assert [(finding.subject, finding.hint) for finding in verdict.findings] == [(f"pod/{NAME}-abcd1", WAIT)]
     snapshot = Snapshot(counted, pods=(pod(attempt=2),), age=50)
     assert diagnose(KIND, snapshot, memory.add(snapshot, 20)).findings == ()
+
+
+IGNORED = {"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}}
+DRAINED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "lastTransitionTime": at(22),
+}
+
+
+def creation(attempt: int) -> Object:
+    """Return the event that the pod of an attempt was created."""
+    return {**warning(f"Created pod: {NAME}-abcd{attempt}", attempt, "SuccessfulCreate"), "type": "Normal"}
+
+
+def test_disrupted_pods_are_counted_apart_from_attempts() -> None:
+    events = (creation(1), creation(2), creation(3))
+    message = (
+        "the pod was started again twice after a drain, a preemption or a lost node, which does not count as a failure"
+    )
+    disrupted = Finding("Disrupted", f"job/{NAME}", message, blocks=False)
+    verdict = judged(job(spec=IGNORED, active=1), pod(attempt=3), events=events)
+    assert (verdict.phase, verdict.findings) == (Phase.RUNNING, (disrupted,))
+    verdict = judged(job("Complete", spec=IGNORED, succeeded=1), succeeded(3), events=events)
+    assert (verdict.phase, verdict.findings) == (Phase.SUCCEEDED, (disrupted,))
+
+
+def test_deleted_pods_of_a_job_count_as_failures() -> None:
+    verdict = judged(
+        job(spec={**IGNORED, "backoffLimit": 1}, active=1, failed=1), pod(attempt=2), events=(creation(1),)
+    )
+    assert verdict.findings == ()
+
+
+def test_job_replaces_its_disrupted_pod_without_retries() -> None:
+    going = pod({"terminated": {"exitCode": 143, "finishedAt": at(25)}}, phase="Failed")
+    going["status"]["conditions"] = [DRAINED]
+    assert KIND.replaces_pods(Snapshot(job(spec=IGNORED, active=1), (), (going,), (), 30))
+    assert not KIND.replaces_pods(Snapshot(job(active=1), (), (going,), (), 30))

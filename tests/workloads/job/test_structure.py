@@ -41,7 +41,7 @@ def built(folder: Path, *settings: str) -> dict[str, Any]:
 
 def test_job_without_retries_runs_once(tmp_path: Path) -> None:
     spec = built(tmp_path)["spec"]
-    assert sorted(spec) == ["backoffLimit", "template"]
+    assert sorted(spec) == ["backoffLimit", "podFailurePolicy", "template"]
     assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
     assert spec["template"]["metadata"]["annotations"] == {
         "kubectl.kubernetes.io/default-container": "main",
@@ -54,8 +54,10 @@ def test_job_without_retries_runs_once(tmp_path: Path) -> None:
 def test_job_has_limits_of_the_spec(tmp_path: Path) -> None:
     keys = ("retries=3", "deadline=600", "ttl=60")
     spec = built(tmp_path, *(f"overlays.one-job.{key}" for key in keys))["spec"]
+    drained = {"type": "DisruptionTarget", "status": "True"}
     assert {key: value for key, value in spec.items() if key != "template"} == {
         "backoffLimit": 3,
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [drained]}]},
         "activeDeadlineSeconds": 600,
         "ttlSecondsAfterFinished": 60,
     }

@@ -478,3 +478,42 @@ def test_jobset_replaces_pods_while_another_attempt_is_left(workload: Object, is
     assert KIND.replaces_pods(snapshot(workload, job())) is is_replaced
     for stopped in ({"spec": {**workload["spec"], "suspend": True}}, {"metadata": {"deletionTimestamp": at(9)}}):
         assert not KIND.replaces_pods(snapshot({**workload, **stopped}, job()))
+
+
+DISRUPTION = {
+    "name": "disruption",
+    "action": "RestartJobSetAndIgnoreMaxRestarts",
+    "onJobFailureReasons": ["PodFailurePolicy"],
+    "onJobFailureMessagePatterns": ["has condition DisruptionTarget matching FailJob rule"],
+}
+DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "lastTransitionTime": at(9)}
+BY_DRAIN = "PodFailurePolicy:Pod a/b has condition DisruptionTarget matching FailJob rule at index 0"
+
+
+def disruptible(*descriptions: str, **status: Any) -> Object:
+    workload = jobset(*descriptions, **status)
+    workload["spec"]["failurePolicy"] = {"maxRestarts": 0, "rules": [DISRUPTION]}
+    return workload
+
+
+def test_disrupted_jobset_without_retries_is_started_again() -> None:
+    workload = disruptible("StartupPolicyCompleted")
+    ended = failed(1, 9, "connection reset")
+    ended["status"]["conditions"] = [DRAINED]
+    assert judged(workload, job(f"FailureTarget:{BY_DRAIN}"), pod(0), ended).phase is Phase.RUNNING
+    assert judged(workload, job(f"Failed:{BY_DRAIN}"), pod(0)).phase is Phase.RUNNING
+    assert KIND.replaces_pods(snapshot(workload, job(), pod(0), ended))
+    assert judged(workload, job(FAILING), pod(0), failed(1, 9, "no data")).phase is Phase.FAILED
+
+
+def test_restarts_after_disruptions_are_counted_apart_from_retries() -> None:
+    why = "after a drain, a preemption or a lost node, which does not count as a failure"
+    message = f"all pods were started again twice {why}"
+    disrupted = Finding("Disrupted", f"jobset/{NAME}", message, blocks=False)
+    for workload in (disruptible("X", restarts=2), disruptible("Completed", restarts=2)):
+        assert judged(workload, job(attempt=2), pod(0, attempt=2)).findings == (disrupted,)
+    counted = disruptible("X", restarts=3, restartsCountTowardsMax=1)
+    counted["spec"]["failurePolicy"]["maxRestarts"] = 1
+    assert judged(counted, job(attempt=3), pod(0, attempt=3)).findings[0] == disrupted
+    verdict = judged(counted, job(FAILING, attempt=3), failed(1, 9, "no data", attempt=3))
+    assert verdict.summary.endswith("in the last of 4 attempts")

@@ -32,6 +32,15 @@ spec:
 """
 
 
+DISRUPTION = {
+    "name": "disruption",
+    "action": "RestartJobSetAndIgnoreMaxRestarts",
+    "onJobFailureReasons": ["PodFailurePolicy"],
+    "onJobFailureMessagePatterns": ["has condition DisruptionTarget matching FailJob rule"],
+}
+DRAINED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
 def built(folder: Path, values: str) -> dict[str, Any]:
     """Return the manifest that is written for the demo as a JobSet."""
     loaded = load(demo.write(folder, demo.changed(f"{{kind: MPIJob}} => {{kind: JobSet, {values}}}")))
@@ -43,7 +52,7 @@ def built(folder: Path, values: str) -> dict[str, Any]:
 
 def test_role_becomes_one_indexed_job_without_retries(tmp_path: Path) -> None:
     spec = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 3}}")["spec"]
-    assert sorted(spec) == ["network", "replicatedJobs", "successPolicy"]
+    assert sorted(spec) == ["failurePolicy", "network", "replicatedJobs", "successPolicy"]
     assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
     assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["node"]}
     [node] = spec["replicatedJobs"]
@@ -54,6 +63,7 @@ def test_role_becomes_one_indexed_job_without_retries(tmp_path: Path) -> None:
         "completions": 3,
         "completionMode": "Indexed",
         "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [DRAINED]},
     }
     assert job["template"]["spec"]["restartPolicy"] == "Never"
     assert job["template"]["metadata"]["annotations"] == {
@@ -67,7 +77,11 @@ def test_role_becomes_one_indexed_job_without_retries(tmp_path: Path) -> None:
 
 def test_jobset_has_limits_of_the_spec(tmp_path: Path) -> None:
     spec = built(tmp_path, "rendezvous: torch, roles: {node: {}}, retries: 2, deadline: 600, ttl: 60")["spec"]
-    assert spec["failurePolicy"] == {"maxRestarts": 2, "restartStrategy": "BlockingRecreate"}
+    assert spec["failurePolicy"] == {
+        "maxRestarts": 2,
+        "restartStrategy": "BlockingRecreate",
+        "rules": [DISRUPTION],
+    }
     assert spec["ttlSecondsAfterFinished"] == 60
     assert spec["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] == 600
 
@@ -76,17 +90,19 @@ def test_permanent_exit_codes_become_failure_policies(tmp_path: Path) -> None:
     values = "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}, retries: 2, permanent_exit_codes: 1-127"
     manifest = built(tmp_path, values)
     assert manifest["spec"]["failurePolicy"]["rules"] == [
-        {"name": "permanentExitCodes", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+        DISRUPTION,
+        {"name": "permanentExitCodes", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
     ]
     for job in manifest["spec"]["replicatedJobs"]:
         codes = {"containerName": job["name"], "operator": "In", "values": list(range(1, 128))}
-        assert job["template"]["spec"]["podFailurePolicy"] == {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
+        rules = [DRAINED, {"action": "FailJob", "onExitCodes": codes}]
+        assert job["template"]["spec"]["podFailurePolicy"] == {"rules": rules}
     assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
     worker = manifest["spec"]["replicatedJobs"][2]["template"]["spec"]
-    worker["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] = "wroker"
+    worker["podFailurePolicy"]["rules"][1]["onExitCodes"]["containerName"] = "wroker"
     [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
     assert problem.message.partition(".podFailurePolicy.")[2] == (
-        "rules[0].onExitCodes.containerName: container 'wroker' not found"
+        "rules[1].onExitCodes.containerName: container 'wroker' not found"
     )
     assert problem.hint == "did you mean 'worker'?"
 

@@ -23,6 +23,7 @@ fi
 echo "step 1"
 case $FAULT in
   sleep) trap 'exit 143' TERM; sleep 300 & wait ;;
+  wait) trap 'exit 143' TERM; until [ -e "$HOME/enough" ]; do sleep 0.3 & wait $!; done ;;
   exit | killed | once)
     if [ "$FAULT" = once ] && [ -e "$OUTPUT_DIR/seen" ]; then
       echo "goes on"
