@@ -39,6 +39,11 @@ _STOP_SECONDS = 10
 _MOST_SCRAPES = 32
 
 
+_COLLECTIONS = (50_000, 10, 20)
+"""The new objects before a garbage collection, and the collections of each generation before one of the next. With
+Python's defaults, a busy server stops all threads for some milliseconds several times a second."""
+
+
 class _Beside(uvicorn.Server):
     """A second listener, which starts and ends with the server. Only the server handles signals."""
 
@@ -67,6 +72,7 @@ class Main(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_COLLECTIONS)
         self._on_started()
 
 

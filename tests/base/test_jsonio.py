@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import math
 import time
 from random import Random
 
 import pytest
 
-from packager.base.jsonio import JsonContentError, JsonError, JsonSizeError, read
+from packager.base.jsonio import JsonContentError, JsonError, JsonSizeError, compact, read, shortest
 
 SURROGATE = b'{"a": "\\ud800"}'
 
@@ -103,3 +104,15 @@ def test_hostile_json_is_refused_quickly(content: bytes) -> None:
     with pytest.raises(JsonError):
         read(content)
     assert time.process_time() - begun < 1.0
+
+
+def test_shortest_is_never_longer_than_compact_text() -> None:
+    random = Random(8)
+    for _ in range(2_000):
+        text = "".join(
+            random.choice(["a", " ", "\t", '"', "\\", "é", "\U0001f600", "\u2028", "\n", "1"]) for _ in range(9)
+        )
+        value = [text, {text: random.random()}, random.randrange(10**9)]
+        for content in (json.dumps(value), json.dumps(value, indent=3, ensure_ascii=False)):
+            assert shortest(content.encode()) <= len(compact(value).encode())
+    assert shortest(b'["' + b"a" * 1_000 + b'"]') == 1_004

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _ON_THE_LOOP = 4 << 10
 """The greatest length in bytes of a body that is parsed without a thread: starting a thread takes longer."""
 
+MOST_BYTES = "most-bytes"
+"""The key, in `opt` of a route, of the greatest length of a body in bytes, without spaces and needless escapes."""
+
 _MOST_INPUTS = 2_000
 """The most inputs in a form."""
 
@@ -43,6 +46,9 @@ class IncomingRequest(Request[object, object, State]):
     async def json(self) -> Json:
         """Return the value in the body. Raises Failure."""
         content = await self.body()
+        most: int = self.route_handler.opt.get(MOST_BYTES, len(content))
+        if len(content) > most and jsonio.shortest(content) > most:
+            raise Failure("too-large", f"expected at most {most >> 10} KiB")
         door: Door = self.app.state.door
         parse: Callable[[], Json] = partial(jsonio.read, content)
         try:

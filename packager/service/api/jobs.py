@@ -13,6 +13,8 @@ from packager.base.values import as_plain, replace
 from packager.kubernetes.objects import Object
 from packager.service.api import document
 from packager.service.api.access import Created, HttpRequest, IdempotencyKey, caller_of, once, server_of
+from packager.service.api.incoming import MOST_BYTES
+from packager.service.registry import rendering
 from packager.service.use.answers import Job, JobList, JobPreview
 from packager.service.use.jobs import JobQuery
 
@@ -30,6 +32,7 @@ Cursor = Annotated[str | None, QueryParameter(description="The `next` of the pag
 @post(
     "/v1/jobs",
     status_code=201,
+    opt={MOST_BYTES: rendering.MAX_VALUES},
     responses={
         200: document.answer(JobPreview, "What a dry run would create"),
         201: document.answer(Job, "The job"),

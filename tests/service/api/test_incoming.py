@@ -113,21 +113,32 @@ def test_problem_names_the_position_of_a_json_error_or_the_repeated_key(shared: 
 
 
 def test_bodies_with_too_many_values_are_refused(shared: Service) -> None:
-    answer = shared.call("POST", "/v1/jobs", content=BODIES["many keys"], headers=JSON)
+    answer = shared.call("POST", "/v1/definitions", content=BODIES["many keys"], headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (413, "expected at most 10,000 values, found more")
 
 
+def test_values_of_a_job_are_measured_before_they_are_parsed(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    blanks = b"%s{ }" % (b" " * 100_000)
+    escaped = b'{"taskDef": "%s"}' % (b"\\u0061" * 12_000)
+    for content in (blanks, escaped):
+        assert shared.call("POST", "/v1/jobs", content=content, headers=JSON).status_code == 422
+    monkeypatch.delattr("packager.base.jsonio.read")
+    for content in (BODIES["many keys"], b'{"taskDef": "%s"}' % (b"a" * (64 << 10))):
+        answer = shared.call("POST", "/v1/jobs", content=content, headers=JSON)
+        assert (answer.status_code, answer.json()["detail"]) == (413, "expected at most 64 KiB")
+
+
 def test_complaints_are_capped_and_counted(shared: Service) -> None:
-    answer = shared.post("/v1/jobs", {"taskDef": "countdown", **{f"k{number}": 1 for number in range(9_000)}})
+    answer = shared.post("/v1/jobs", {"taskDef": "countdown", **{f"k{number}": 1 for number in range(5_000)}})
     problem = answer.json()
-    assert problem["detail"] == "9,001 problems in the filled values"
+    assert problem["detail"] == "5,001 problems in the filled values"
     assert len(problem["errors"]) == 51
-    assert problem["errors"][-1] == {"pointer": "", "detail": "8,951 more problems are not listed"}
+    assert problem["errors"][-1] == {"pointer": "", "detail": "4,951 more problems are not listed"}
     assert len(answer.content) < 32_000
 
 
 def test_problems_shorten_long_keys_and_values(shared: Service) -> None:
-    answer = shared.post("/v1/jobs", {**FILLED, "k" * 300_000: 1, "creator": "x" * 100_000})
+    answer = shared.post("/v1/jobs", {**FILLED, "k" * 40_000: 1, "creator": "x" * 20_000})
     assert answer.status_code == 422
     assert len(answer.content) < 5_000
 
