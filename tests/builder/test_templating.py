@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-FILTERS: dict[str, Callable[..., str]] = {"yaml": scalar, "text": str, "cell": str, "code": str}
+FILTERS: dict[str, Callable[..., str]] = dict.fromkeys(templating.FILTERS, str) | {"yaml": scalar}
 
 
 @pytest.fixture

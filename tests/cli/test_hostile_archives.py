@@ -24,7 +24,10 @@ NAMES = ("PACKAGE", "TARGET")
 COMMANDS = {
     **VERBS,
     "site show": ["site", "show", "--site-file", "site.yaml", "--package", "hello-mpi"],
+    "bundle": ["bundle", "hello-mpi"],
     "inspect": ["inspect", "hello-mpi"],
+    "lock": ["lock", "hello-mpi"],
+    "stamp": ["stamp", "hello-mpi"],
     "push": ["push", "hello-mpi", "oci://localhost:1/hello-mpi:1"],
 }
 

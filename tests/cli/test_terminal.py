@@ -186,7 +186,7 @@ def test_completion_prints_script_that_shell_accepts(shell: str) -> None:
 
 
 def test_bash_completes_verbs_and_options() -> None:
-    for line, position, expected in (("mlpack bu", 1, "build"), ("mlpack build --for", 2, "--force\n--format")):
+    for line, position, expected in (("mlpack bu", 1, "build\nbundle"), ("mlpack build --for", 2, "--force\n--format")):
         complete = {"COMP_WORDS": line, "COMP_CWORD": str(position), "_MLPACK_COMPLETE": "complete_bash"}
         assert sorted(run(**complete).stdout.decode().split()) == sorted(expected.split())
 
