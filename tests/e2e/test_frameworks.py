@@ -25,6 +25,9 @@ SMALL = (
     "--set environment.STEPS.value=4",
     "--set environment.BATCH_SIZE.value=2",
     "--set environment.IMAGE_SIZE.value=32",
+    # Other tests need room on the node at the same time.
+    "--set overlays.multi-node.resources.requests.cpu=50m",
+    "--set overlays.single-node.resources.requests.cpu=50m",
 )
 TINY = (
     "--set environment.BATCHES.value=5",

@@ -21,6 +21,7 @@ SMALL = (
     "--set environment.BATCH_SIZE.value=2",
     "--set environment.SEQUENCE_LENGTH.value=64",
     "--set environment.CHECKPOINT_EVERY.value=2",
+    "--set variants.0.resources.requests.cpu=50m",  # other tests need room on the node at the same time
 )
 MANY = ("--set environment.STEPS.value=60", "--set environment.LOG_EVERY.value=1")
 NAME = "llm-finetune-cpu"
