@@ -54,7 +54,7 @@ PAUSE = 0.02
 """Seconds between two requests of the caller whose waiting is measured."""
 
 SLOW = """\
-{% for i in range(700) %}{% for j in range(1000) %}{% endfor %}{% endfor %}
+{% for i in range(12000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}
 apiVersion: batch/v1
 kind: Job
 metadata: {name: "{{ global.release }}"}

@@ -9,6 +9,7 @@ Only `packager.service.registry.checker` runs this program, as `python -I -m pac
 from __future__ import annotations
 
 import json
+import os
 import resource
 import traceback
 from functools import partial
@@ -103,6 +104,7 @@ def _warm_up(renderer: Renderer) -> None:
 
 def serve() -> None:
     """Answer each line of the input, confined and within the limits, until the input ends."""
+    os.nice(sandbox.NICENESS)  # jobs and lists do not wait for checks
     renderer = Renderer(ask=_rendered)
     _warm_up(renderer)
     sandbox.confine_renderer()

@@ -13,7 +13,8 @@ import re
 import secrets
 import sys
 import time
-from functools import lru_cache, partial
+from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio, yamlio
@@ -21,6 +22,7 @@ from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
 from packager.base.process import Helpers
 from packager.base.values import Fields, Value, convert, field
+from packager.service.registry import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +36,11 @@ MAX_OBJECTS = 20
 """The limits of a template, its values and the result in bytes, and of the number of objects."""
 
 _SECONDS = 5.0
+_LONG_SECONDS = 0.01
+_MOST_REMEMBERED = 1_000
+"""The processor seconds after which a template counts as one that takes long, and the most of these that are
+remembered."""
+
 _ANSWER_BYTES = 8 << 20
 
 _SANDBOX = (sys.executable, "-I", "-m", "packager.service.registry.sandbox")
@@ -69,6 +76,7 @@ class _Answer(Fields, frozen=True):
         mark: The start of all words.
         values: The values of the expressions.
         lines: The lines of the expressions.
+        seconds: The processor time.
     """
 
     lacking: list[str] = field(default_factory=list)
@@ -77,6 +85,7 @@ class _Answer(Fields, frozen=True):
     mark: str = ""
     values: list[object] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def problems(self) -> list[Problem]:
@@ -109,12 +118,14 @@ class Renderer:
         ask: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._rendered = rendered
-        self._sandboxes = Helpers(_SANDBOX)
-        self._answer = ask or partial(self._sandboxes.ask, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)
+        self._sandboxes, self._slow_sandboxes = Helpers(_SANDBOX), Helpers((*_SANDBOX, sandbox.SLOW))
+        self._own = ask
+        self._slow: OrderedDict[int, None] = OrderedDict()
 
     def close(self) -> None:
         """End the child processes."""
         self._sandboxes.close()
+        self._slow_sandboxes.close()
 
     def check(self, template: str) -> list[Problem]:
         """Return the problems of a template that are found without values, each with its line."""
@@ -134,12 +145,28 @@ class Renderer:
             return FilledTemplate(problems=(answer,))
         return FilledTemplate(problems=tuple(answer.problems)) if answer.faults else _objects(answer)
 
+    def _answer(self, line: bytes, template: int) -> _Answer:
+        """Return the answer of a child process to a request. Templates that took long have processes of their own."""
+        if self._own:
+            return _read_answer(self._own(line))
+        helpers = self._slow_sandboxes if template in self._slow else self._sandboxes
+        seconds = _SECONDS
+        try:
+            answer = _read_answer(helpers.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES))
+            seconds = answer.seconds
+        finally:
+            if seconds > _LONG_SECONDS:
+                self._slow[template] = None
+                if len(self._slow) > _MOST_REMEMBERED:
+                    self._slow.popitem(last=False)
+        return answer
+
     def _ask(self, request: Mapping[str, object]) -> _Answer | Problem:
         """Return the answer of a child process to a request, or the problem if there is none."""
         line = json.dumps(request).encode()
         begun = time.monotonic()
         try:
-            return _read_answer(self._answer(line))
+            return self._answer(line, hash(request["template"]))
         except HungError:
             return Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
         except EndedError as error:

@@ -18,6 +18,7 @@ import resource
 import secrets
 import shlex
 import sys
+import time
 import traceback
 from bisect import bisect_right
 from functools import lru_cache, partial
@@ -260,8 +261,10 @@ def answer(line: bytes, lacking: list[str]) -> bytes:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    begun = time.process_time()
     try:
-        return json.dumps(_outcome(line, lacking)).encode()
+        outcome = _outcome(line, lacking)
+        return json.dumps({**outcome, "seconds": time.process_time() - begun}).encode()
     except MemoryError:
         return json.dumps(_fault(0, _TOO_MUCH_MEMORY)).encode()
 
@@ -280,6 +283,13 @@ def confine_renderer() -> list[str]:
     return lacking
 
 
+NICENESS = 10
+"""The niceness of processes for work that takes long: others of the server get the processor first."""
+
+SLOW = "slow"
+"""The argument of this program for templates that take long."""
+
+
 def serve(answered: Callable[[bytes], bytes]) -> None:
     """Answer each line of the input until it ends.
 
@@ -293,5 +303,7 @@ def serve(answered: Callable[[bytes], bytes]) -> None:
 
 
 if __name__ == "__main__":
+    if SLOW in sys.argv:
+        os.nice(NICENESS)
     warm_up()
     serve(partial(answer, lacking=confine_renderer()))

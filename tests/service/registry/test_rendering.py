@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,3 +207,21 @@ def test_template_that_writes_placeholders_is_refused(renderer: Renderer) -> Non
         assert [problem.message for problem in rendered.problems] == [
             "the template changes what an expression has written"
         ]
+
+
+def test_templates_that_take_long_have_a_process_of_low_priority() -> None:
+    slow = "{% for i in range(9000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}a: 1"
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    both = {own, min(own + 10, 19)}
+    with closing(Renderer()) as renderer:
+        before = set(children())
+        for template, expected in (("a: 1", {own}), (slow, {own}), ("a: 1", {own}), (slow, both), ("a: 1", both)):
+            assert renderer.render(template, {}).objects == ({"a": 1},)
+            priorities = {os.getpriority(os.PRIO_PROCESS, child) for child in children() if child not in before}
+            assert priorities == expected
+
+
+def children() -> list[int]:
+    """Return the child processes of all threads of this process."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
