@@ -237,7 +237,10 @@ Row = TypeVar("Row", bound=Value)
 
 def read(connection: Connection, kind: type[Row], statement: Executable, **values: object) -> list[Row]:
     """Return the rows of a statement as values of a type, whose fields are columns of the statement."""
-    return [kind(**row._asdict()) for row in connection.execute(statement, values)]
+    result = connection.execute(statement, values)
+    names = tuple(result.keys())
+    # All rows at once: between two of them, other threads would compute.
+    return [kind(**dict(zip(names, row, strict=True))) for row in result.all()]
 
 
 def columns(row: Value) -> dict[str, object]:
