@@ -35,11 +35,12 @@ class MissingModelError(Exception):
 
 
 def main() -> int:
-    """Convert the model; return 0, or 1 if there is none that llama.cpp can serve."""
+    """Convert the model. Return 0, or 1 if there is no model or it cannot be converted."""
     try:
         target = Path(os.environ["HOME"], "model.gguf")
         folder = find(os.environ)
         ready = sorted(folder.glob("*.gguf"))
+        target.unlink(missing_ok=True)  # of an earlier start of the container
         if ready:
             target.symlink_to(ready[0].absolute())
         else:
