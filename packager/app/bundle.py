@@ -18,10 +18,10 @@ from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.package.opened import opened
 from packager.publish import artefact, layout, referrers
 from packager.publish.artefact import ArtefactChoices
-from packager.publish.images import image_reference
+from packager.publish.images import image_reference, split_host
 from packager.publish.layout import Root
 from packager.publish.packing import packed
-from packager.publish.reference import is_digest, is_reference, parse
+from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
@@ -177,7 +177,7 @@ class _Collected:
         kind = self.add(registry, content, digest)
         self.roots.append(Root(kind, Descriptor(digest, len(content)), named.repository, named.tag, named.image))
         for end in _SIGNATURES:
-            tag = f"{digest.replace(':', '-')}{end}"
+            tag = f"{dashed(digest)}{end}"
             if signature := registry.find_manifest(tag):
                 self._add_signature(registry, signature, named.repository, tag)
         for entry in referrers.listed(registry, digest):
@@ -249,9 +249,7 @@ def _image(work: _Collected, image: str, tell: Tell) -> None:
     manifest = registry.manifest(reference.version or "")
     if reference.digest is None:
         tell(f"{image} is {manifest[1]}")
-    host, slash, rest = image.partition("/")
-    name = rest if slash and (host == "localhost" or "." in host or ":" in host) else image
-    repository = name.partition("@")[0].partition(":")[0]
+    repository = split_host(image)[1].partition("@")[0].partition(":")[0]
     tag = None if reference.digest else reference.tag
     work.add_root(registry, manifest, Root(MANIFEST, Descriptor(manifest[1], 0), repository, tag, image))
 

@@ -13,6 +13,8 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+from packager.base.problems import show
+
 MAX_DEPTH = 64
 """The levels of nested values."""
 
@@ -81,10 +83,23 @@ def read(content: bytes, *, max_values: int = MAX_VALUES, huge: float | None = N
     return value
 
 
+def read_object(content: bytes, *, max_values: int = MAX_VALUES) -> dict[str, Any]:
+    """Return the object in a JSON text; see `read`. Raises JsonError, also for another value than an object."""
+    value = read(content, max_values=max_values)
+    if not isinstance(value, dict):
+        raise JsonContentError(f"expected a JSON object, found {show(value)}")
+    return value
+
+
 def shortest(content: bytes) -> int:
     """Return a length that a JSON text without spaces and needless escapes has at least, without parsing the text."""
     blanks = len(content) - len(content.translate(None, b" \t\r\n"))
     return len(content) - blanks - 5 * content.count(b"\\u")
+
+
+def compact_bytes(value: object) -> bytes:
+    """Return a value as JSON without spaces, in UTF-8."""
+    return compact(value).encode()
 
 
 def compact(value: object, *, sort_keys: bool = False) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,7 +175,7 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
         "layers": [layer_entry],
         "annotations": _annotations(facts, choices),
     }
-    return Artefact(_json(manifest), config, layer)
+    return Artefact(jsonio.compact_bytes(manifest), config, layer)
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
@@ -197,7 +196,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
         "subject": _entry(MANIFEST, subject),
         "annotations": dict(annotations),
     }
-    return _json(manifest)
+    return jsonio.compact_bytes(manifest)
 
 
 def described(content: bytes, shown: str, kinds: tuple[str, ...] = ()) -> Described:
@@ -288,7 +287,7 @@ def _config(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices, *, wit
     if facts.folder != facts.package:
         labels[_FOLDER] = facts.folder
     system, architecture = choices.platform.split("/")
-    return _json(
+    return jsonio.compact_bytes(
         {
             "architecture": architecture,
             "os": system,
@@ -324,18 +323,11 @@ def _entry(kind: str, blob: Descriptor) -> dict[str, Any]:
     return {"mediaType": kind, "digest": blob.digest, "size": blob.size}
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def _object(content: bytes, shown: str) -> dict[str, Any]:
     try:
-        value = jsonio.read(content)
+        return jsonio.read_object(content)
     except jsonio.JsonError as error:
         raise VerificationError(f"{shown} is not valid: {error}") from None
-    if not isinstance(value, dict):
-        raise VerificationError(f"{shown} is not valid: expected a JSON object, found {show(value)}")
-    return value
 
 
 def _blob(entry: Mapping[str, Any], shown: str) -> Descriptor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio
@@ -81,7 +80,9 @@ def statement(subjects: Iterable[Subject], predicate_type: str, predicate: Mappi
         }
         for subject in subjects
     ]
-    return _json({"_type": _STATEMENT, "subject": entries, "predicateType": predicate_type, "predicate": predicate})
+    return jsonio.compact_bytes(
+        {"_type": _STATEMENT, "subject": entries, "predicateType": predicate_type, "predicate": predicate}
+    )
 
 
 def signed_bytes(payload: bytes) -> bytes:
@@ -91,7 +92,7 @@ def signed_bytes(payload: bytes) -> bytes:
 
 def compose(payload: bytes, signature: bytes, fingerprint: str) -> bytes:
     """Return the bundle of a signed statement."""
-    return _json(
+    return jsonio.compact_bytes(
         {
             "mediaType": BUNDLE,
             "verificationMaterial": {"publicKey": {"hint": fingerprint}},
@@ -108,7 +109,7 @@ def read(content: bytes) -> Envelope:
     """Return the envelope in a bundle from others. Raises BundleError."""
     if len(content) > BUNDLE_BYTES:
         raise BundleError(f"expected at most {BUNDLE_BYTES >> 10} KiB, found {len(content):,} bytes")
-    bundle = _object(content, "a bundle")
+    bundle = read_object(content, "a bundle")
     if bundle.get("mediaType") != BUNDLE:
         raise BundleError(f"expected a bundle of the type {BUNDLE}, found {show(bundle.get('mediaType'))}")
     envelope = bundle.get("dsseEnvelope")
@@ -130,7 +131,7 @@ def read(content: bytes) -> Envelope:
 
 def read_statement(payload: bytes) -> Statement:
     """Return the statement in an envelope from others. Raises BundleError."""
-    value = _object(payload, "a statement")
+    value = read_object(payload, "a statement")
     if value.get("_type") != _STATEMENT:
         raise BundleError(f"expected a statement of the type {_STATEMENT}, found {show(value.get('_type'))}")
     subjects, kind = value.get("subject"), value.get("predicateType")
@@ -158,15 +159,9 @@ def _sha256(subject: Any) -> str:
     return str(digest.get("sha256")) if isinstance(digest, dict) else ""
 
 
-def _object(content: bytes, what: str) -> dict[str, Any]:
+def read_object(content: bytes, what: str) -> dict[str, Any]:
+    """Return the JSON object in a text from others, which messages call `what`. Raises BundleError."""
     try:
-        value = jsonio.read(content)
+        return jsonio.read_object(content)
     except jsonio.JsonError as error:
         raise BundleError(f"{what} is not valid: {error}") from None
-    if not isinstance(value, dict):
-        raise BundleError(f"{what} is not valid: expected a JSON object")
-    return value
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

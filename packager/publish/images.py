@@ -67,10 +67,15 @@ def image_reference(image: str) -> PackageReference:
     """
     if not re.fullmatch(IMAGE, image):
         raise UsageError(f"expected an image such as registry.example.com/team/model:1.0, found {show(image)}")
-    host, slash, _ = image.partition("/")
-    is_host = slash and (host == "localhost" or "." in host or ":" in host)
-    reference = parse(f"oci://{image}" if is_host else f"oci://{_DEFAULT_HOST}/{image}")
+    reference = parse(f"oci://{image}" if split_host(image)[0] else f"oci://{_DEFAULT_HOST}/{image}")
     return reference if reference.version else parse(f"{reference}:{_DEFAULT_TAG}")
+
+
+def split_host(image: str) -> tuple[str, str]:
+    """Return the host in the name of an image, or an empty text without one, and the rest of the name."""
+    host, slash, rest = image.partition("/")
+    is_host = slash and (host == "localhost" or "." in host or ":" in host)
+    return (host, rest) if is_host else ("", image)
 
 
 def look_up(registry: Repository, reference: PackageReference) -> ImageManifest:
@@ -82,10 +87,10 @@ def look_up(registry: Repository, reference: PackageReference) -> ImageManifest:
     """
     content, digest = registry.manifest(reference.version or _DEFAULT_TAG)
     try:
-        manifest = jsonio.read(content)
+        manifest = jsonio.read_object(content)
     except jsonio.JsonError:
-        manifest = None
-    if not isinstance(manifest, dict) or not ({"manifests", "config"} & manifest.keys()):
+        manifest = {}
+    if not {"manifests", "config"} & manifest.keys():
         raise VerificationError(f"{reference}: the registry has sent something else than the manifest of an image")
     return ImageManifest(digest, dict(_platforms(manifest)))
 

@@ -9,7 +9,6 @@ Tests: cli/test_bundle.py.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,8 +19,8 @@ from packager.base.values import Value
 from packager.package import tarheader
 from packager.package.path_checks import ContentError
 from packager.package.tarheader import BLOCK, FILE, RECORD
-from packager.publish.reference import is_digest
-from packager.publish.registry import INDEX, MANIFEST_BYTES
+from packager.publish.reference import dashed, is_digest
+from packager.publish.registry import INDEX, MANIFEST, MANIFEST_BYTES
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 
@@ -88,11 +87,9 @@ def parsed(content: bytes, shown: str) -> ManifestParts:
         VerificationError: The content is not a manifest.
     """
     try:
-        manifest = jsonio.read(content)
+        manifest = jsonio.read_object(content)
     except jsonio.JsonError as error:
         raise VerificationError(f"{shown} is not a manifest: {error}") from None
-    if not isinstance(manifest, dict):
-        raise VerificationError(f"{shown} is not a manifest: expected a JSON object")
     kind, subject = manifest.get("mediaType"), manifest.get("subject")
     children = manifest.get("manifests")
     layers = manifest.get("layers", [])
@@ -103,7 +100,7 @@ def parsed(content: bytes, shown: str) -> ManifestParts:
     else:
         raise VerificationError(f"{shown} is not a manifest: expected a config and layers, or manifests")
     if not isinstance(kind, str):
-        kind = INDEX if isinstance(children, list) else "application/vnd.oci.image.manifest.v1+json"
+        kind = INDEX if isinstance(children, list) else MANIFEST
     return ManifestParts(
         kind,
         tuple(_descriptor(entry, shown) for entry in entries),
@@ -134,7 +131,7 @@ def write(stream: IO[bytes], roots: list[Root], blobs: Mapping[Descriptor, Calla
     """
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [_entry(root) for root in _sorted(roots)]}
     _member(stream, "oci-layout", len(_LAYOUT), lambda member: member.write(_LAYOUT))
-    content = json.dumps(index, ensure_ascii=False, separators=(",", ":")).encode()
+    content = jsonio.compact_bytes(index)
     _member(stream, "index.json", len(content), lambda member: member.write(content))
     for blob in sorted(blobs, key=lambda blob: blob.digest):
         _member(stream, f"blobs/sha256/{blob.digest.removeprefix('sha256:')}", blob.size, blobs[blob])
@@ -147,7 +144,7 @@ def _sorted(roots: list[Root]) -> list[Root]:
 
 
 def _entry(root: Root) -> dict[str, Any]:
-    annotations = {_REPOSITORY: root.repository, _TAG: root.tag or root.blob.digest.replace(":", "-")}
+    annotations = {_REPOSITORY: root.repository, _TAG: root.tag or dashed(root.blob.digest)}
     if root.image:
         annotations[_IMAGE] = root.image
     if root.tag is None:

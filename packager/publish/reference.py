@@ -74,6 +74,11 @@ def is_digest(text: object) -> bool:
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
+def dashed(digest: str) -> str:
+    """Return a digest as tags and names of files can have it: `sha256-HEX`."""
+    return digest.replace(":", "-")
+
+
 def is_tag(text: str) -> bool:
     """Whether a text can be a tag."""
     return _TAG.fullmatch(text) is not None

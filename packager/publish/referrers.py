@@ -7,11 +7,11 @@ Tests: publish/test_signatures.py.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
+from packager.publish.reference import dashed
 from packager.publish.registry import INDEX
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add(registry: Repository, digest: str, entry: Mapping[str, Any]) -> None:
         VerificationError: The tag names something else than an index.
         ToolError: Other programs change the tag again and again, or the registry does not respond as it must.
     """
-    tag = digest.replace(":", "-")
+    tag = dashed(digest)
     for _ in range(_TRIES):
         entries = _tagged(registry, digest)
         if any(other.get("digest") == entry["digest"] for other in entries):
@@ -50,14 +50,14 @@ def add(registry: Repository, digest: str, entry: Mapping[str, Any]) -> None:
         if len(entries) >= _MOST:
             raise ToolError(f"{digest}: {len(entries):,} manifests refer to it already; nothing was added")
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*entries, dict(entry)]}
-        content = json.dumps(index, ensure_ascii=False, separators=(",", ":")).encode()
+        content = jsonio.compact_bytes(index)
         registry.put_manifest(tag, content, INDEX)
     if all(other.get("digest") != entry["digest"] for other in _tagged(registry, digest)):
         raise ToolError(f"the tag {tag} is changed by other programs again and again", hint="push again")
 
 
 def _tagged(registry: Repository, digest: str) -> list[dict[str, Any]]:
-    present = registry.find_manifest(digest.replace(":", "-"))
+    present = registry.find_manifest(dashed(digest))
     return [] if present is None else _entries(present[0], digest)
 
 

@@ -43,9 +43,9 @@ class Signature(Value, frozen=True):
 
     Attributes:
         form: `bundle`, or `tag` for the older form.
-        signer: The name of the key that has made it; None if it is none of those that are trusted.
-        fingerprint: The fingerprint of this key; for another key, the one that the bundle claims, if it claims one.
-        problem: The reason why it does not count, by any key; None if there is none.
+        signer: The name of the trusted key that made the signature; None if another key made it.
+        fingerprint: The fingerprint of this key; for another key, the fingerprint in the bundle; None without one.
+        problem: The reason why the signature is refused, whichever key made it; None for a signature of the artefact.
         content: The bundle; empty for the older form.
     """
 

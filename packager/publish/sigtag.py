@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.publish.bundle import BundleError, decoded
-from packager.publish.reference import is_digest
+from packager.publish.bundle import BundleError, decoded, read_object
+from packager.publish.reference import dashed, is_digest
 from packager.publish.registry import MANIFEST
 from packager.publish.upload import Descriptor
 
@@ -42,7 +41,7 @@ class TaggedSignature(Value, frozen=True):
 
 def tag(digest: str) -> str:
     """Return the tag with the signatures of an artefact."""
-    return f"{digest.replace(':', '-')}.sig"
+    return f"{dashed(digest)}.sig"
 
 
 def payload(reference: PackageReference, digest: str) -> bytes:
@@ -52,7 +51,7 @@ def payload(reference: PackageReference, digest: str) -> bytes:
         "image": {"docker-manifest-digest": digest},
         "type": _TYPE,
     }
-    return _json({"critical": critical, "optional": None})
+    return jsonio.compact_bytes({"critical": critical, "optional": None})
 
 
 def signed_digest(content: bytes) -> str:
@@ -63,7 +62,7 @@ def signed_digest(content: bytes) -> str:
     Raises:
         BundleError: The payload is not one of a signature.
     """
-    value = _object(content, "the payload of a signature")
+    value = read_object(content, "the payload of a signature")
     critical = value.get("critical")
     image = critical.get("image") if isinstance(critical, dict) else None
     digest = image.get("docker-manifest-digest") if isinstance(image, dict) else None
@@ -84,7 +83,7 @@ def entry(content: bytes, signature: bytes) -> dict[str, Any]:
 
 def layers(manifest: bytes) -> list[dict[str, Any]]:
     """Return the layers of a manifest from others. Raises BundleError."""
-    values = _object(manifest, "the manifest of signatures").get("layers")
+    values = read_object(manifest, "the manifest of signatures").get("layers")
     if not isinstance(values, list):
         raise BundleError("the manifest of signatures has no layers")
     return [value for value in values if isinstance(value, dict)]
@@ -104,7 +103,7 @@ def signature(layer: dict[str, Any]) -> TaggedSignature:
 
 def manifest(entries: list[dict[str, Any]]) -> tuple[bytes, bytes]:
     """Return the manifest with these layers, and its config."""
-    config = _json(
+    config = jsonio.compact_bytes(
         {
             "architecture": "",
             "created": _NO_TIME,
@@ -115,18 +114,4 @@ def manifest(entries: list[dict[str, Any]]) -> tuple[bytes, bytes]:
         }
     )
     blob = {"mediaType": _CONFIG, "digest": f"sha256:{hashlib.sha256(config).hexdigest()}", "size": len(config)}
-    return _json({"schemaVersion": 2, "mediaType": MANIFEST, "config": blob, "layers": entries}), config
-
-
-def _object(content: bytes, what: str) -> dict[str, Any]:
-    try:
-        value = jsonio.read(content)
-    except jsonio.JsonError as error:
-        raise BundleError(f"{what} is not valid: {error}") from None
-    if not isinstance(value, dict):
-        raise BundleError(f"{what} is not valid: expected a JSON object")
-    return value
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return jsonio.compact_bytes({"schemaVersion": 2, "mediaType": MANIFEST, "config": blob, "layers": entries}), config

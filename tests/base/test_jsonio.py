@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from packager.base.jsonio import JsonContentError, JsonError, JsonSizeError, compact, read, shortest
+from packager.base.jsonio import JsonContentError, JsonError, JsonSizeError, compact, read, read_object, shortest
 
 SURROGATE = b'{"a": "\\ud800"}'
 
@@ -116,3 +116,9 @@ def test_shortest_is_never_longer_than_compact_text() -> None:
         for content in (json.dumps(value), json.dumps(value, indent=3, ensure_ascii=False)):
             assert shortest(content.encode()) <= len(compact(value).encode())
     assert shortest(b'["' + b"a" * 1_000 + b'"]') == 1_004
+
+
+def test_object_is_expected_where_another_value_would_not_do() -> None:
+    assert read_object(b'{"a": 1}') == {"a": 1}
+    with pytest.raises(JsonContentError, match=r"^expected a JSON object, found a list$"):
+        read_object(b'["a"]')
