@@ -18,6 +18,7 @@ from packager.base.limits import DEFAULT
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact
+from packager.publish.reference import dashed
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
 
@@ -154,7 +155,10 @@ def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
         with atomic.file(path, exists_hint=exists_hint) as stream:
             stream.write(content)
     elif exists_hint is None:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ToolError(f"{path} cannot be removed: {reason(error)}") from None
 
 
 def _extracted(
@@ -275,7 +279,7 @@ def local(  # noqa: PLR0913 - an option each
 def _cached(registry: Repository, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:
     """Return the file in the cache with the layer of an artefact; what is there is checked again."""
     layer = remote.described.layer
-    folder = cache / _FOLDER / layer.digest.replace(":", "-")
+    folder = cache / _FOLDER / dashed(layer.digest)
     path = folder / artefact.file_name(remote.described, remote.reference.repository.rpartition("/")[2])
     try:
         privatefolder.make(folder)
