@@ -81,7 +81,7 @@ class Lines:
             self._say_news(finding)
 
     def _say_news(self, finding: Finding) -> None:
-        """Print what has not been printed of a finding."""
+        """Print a finding with its log and its hint, except the parts that are printed already."""
         if self._is_new(str(finding)):
             self._say(str(finding))
         logged = _logged(finding)

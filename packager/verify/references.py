@@ -149,16 +149,16 @@ def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) ->
 
 def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
     """Check that the variables of the command exist, and the files that it names in mounted ConfigMaps."""
-    known = _variables(overlay, pods, container)
-    expander = known or Expander()
+    variables = _variables(overlay, pods, container)
+    expander = variables or Expander()
     mounted = _mounted(overlay, pods, container)
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             here = (*location, field, index)
             for name in expansion.references(str(argument)):
-                if known is not None and name not in known.values:
+                if variables is not None and name not in variables.values:
                     message = f"$({name}) is not a variable of the container and is not expanded"
-                    yield overlay.problem(pods.manifest, here, message, similar(name, known.values))
+                    yield overlay.problem(pods.manifest, here, message, similar(name, variables.values))
             expanded = mountpath.normalized(expander.expand(str(argument)))
             for folder, (configs, files) in mounted.items():
                 name = expanded.removeprefix(f"{folder}/")

@@ -1,4 +1,4 @@
-"""Lists what an overlay names of its namespace and cluster: claims, passwords, queues, classes, devices, addresses."""
+"""Lists the objects and addresses outside of a package that an overlay uses: claims, Secrets, queues and others."""
 
 from __future__ import annotations
 

@@ -139,12 +139,12 @@ def installing(requirements: str, following: Program | None) -> Program:
 
     Args:
         requirements: The requirements file, below quickstart/scripts.
-        following: The other program, which names its command; None if there is none.
+        following: The program to start afterwards, with its command; None to start nothing.
     """
-    words = ("/bin/sh", "/etc/mlpack/runtime/requirements.sh", requirements)
+    command = ("/bin/sh", "/etc/mlpack/runtime/requirements.sh", requirements)
     if following is None:
-        return Program(words, directory="/")
-    return replace(following, command=(*words, *following.command))
+        return Program(command, directory="/")
+    return replace(following, command=(*command, *following.command))
 
 
 def directory(workdir: str | None) -> str | None:

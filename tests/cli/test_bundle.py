@@ -97,9 +97,9 @@ def test_bundle_carries_package_images_and_signatures(
     ]
     assert "next: mlpack configure PACKAGE --registry" in loaded.stderr
     assert len(registry.requests) == before
-    here = f"oci://{other.host}/lab/hello-mpi:1.0"
-    assert mlpack("verify", here, "--key", "prod.pub", "--require-signature").code == 0
-    assert mlpack("pull", here, "-d", "out").code == 0
+    loaded_package = f"oci://{other.host}/lab/hello-mpi:1.0"
+    assert mlpack("verify", loaded_package, "--key", "prod.pub", "--require-signature").code == 0
+    assert mlpack("pull", loaded_package, "-d", "out").code == 0
     assert Path("out/hello-mpi.tar.gz").read_bytes() == Path("hello-mpi.tar.gz").read_bytes()
     for repository, version in registry.manifests:
         if repository == IMAGE:

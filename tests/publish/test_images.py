@@ -64,19 +64,19 @@ def test_index_has_platforms_and_leaves_others_out(registry: FakeRegistry) -> No
         {"digest": ONE},
         5,
     ]
-    found = looked_up(registry, {"manifests": entries})
-    assert dict(found.platforms) == {"linux/amd64": ONE, "linux/arm/v7": OTHER}
-    assert found.digest_for(None) == found.digest == digest_of(registry.manifests["team/x", "1"])
-    assert found.digest_for("linux/arm/v7") == OTHER
-    assert (found.has(ONE), found.has(found.digest), found.has(digest_of(b"3"))) == (True, True, False)
+    image = looked_up(registry, {"manifests": entries})
+    assert dict(image.platforms) == {"linux/amd64": ONE, "linux/arm/v7": OTHER}
+    assert image.digest_for(None) == image.digest == digest_of(registry.manifests["team/x", "1"])
+    assert image.digest_for("linux/arm/v7") == OTHER
+    assert (image.has(ONE), image.has(image.digest), image.has(digest_of(b"3"))) == (True, True, False)
     with pytest.raises(UsageError, match=r"^--platform linux/arm64: the image is for linux/amd64, linux/arm/v7$"):
-        found.digest_for("linux/arm64")
+        image.digest_for("linux/arm64")
 
 
 def test_single_manifest_is_taken_for_every_platform(registry: FakeRegistry) -> None:
-    found = looked_up(registry, {"config": {}, "layers": []})
-    assert found.digest_for("linux/arm64") == found.digest
-    assert not found.platforms
+    image = looked_up(registry, {"config": {}, "layers": []})
+    assert image.digest_for("linux/arm64") == image.digest
+    assert not image.platforms
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"<html>", b"[" * 60_000])
