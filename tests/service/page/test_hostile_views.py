@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -77,16 +78,24 @@ class Watched:
         if not url.startswith(f"{self.origin}/"):
             self.events.append(f"request {url}")
 
+    def _probe(self) -> tuple[dict[str, Any], str]:
+        """Return the report of PROBE, and the text of the view."""
+        probe = self.page.evaluate(PROBE)
+        return probe, " ".join(f"{probe['text']} {probe['values']}".split())
+
     def problems(self, *, shows: str) -> list[str]:
         """List the effects of hostile text in the present view, and its lack of the text `shows`."""
-        probe = self.page.evaluate(PROBE)
+        end = time.monotonic() + PATIENCE / 1_000
+        probe, shown = self._probe()
+        while shows not in shown and time.monotonic() < end:  # the lines of a log come after the page
+            self.page.wait_for_timeout(100)
+            probe, shown = self._probe()
         problems: list[str] = (
             [f"ran in {url}" for url in probe["ran"]] + probe["elements"] + self.events + probe["links"]
         )
         self.events = []
         if probe["inline"]:
             problems.append(f"{probe['inline']} inline scripts")
-        shown = " ".join(f"{probe['text']} {probe['values']}".split())
         if shows not in shown:
             problems.append(f"does not show {shows!r}: {shown[:2000]}")
         # The value of a field is what its user gets back, so it keeps every character.
