@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from packager.app.image import check_pushable
 from packager.app.push import facts_of, images_of
+from packager.app.signatures import check_file
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.package.opened import opened
@@ -23,6 +24,7 @@ from packager.publish.layout import Root
 from packager.publish.packing import packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
+from packager.publish.signatures import find
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from packager.app.progress import Progress, Tell
+    from packager.app.signatures import Trust
     from packager.base.runner import Runner
     from packager.publish.client import Access
 
@@ -51,6 +54,7 @@ class BundleRequest:
         force: Whether an existing bundle is replaced.
         created: The time in seconds since 1970 for a package that is packed from a folder.
         kubectl: The kubectl that renders a package on disk.
+        trust: The keys that are trusted; None leaves signatures unread.
     """
 
     package: str
@@ -59,6 +63,7 @@ class BundleRequest:
     force: bool = False
     created: int | None = None
     kubectl: str = "kubectl"
+    trust: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +98,22 @@ def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Prog
     Args:
         request: The package and the options.
         access: The way to registries.
-        tell: Receives the digests that tags of images have.
+        tell: Receives the digests that tags of images have, and a line about each signature of the package.
         progress: Shows the progress of the download.
         runner: Starts kubectl.
 
     Raises:
         UsageError: The package does not exist, an image is in no registry, or the bundle exists.
-        VerificationError: A registry sends something else than it has promised.
+        VerificationError: A registry sends something else than it has promised, or the package is not signed by a
+            trusted key.
         ToolError: A registry does not respond as it must, or there is no room for the bundle.
     """
     with ExitStack() as stack:
         work = _Collected(access, stack)
         if is_reference(request.package):
-            name, images = _remote(work, request.package)
+            name, images = _remote(work, request, tell)
         else:
-            name, images = _local(work, request, runner)
+            name, images = _local(work, request, runner, tell)
         for image in sorted(images) if request.with_images else ():
             _image(work, image, tell)
         path = request.destination or Path(f"{name}.bundle.tar")
@@ -208,13 +214,15 @@ def _file(path: Path) -> Callable[[IO[bytes]], object]:
     return copy
 
 
-def _remote(work: _Collected, package: str) -> tuple[str, tuple[str, ...]]:
+def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> tuple[str, tuple[str, ...]]:
     """Add a package of a registry; return its name and its images."""
-    reference = parse(package)
+    reference = parse(request.package)
     if reference.version is None:
         raise UsageError(f"{reference} names neither a tag nor a digest")
     registry = work.stack.enter_context(Repository(reference, work.access))
     manifest = registry.manifest(reference.version)
+    if request.trust is not None and request.trust.is_asked:
+        request.trust.require(find(registry, manifest[1], request.trust.verifier), str(reference), tell)
     config = artefact.described(manifest[0], str(reference)).config
     facts = artefact.facts(registry.content(config), str(reference)) if config else None
     if facts is None:
@@ -225,8 +233,10 @@ def _remote(work: _Collected, package: str) -> tuple[str, tuple[str, ...]]:
     return facts.package, facts.images
 
 
-def _local(work: _Collected, request: BundleRequest, runner: Runner) -> tuple[str, tuple[str, ...]]:
+def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell) -> tuple[str, tuple[str, ...]]:
     """Add a package on disk, as `mlpack push` would store it; return its name and its images."""
+    if request.trust is not None:
+        check_file(Path(request.package), request.trust, tell=tell)
     package = work.stack.enter_context(opened(Path(request.package)))
     images = images_of(package, Checks((request.kubectl,), runner=runner))
     path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from packager.app.configure import Answers, check_answers
 from packager.base.errors import VerificationError
 from packager.publish import artefact, layout, referrers
+from packager.publish.bundled import BundledRepository
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
+from packager.publish.signatures import find
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.app.progress import Progress
+    from packager.app.progress import Progress, Tell
+    from packager.app.signatures import Trust
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
@@ -33,12 +36,14 @@ class LoadRequest:
         registry: The registry: a host, and a path if all repositories are below it.
         force: Whether tags that name something else are moved.
         dry_run: Whether the bundle is only checked.
+        trust: The keys that are trusted; None leaves signatures unread.
     """
 
     bundle: Path
     registry: str
     force: bool = False
     dry_run: bool = False
+    trust: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +87,26 @@ class Loaded:
         }
 
 
-def load(request: LoadRequest, access: Access, *, progress: Progress) -> Loaded:
+def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell) -> Loaded:
     """Check a bundle, and store its content in a registry; the tags are set last.
 
     Args:
         request: The bundle and the registry.
         access: The way to the registry.
         progress: Shows the progress.
+        tell: Receives a line about each signature of a package.
 
     Raises:
         UsageError: The registry is not valid.
-        VerificationError: The bundle is not valid, or a tag names something else in the registry.
+        VerificationError: The bundle is not valid, a package in it is not signed by a trusted key, or a tag names
+            something else in the registry.
         ToolError: The bundle cannot be read, or the registry does not respond as it must.
     """
     check_answers(Answers(registry=request.registry))
     with progress(request.bundle.name, _size(request.bundle), unit="bytes") as advance:
         content = layout.read(request.bundle, advance)
+    if request.trust is not None and request.trust.is_asked:
+        _check_signatures(request.bundle, content, request.trust, tell)
     if not request.dry_run:
         _store(request, content, access, progress)
     plain = [root for root in content.roots if not _is_signature(content, root)]
@@ -105,6 +114,20 @@ def load(request: LoadRequest, access: Access, *, progress: Progress) -> Loaded:
         LoadedManifest(_reference(request.registry, root), root.image, _is_package(content, root)) for root in plain
     )
     return Loaded(manifests, len(content.roots) - len(plain))
+
+
+def _check_signatures(bundle: Path, content: Layout, trust: Trust, tell: Tell) -> None:
+    """Check the signatures of the packages in a bundle.
+
+    Raises:
+        VerificationError: A signature is required, and a package has none by a trusted key.
+    """
+    packages = [root for root in content.roots if not _is_signature(content, root) and _is_package(content, root)]
+    for root in packages:
+        signatures = find(BundledRepository(content, root.repository), root.blob.digest, trust.verifier)
+        trust.require(signatures, f"{bundle}: {root.repository}", tell)
+    if trust.is_required and not packages:
+        raise VerificationError(f"{bundle} has no package that could be signed")
 
 
 def _size(path: Path) -> int:
@@ -126,9 +149,7 @@ def _is_package(content: Layout, root: Root) -> bool:
     config = manifest.blobs[0] if manifest.blobs else None
     if config is None or config.size > 4 << 20:
         return False
-    with content.path.open("rb") as stream:
-        stream.seek(content.blobs[config])
-        text = stream.read(config.size)
+    text = BundledRepository(content, root.repository).content(config)
     try:
         return artefact.facts(text, root.repository) is not None
     except VerificationError:

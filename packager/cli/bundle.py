@@ -12,12 +12,15 @@ from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads 
 from packager.cli.console import Machine, emit, emit_json, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 
 @with_registry
+@with_signatures
 def bundle(
     ctx: typer.Context,
     at: RegistryOptions,
+    signatures: SignatureOptions,
     package: PackageSource,
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
@@ -35,7 +38,7 @@ def bundle(
     from packager.app.bundle import BundleRequest
     from packager.app.bundle import bundle as write_bundle
 
-    request = BundleRequest(package, destination, images, force, source_date_epoch(), kubectl)
+    request = BundleRequest(package, destination, images, force, source_date_epoch(), kubectl, signatures.trust(ctx))
     bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)
     if output is Machine.json:
         emit_json(bundled.as_json(), is_bounded=False)

@@ -9,6 +9,7 @@ import typer
 
 from packager.cli.cluster_arguments import PackageToRead  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit, emit_json, emit_log, say
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from packager.app.diff import PackageEdits
@@ -22,8 +23,10 @@ class DiffFormat(StrEnum):
     patch = "patch"
 
 
+@with_signatures
 def diff(
     ctx: typer.Context,
+    signatures: SignatureOptions,
     package: PackageToRead,
     output: Annotated[
         DiffFormat,
@@ -40,7 +43,7 @@ def diff(
     from packager.app.diff import diff as find_edits
     from packager.cli.registry_arguments import local_package
 
-    difference = find_edits(local_package(ctx, package))
+    difference = find_edits(local_package(ctx, package, signatures.trust(ctx)))
     content = difference.content
     if output is DiffFormat.json:
         emit_json(difference.as_json(), is_bounded=False)

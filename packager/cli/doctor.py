@@ -17,15 +17,18 @@ from packager.cli.cluster_arguments import (
     with_cluster,
 )
 from packager.cli.console import Machine, emit, emit_json, say
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from packager.cluster.doctor.case import CheckResult
 
 
 @with_cluster
+@with_signatures
 def doctor(
     ctx: typer.Context,
     at: ClusterOptions,
+    signatures: SignatureOptions,
     package: PackageToRead,
     overlay: OverlayOption = None,
     allow: Allow = [],  # noqa: B006 - typer copies it
@@ -39,9 +42,11 @@ def doctor(
     from packager.app.doctor import Examination
     from packager.app.doctor import doctor as examine
     from packager.app.verify import allowed_words, level
+    from packager.cli.registry_arguments import local_package
 
     findings: list[CheckResult] = []
     accepted = allowed_words(allow), level(pod_security)
+    package = local_package(ctx, package, signatures.trust(ctx))
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
         for finding in examine(target, *accepted):

@@ -9,12 +9,15 @@ import typer
 
 from packager.cli.console import Machine, emit, emit_json, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 
 @with_registry
+@with_signatures
 def load(
     ctx: typer.Context,
     at: RegistryOptions,
+    signatures: SignatureOptions,
     bundle: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `mlpack bundle` has written.")],
     registry: Annotated[
         str, typer.Option(metavar="HOST", help="The registry that everything is stored in: a host, or HOST/PATH.")
@@ -25,12 +28,14 @@ def load(
 ) -> None:
     """Check a bundle and store it in a registry; print the references of the package and its images.
 
-    Nothing changes its digest, so signatures stay valid. What the registry has already is not sent again.
+    Nothing changes its digest, so signatures stay valid. What the registry has already is not sent again. A required
+    signature is checked in the file, before anything is sent.
     """
     from packager.app.load import LoadRequest
     from packager.app.load import load as load_bundle
 
-    loaded = load_bundle(LoadRequest(bundle, registry, force, dry_run), at.access(ctx), progress=progress)
+    request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(ctx))
+    loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
     if output is Machine.json:
         emit_json(loaded.as_json(), is_bounded=False)
         return

@@ -21,13 +21,16 @@ from packager.cli.arguments import (
     folders,
 )
 from packager.cli.console import emit_data, say
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from packager.app.build import BuildRequest
 
 
+@with_signatures
 def render(
     ctx: typer.Context,
+    signatures: SignatureOptions,
     model: Annotated[
         str,
         typer.Argument(
@@ -51,7 +54,7 @@ def render(
 ) -> None:
     """Print the manifests of one overlay, as kubectl renders them.
 
-    Of a package that is built already, no option changes anything but --kubectl.
+    For a package that is built already, only --kubectl and the options for signatures apply.
     """
     from packager.app.build import BuildRequest, render_package
     from packager.app.build import render as render_overlay
@@ -72,8 +75,10 @@ def render(
     )
     if is_remote(Path(model)) or model.endswith(".tar.gz"):
         _refuse_options(request, model)
-        rendered = render_package(local_package(ctx, Path(model)), overlay, kubectl, host(ctx).runner)
+        package = local_package(ctx, Path(model), signatures.trust(ctx))
+        rendered = render_package(package, overlay, kubectl, host(ctx).runner)
     else:
+        signatures.refuse(f"{model} is a model, which is built here, and")
         rendered = render_overlay(request, overlay, kubectl, host(ctx).runner)
     for warning in rendered.warnings:
         say(warning)

@@ -44,6 +44,7 @@ from packager.cli.cluster_arguments import (
 from packager.cli.console import emit_data, progress, say
 from packager.cli.host import host
 from packager.cli.printing import print_changes
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +53,11 @@ if TYPE_CHECKING:
 
 
 @with_cluster
+@with_signatures
 def run(
     ctx: typer.Context,
     at: ClusterOptions,
+    signatures: SignatureOptions,
     target: Annotated[
         Path,
         typer.Argument(
@@ -158,7 +161,7 @@ def run(
         gid,
         fs_group,
     )
-    target = local_package(ctx, target)
+    target = local_package(ctx, target, signatures.trust(ctx))
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
         package = runnable(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import UnansweredError
+from packager.base.errors import UnansweredError, UsageError
 from packager.cli.arguments import site_path
 from packager.cli.asking import ask_hidden, has_terminal
 from packager.cli.option_groups import with_options
@@ -53,6 +53,11 @@ class SignatureOptions:
         folder = site_path().with_name(_FOLDER)
         usual += [folder] if folder.is_dir() else []
         return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature), host(ctx).runner)
+
+    def refuse(self, source: str) -> None:
+        """Refuse to require a signature of something that cannot have one. Raises UsageError."""
+        if self.key or self.require_signature:
+            raise UsageError(f"--key, --require-signature: {source} has no signature")
 
 
 with_signatures = with_options("signatures", SignatureOptions)

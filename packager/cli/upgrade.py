@@ -12,14 +12,17 @@ from packager.cli.asking import ask, has_terminal
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import Machine, emit_data, emit_json, say
 from packager.cli.host import host
+from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from packager.app.upgrade import Choice, Conflict, PreparedUpgrade
     from packager.base.problems import Problem
 
 
+@with_signatures
 def upgrade(
     ctx: typer.Context,
+    signatures: SignatureOptions,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package, with its edits.")],
     newer: Annotated[
         Path | None,
@@ -70,7 +73,7 @@ def upgrade(
         return
     if newer is None:
         raise UsageError("no NEW package given", hint=f"mlpack upgrade {folder} NEW.tar.gz")
-    newer = local_package(ctx, newer)
+    newer = local_package(ctx, newer, signatures.trust(ctx))
     base = base and local_package(ctx, base)
     asks = has_terminal() and not (mark or dry_run or output)
     decisions = use_case.Decisions(tuple(yours), tuple(theirs), _question if asks else lambda *_: None)

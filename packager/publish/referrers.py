@@ -7,7 +7,7 @@ Tests: publish/test_signatures.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
@@ -18,13 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from packager.publish.registry import Repository
+    from packager.publish.upload import Descriptor
+
+
+class Readable(Protocol):
+    """A repository that is read: one of a registry, or one in a bundle."""
+
+    def find_manifest(self, version: str) -> tuple[bytes, str] | None:
+        """See `packager.publish.registry.Repository`."""
+
+    def referrers(self, digest: str) -> bytes | None:
+        """See `packager.publish.registry.Repository`."""
+
+    def content(self, blob: Descriptor) -> bytes:
+        """See `packager.publish.registry.Repository`."""
+
 
 _TRIES = 3
 _MOST = 1_000
 _MOST_VALUES = 50_000
 
 
-def listed(registry: Repository, digest: str) -> list[dict[str, Any]]:
+def listed(registry: Readable, digest: str) -> list[dict[str, Any]]:
     """Return the descriptors of the manifests that refer to `digest`, as others have written them.
 
     Raises:
@@ -56,7 +71,7 @@ def add(registry: Repository, digest: str, entry: Mapping[str, Any]) -> None:
         raise ToolError(f"the tag {tag} is changed by other programs again and again", hint="push again")
 
 
-def _tagged(registry: Repository, digest: str) -> list[dict[str, Any]]:
+def _tagged(registry: Readable, digest: str) -> list[dict[str, Any]]:
     present = registry.find_manifest(dashed(digest))
     return [] if present is None else _entries(present[0], digest)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
+    from packager.publish.referrers import Readable
     from packager.publish.registry import Repository
     from packager.publish.signer import Signer
     from packager.publish.upload import Descriptor
@@ -117,7 +118,7 @@ def _name(key: PublicKey | None, hint: str | None) -> tuple[str | None, str | No
     return (None, hint) if key is None else (key.name, key.fingerprint)
 
 
-def find(registry: Repository, digest: str, verifier: Verifier) -> tuple[Signature, ...]:
+def find(registry: Readable, digest: str, verifier: Verifier) -> tuple[Signature, ...]:
     """Return the signatures of an artefact; the older tag is read only if no bundle is trusted.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
@@ -136,7 +137,7 @@ def find(registry: Repository, digest: str, verifier: Verifier) -> tuple[Signatu
     return tuple(signatures if is_decided else [*signatures, *_tagged(registry, digest, verifier)])
 
 
-def _bundles(registry: Repository, digest: str, verifier: Verifier) -> list[Signature]:
+def _bundles(registry: Readable, digest: str, verifier: Verifier) -> list[Signature]:
     entries = [entry for entry in referrers.listed(registry, digest) if entry.get("artifactType") == BUNDLE]
     entries.sort(key=_predicate_of)  # signatures before other statements
     signatures = []
@@ -156,7 +157,7 @@ def _predicate_of(entry: dict[str, Any]) -> int:
     return 1 if isinstance(kind, str) and kind != SIGNATURE else 0
 
 
-def _bundle(registry: Repository, entry: dict[str, Any]) -> bytes:
+def _bundle(registry: Readable, entry: dict[str, Any]) -> bytes:
     """Return the bundle that an entry of the list names. Raises BundleError."""
     name, size = entry.get("digest"), entry.get("size")
     if not is_digest(name) or not isinstance(size, int) or not 0 < size <= BUNDLE_BYTES:
@@ -173,7 +174,7 @@ def _bundle(registry: Repository, entry: dict[str, Any]) -> bytes:
     return registry.content(described.layer)
 
 
-def _tagged(registry: Repository, digest: str, verifier: Verifier) -> list[Signature]:
+def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signature]:
     present = registry.find_manifest(sigtag.tag(digest))
     if present is None:
         return []

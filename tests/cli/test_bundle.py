@@ -108,6 +108,37 @@ def test_bundle_carries_package_images_and_signatures(
     assert (again.code, again.stdout) == (0, loaded.stdout)
 
 
+@pytest.mark.parametrize("has_referrers", [0, 1])
+def test_bundle_and_load_require_the_signature(
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str, has_referrers: int
+) -> None:
+    registry.has_referrers = bool(has_referrers)
+    assert mlpack("key", "new", "stranger", "--no-password").code == 0
+    refused = mlpack("bundle", pushed, "--key", "stranger.pub")
+    assert (refused.code, "is not signed by stranger" in refused.stderr) == (5, True)
+    assert not Path("hello-mpi.bundle.tar").exists()
+    done = mlpack("bundle", pushed, "--key", "prod.pub")
+    assert (done.code, "signature by prod " in done.stderr) == (0, True)
+    load = ["load", "hello-mpi.bundle.tar", "--registry", other.host]
+    before = len(other.requests)
+    refused = mlpack(*load, "--key", "stranger.pub")
+    assert (refused.code, "hello-mpi is not signed by stranger" in refused.stderr) == (5, True)
+    assert len(other.requests) == before
+    loaded = mlpack(*load, "--key", "prod.pub")
+    assert (loaded.code, "signature by prod " in loaded.stderr) == (0, True)
+
+
+def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
+    mlpack: Mlpack, pushed: str, archive: Path
+) -> None:
+    assert pushed
+    done = mlpack("bundle", archive, "--no-images", "--key", "prod.pub")
+    assert (done.code, "is not signed by prod" in done.stderr) == (5, True)
+    assert mlpack("bundle", archive, "--no-images").code == 0
+    refused = mlpack("load", "hello-mpi.bundle.tar", "--registry", "localhost:1", "--dry-run", "--key", "prod.pub")
+    assert (refused.code, "hello-mpi is not signed by prod" in refused.stderr) == (5, True)
+
+
 def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
     assert mlpack("bundle", pushed).code == 0
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0

@@ -199,12 +199,24 @@ def test_verbs_check_the_signature_of_a_package_in_a_registry(
     mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str
 ) -> None:
     assert mlpack("push", archive, where(registry)).code == 0
-    for verb in (["verify"], ["deploy", "--overlay", "single-node"]):
-        done = mlpack(verb[0], where(registry), *verb[1:], "--key", "prod.pub")
-        assert (done.code, f"{where(registry)} is not signed by prod" in done.stderr) == (5, True)
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    verbs = [
+        *(["verify", where(registry)], ["diff", where(registry)], ["render", where(registry), "single-node"]),
+        *([verb, where(registry), "--overlay", "single-node"] for verb in ("deploy", "doctor")),
+        *(["run", where(registry), "--task", "single-node"], ["upgrade", "hello-mpi", where(registry)]),
+    ]
+    for verb in verbs:
+        done = mlpack(*verb, "--key", "prod.pub")
+        assert (verb, done.code, f"{where(registry)} is not signed by prod" in done.stderr) == (verb, 5, True)
     assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    done = mlpack("verify", where(registry), "--key", "prod.pub")
-    assert (done.code, f"signature by prod {pair}\n" in done.stderr) == (0, True)
+    for verb in (verbs[0], verbs[1], verbs[2], verbs[-1]):
+        done = mlpack(*verb, "--key", "prod.pub")
+        assert (verb, done.code, f"signature by prod {pair}\n" in done.stderr) == (verb, 0, True)
+
+
+def test_models_have_no_signature(mlpack: Mlpack, pair: str) -> None:  # noqa: ARG001
+    done = mlpack("render", "hello-mpi", "single-node", "--key", "prod.pub")
+    assert (done.code, "--require-signature: hello-mpi is a model" in done.stderr) == (2, True)
 
 
 def test_inspect_lists_signatures_in_six_requests(
