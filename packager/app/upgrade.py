@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as verification
 from packager.base import paths, workfolder
-from packager.base.errors import ToolError, UnansweredError, UsageError, VerificationError
+from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.package import integrity, inventory, journal
@@ -18,7 +20,7 @@ from packager.package.layout import INVENTORY
 from packager.package.opened import opened
 from packager.upgrade import plan as stage
 from packager.upgrade.plan import FileResult, UpgradePlan
-from packager.upgrade.replay import Choice, Conflict
+from packager.upgrade.replay import Choice, Conflict, OwnText
 from packager.verify import Checks
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Choice",
     "Conflict",
     "Decisions",
+    "OwnText",
     "PreparedUpgrade",
     "check",
     "complete",
@@ -35,11 +38,17 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
 
     from packager.package.opened import Package
     from packager.upgrade.plan import PlannedFile
+    from packager.upgrade.replay import Answer
+
+    Archives = Callable[[], Iterable[Path]]
+
+
+_MOST_ARCHIVES = 100
+"""The most archives that are opened to find the delivered package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +59,13 @@ class PreparedUpgrade:
         old: The user's package.
         new: The newer package.
         plan: The result for each file, and the conflicts.
+        base: The archive that the delivered files were read from; None if the inventories have all that is needed.
     """
 
     old: Package
     new: Package
     plan: UpgradePlan
+    base: Path | None = None
 
     @property
     def is_done(self) -> bool:
@@ -80,9 +91,12 @@ class PreparedUpgrade:
     def error(self) -> UnansweredError:
         """The error about the undecided conflicts."""
         count = len(self.plan.conflicts)
+        hint = "--yours FILE keeps your version, --theirs FILE takes the new one, --mark writes both into the file"
+        if self.base is None and any(conflict.is_unmerged for conflict in self.plan.conflicts):
+            hint += f"; --base OLD merges whole files: the package with the digest {self.old.digest}"
         return UnansweredError(
             f"{count} conflict{'s' if count > 1 else ''}: {self.old.source} was left as it is",
-            hint="--yours FILE keeps your version, --theirs FILE takes the new one, --mark writes both into the file",
+            hint=hint,
             problems=self.conflicts,
         )
 
@@ -95,6 +109,7 @@ class PreparedUpgrade:
             "files": [
                 {"file": file.path, "action": file.action, "moved_from": file.moved_from} for file in self.plan.files
             ],
+            "base": None if self.base is None else str(self.base),
             "conflicts": list(map(_as_json, self.plan.conflicts)),
             "decided": list(map(_as_json, self.plan.decided)),
             "new_keys": list(self.plan.new_keys),
@@ -120,24 +135,28 @@ class Decisions:
     Attributes:
         yours: The files of which the user's version is taken where they conflict.
         theirs: The files of which the new version is taken where they conflict.
-        ask: Returns the choice for a conflict in any other file, or None for no choice; it also receives the conflict
-            as a problem.
+        ask: Returns the answer to a conflict in any other file, or None for none; it also receives the conflict as a
+            problem.
     """
 
     yours: tuple[str, ...] = ()
     theirs: tuple[str, ...] = ()
-    ask: Callable[[Problem, Conflict], Choice | None] = lambda *_: None
+    ask: Callable[[Problem, Conflict], Answer | None] = lambda *_: None
 
 
 @contextmanager
-def prepared(folder: Path, newer: Path, decisions: Decisions, *, base: Path | None = None) -> Iterator[PreparedUpgrade]:
+def prepared(
+    folder: Path, newer: Path, decisions: Decisions, *, base: Path | None = None, archives: Archives = lambda: ()
+) -> Iterator[PreparedUpgrade]:
     """Open the packages and decide the result for each file; nothing is written.
 
     Args:
         folder: The folder of the user's package.
         newer: The newer package: a folder or an archive.
         decisions: The decisions about conflicts.
-        base: The package that `folder` was unpacked from, for files whose delivered text its inventory lacks.
+        base: The package that `folder` was unpacked from, for files whose delivered text its inventory lacks; None to
+            look for it beside `folder` and in `archives`.
+        archives: Returns the paths of other archives that may be this package.
 
     Raises:
         UsageError: A path is not a package, or not the same one, or a named file has no conflict.
@@ -147,7 +166,12 @@ def prepared(folder: Path, newer: Path, decisions: Decisions, *, base: Path | No
     if paths.is_file(folder):
         raise UsageError(f"{folder} is an archive, and an upgrade keeps the edits of a folder", hint="unpack it first")
     workfolder.sweep_once(folder)
-    with opened(folder) as old, opened(newer) as new, opened(base) if base else nullcontext() as original:
+    with (
+        opened(folder) as old,
+        opened(newer) as new,
+        opened(base) if base else nullcontext() as original,
+        ExitStack() as stack,
+    ):
         if old.name != new.name:
             message = f"{newer} is the package {new.name}, and {folder} is {old.name}"
             raise UsageError(message, hint="an upgrade is to a newer build of the same package")
@@ -162,9 +186,49 @@ def prepared(folder: Path, newer: Path, decisions: Decisions, *, base: Path | No
             yield PreparedUpgrade(old, new, UpgradePlan((), (), (), (), ()))
             return
         choices = _Choices(old, decisions)
-        plan = stage.plan(old, new, original, choices.decide)
+        archive = _DeliveredPackage(old, original, archives, stack)
+        plan = stage.plan(old, new, archive.opened, choices.decide)
         choices.refuse_unused()
-        yield PreparedUpgrade(old, new, plan)
+        yield PreparedUpgrade(old, new, plan, archive.source)
+
+
+class _DeliveredPackage:
+    """The package that the user's one was unpacked from, opened when it is needed.
+
+    Args:
+        old: The user's package.
+        named: The package that the user names; None to look for it.
+        archives: Returns the paths of other archives that may be it.
+        stack: Closes the package.
+
+    Attributes:
+        source: The path of the package; None if it was not needed, or not found.
+    """
+
+    def __init__(self, old: Package, named: Package | None, archives: Archives, stack: ExitStack) -> None:
+        self._old, self._archives, self._stack = old, archives, stack
+        self._package = named
+        self._is_open = named is not None
+        self.source: Path | None = None
+
+    def opened(self) -> Package | None:
+        """Return the package; None if none was found."""
+        if not self._is_open:
+            self._is_open = True
+            self._package = next(self._found(), None)
+        if self._package is not None:
+            self.source = self._package.source
+        return self._package
+
+    def _found(self) -> Iterator[Package]:
+        """Yield the packages of the same digest: an archive beside the folder, or another one."""
+        folder = Path(os.path.abspath(self._old.source)).parent  # noqa: PTH100 - no link is followed
+        for path in islice(chain(sorted(folder.glob("*.tar.gz")), self._archives()), _MOST_ARCHIVES):
+            with suppress(MlpackError, OSError), ExitStack() as attempt:
+                package = attempt.enter_context(opened(path))
+                if package.digest == self._old.digest:
+                    self._stack.push(attempt.pop_all())
+                    yield package
 
 
 class _Choices:
@@ -183,8 +247,8 @@ class _Choices:
         """Return the path below the package's root of a file, which the user may name with the package's folder."""
         return name.removeprefix(f"{self._old.source}/").removeprefix("./")
 
-    def decide(self, conflict: Conflict) -> Choice | None:
-        """Return the choice for a conflict."""
+    def decide(self, conflict: Conflict) -> Answer | None:
+        """Return the answer to a conflict."""
         self._unused.discard(conflict.path)
         return self._choices.get(conflict.path) or self._ask(_problem(self._old, conflict), conflict)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+import os
+import shlex
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import MlpackError, UnansweredError, UsageError
+from packager.base import workfolder
+from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError
+from packager.cli.arguments import cache_folder
 from packager.cli.asking import ask, has_terminal
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import Machine, emit_data, emit_json, say
@@ -15,8 +20,14 @@ from packager.cli.host import host
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.app.upgrade import Choice, Conflict, PreparedUpgrade
+    from collections.abc import Iterable
+
+    from packager.app.upgrade import Choice, Conflict, OwnText, PreparedUpgrade
     from packager.base.problems import Problem
+    from packager.base.runner import Runner
+
+
+_MARKS = ("<<<<<<< yours", "||||||| the package had", "=======", ">>>>>>> the new package has")
 
 
 @with_signatures
@@ -34,7 +45,8 @@ def upgrade(
         Path | None,
         typer.Option(
             metavar="OLD",
-            help="The package that FOLDER was unpacked from; needed to merge files that are not meant to be edited.",
+            help="The package that FOLDER was unpacked from, to merge files that are not meant to be edited; "
+            "by default one beside FOLDER, or a pulled one.",
         ),
     ] = None,
     yours: Annotated[
@@ -76,8 +88,9 @@ def upgrade(
     newer = local_package(ctx, newer, signatures.trust(ctx))
     base = base and local_package(ctx, base)
     asks = has_terminal() and not (mark or dry_run or output)
-    decisions = use_case.Decisions(tuple(yours), tuple(theirs), _question if asks else lambda *_: None)
-    with use_case.prepared(folder, newer, decisions, base=base) as prepared:
+    question = partial(_question, host(ctx).runner)
+    decisions = use_case.Decisions(tuple(yours), tuple(theirs), question if asks else lambda *_: None)
+    with use_case.prepared(folder, newer, decisions, base=base, archives=_pulled) as prepared:
         _show(prepared, output)
         if not (no_verify or prepared.conflicts or prepared.is_done):
             use_case.check(prepared, use_case.Checks(kubectls=(kubectl,), runner=host(ctx).runner))
@@ -109,6 +122,8 @@ def _show(prepared: PreparedUpgrade, output: Machine | None) -> None:
         say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")
         return
     say(prepared.title)
+    if prepared.base is not None:
+        say(f"delivered files are read from {prepared.base}")
     for file in prepared.plan.files:
         source = f" (edits from {file.moved_from})" if file.moved_from else ""
         deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
@@ -121,19 +136,54 @@ def _show(prepared: PreparedUpgrade, output: Machine | None) -> None:
         say(f"new option: {name}")
 
 
-def _question(place: Problem, _conflict: Conflict) -> Choice:
+def _pulled() -> Iterable[Path]:
+    """Return the archives in the cache of pulled packages."""
+    from packager.app.pull import pulled
+
+    return pulled(cache_folder())
+
+
+def _question(runner: Runner, place: Problem, conflict: Conflict) -> Choice | OwnText:
     """Ask which version of a conflict to take.
 
     Raises:
         MlpackError: The user quits, or the input has ended.
     """
-    from packager.app.upgrade import Choice
+    from packager.app.upgrade import Choice, OwnText
 
     say(str(place))
+    edit = "edit, " if conflict.line else ""
     while True:
-        answer = ask("Keep yours, take theirs, or quit?", "quit").lower()
+        answer = ask(f"Keep yours, take theirs, {edit}or quit?", "quit").lower()
         if answer in ("q", "quit"):
             raise MlpackError("nothing was changed")
         for choice in Choice:
             if answer in (choice, choice[0]):
                 return choice
+        if edit and answer in ("e", "edit") and (text := _edited(runner, conflict)) is not None:
+            return OwnText(text)
+
+
+def _edited(runner: Runner, conflict: Conflict) -> str | None:
+    """Return the text that the user writes in an editor; None if it still has marks.
+
+    Raises:
+        ToolError: The editor cannot be started, or the text cannot be read.
+    """
+    texts = [(text or "").rstrip("\n") for text in (conflict.yours, conflict.base, conflict.theirs)]
+    lines = [line for pair in zip(_MARKS, (*texts, ""), strict=True) for line in pair if line]
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with workfolder.temporary() as folder:
+        file = folder / Path(conflict.path).name
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if code := runner.run_in_terminal([*editor, str(file)], stdout_to_stderr=True):
+            say(f"{editor[0]} has ended with exit code {code}")
+            return None
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ToolError(f"the edited text cannot be read: {error}") from None
+    if any(line.startswith(_MARKS) for line in text.splitlines()):
+        say("the text still has a mark: decide between the versions, and delete the marks")
+        return None
+    return text

@@ -51,6 +51,21 @@ class ImageEntry(Value, frozen=True):
         """The lines of the entry; in quotes what YAML would read as a number."""
         return tuple(f"{key}: {_scalar(value)}" for key, value in self.entry.items())
 
+    @property
+    def image(self) -> str:
+        """The image in place of the one in the manifests: NAME[:TAG][@DIGEST]."""
+        tag, digest = self.new_tag and f":{self.new_tag}", self.digest and f"@{self.digest}"
+        return f"{self.new_name or self.name}{tag}{digest}"
+
+    @classmethod
+    def of(cls, name: str, image: str) -> ImageEntry:
+        """Return the entry that replaces the image `name` of the manifests by another image; see `image`."""
+        rest, _, digest = image.partition("@")
+        folder, slash, last = rest.rpartition("/")
+        new_name, _, tag = last.partition(":")
+        new_name = f"{folder}{slash}{new_name}"
+        return cls(name, "" if new_name == name else new_name, tag, digest)
+
 
 class Component(Value, frozen=True):
     """A component that a kustomization lists, or would list without the `#`.
@@ -172,6 +187,29 @@ def set_image(text: bytes, image: ImageEntry, file: str = KUSTOMIZATION) -> byte
     data = document.data if isinstance(document.data, dict) else {}
     if problems or changed.data != {**data, _IMAGES: expected if before else [image.entry, *entries]}:
         raise UsageError(f"{file} cannot be edited automatically", hint=f"set {image.name} under `{_IMAGES}` there")
+    return edited
+
+
+def without_image(text: bytes, name: str, file: str = KUSTOMIZATION) -> bytes:
+    """Return a kustomization in which `images` has no entry for `name`; without its last entry, it has no `images`.
+
+    Raises:
+        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
+    """
+    document, source = _read(text, file)
+    entries = _list(document.data, _IMAGES)
+    rest = [entry for entry in entries if mapping(entry).get("name") != name]
+    if rest == entries:
+        return text
+    index = next(index for index, entry in enumerate(entries) if mapping(entry).get("name") == name)
+    start = document.span((_IMAGES, index)).start if rest else document.span((_IMAGES,), at_key=True).start
+    end = max(document.span((_IMAGES, index, key)).end for key in entries[index])
+    line_end = source.find("\n", end) + 1 or len(source)
+    edited = yamlio.spliced(text, [(_line_start(source, start), line_end, "")])
+    changed, problems = yamlio.load(edited, file)
+    expected = {key: value for key, value in document.data.items() if key != _IMAGES}
+    if problems or changed.data != (expected | {_IMAGES: rest} if rest else expected):
+        raise UsageError(f"{file} cannot be edited automatically", hint=f"remove {name} from `{_IMAGES}` there")
     return edited
 
 

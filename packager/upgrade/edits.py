@@ -1,7 +1,7 @@
 """Reads the known edits of a file, which `mlpack configure` makes too, and makes them in another version of the file.
 
-Known edits are values of keys in an env file, options switched in a kustomization, and ids in a patch. Any other
-change is a change of lines, which `lines` and `merge` treat.
+Known edits are values of keys in an env file, options switched and images replaced in a kustomization, and ids in a
+patch. Any other change is a change of lines, which `lines` and `merge` treat.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from packager.base.errors import UsageError
 from packager.base.masking import masked_line
 from packager.base.values import Value
 from packager.package import ids, kustomization, layout
+from packager.package.kustomization import ImageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ class EditKind(StrEnum):
 
     value = "value"
     option = "option"
+    image = "image"
     id = "id"
 
 
@@ -38,8 +40,9 @@ class Edit(Value, frozen=True):
     Attributes:
         path: The file, below the package's root.
         kind: The kind of the edit.
-        key: The key of an env file, the name of an option, or the key of a security context.
-        before: The value before; `on` or `off` for an option; None for a key that was not set.
+        key: The key of an env file, the name of an option, an image of the manifests, or the key of a security context.
+        before: The value before; `on` or `off` for an option; None for a key that was not set, and for an image that
+            was not replaced.
         after: The value after the edit.
     """
 
@@ -73,7 +76,7 @@ def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:
         return tuple(_values(path, before, now))
     try:
         if posixpath.basename(path) == layout.KUSTOMIZATION:
-            return tuple(_switches(path, before, now))
+            return (*_switches(path, before, now), *_images(path, before, now))
         if layout.is_patch(path):
             return tuple(_ids(path, before, now))
     except (UsageError, UnicodeDecodeError):
@@ -92,6 +95,9 @@ def state(edit: Edit, text: bytes) -> str | None:
     if edit.kind is EditKind.option:
         components = kustomization.components(text, edit.path)
         return next((_SWITCH[component.on] for component in components if component.name == edit.key), None)
+    if edit.kind is EditKind.image:
+        entries = kustomization.images(text, edit.path)
+        return next((entry.image for entry in entries if entry.name == edit.key), None)
     values = ids.values(text, edit.path).get(edit.key, ())
     return ", ".join(dict.fromkeys(map(str, values))) or None
 
@@ -118,9 +124,22 @@ def replayed(text: bytes, edits: Sequence[Edit]) -> bytes:
             text = envfile.assign(text, edit.key, edit.after, edit.path)
         elif edit.kind is EditKind.option:
             text = kustomization.switch(text, edit.key, edit.path, on=edit.after == _SWITCH[1])
+        elif edit.kind is EditKind.image:
+            text = kustomization.set_image(text, ImageEntry.of(edit.key, edit.after), edit.path)
         else:
             text = ids.assign(text, {edit.key: int(edit.after)}, edit.path)
     return text
+
+
+def undone(text: bytes, edit: Edit) -> bytes:
+    """Return a kustomization without an edit of the kind `image`.
+
+    Raises:
+        UsageError: The file cannot be edited.
+    """
+    if edit.before is None:
+        return kustomization.without_image(text, edit.key, edit.path)
+    return kustomization.set_image(text, ImageEntry.of(edit.key, edit.before), edit.path)
 
 
 def _values(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
@@ -154,6 +173,23 @@ def _switches(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
         earlier = old.get(component.path)
         if earlier and earlier.on is not component.on and names.count(component.name) == 1:
             yield Edit(path, EditKind.option, component.name, _SWITCH[earlier.on], _SWITCH[component.on])
+
+
+def _images(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+    """Yield the replaced images; an entry that `mlpack configure` would not write is no known edit."""
+    old = {entry.name: entry for entry in kustomization.images(before, path)}
+    current = kustomization.images(now, path)
+    names = [entry.name for entry in current]
+    for entry in current:
+        earlier = old.get(entry.name)
+        is_plain = entry == ImageEntry.of(entry.name, entry.image) and _has_lines_of(now, entry, path)
+        if entry != earlier and names.count(entry.name) == 1 and is_plain:
+            yield Edit(path, EditKind.image, entry.name, earlier.image if earlier else None, entry.image)
+
+
+def _has_lines_of(text: bytes, entry: ImageEntry, path: str) -> bool:
+    written = kustomization.set_image(text, entry, path)
+    return written.replace(b"\r\n", b"\n") == text.replace(b"\r\n", b"\n")
 
 
 def _ids(path: str, before: bytes, now: bytes) -> Iterator[Edit]:

@@ -19,15 +19,16 @@ from packager.configure import lock
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.layout import INVENTORY
 from packager.package.path_checks import ContentError, Contents
-from packager.upgrade import diff
+from packager.upgrade import diff, edits
+from packager.upgrade.edits import EditKind
 from packager.upgrade.patch import is_text
 from packager.upgrade.replay import Choice, Conflict, VersionNames, Versions, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from packager.package.opened import Package
-    from packager.upgrade.replay import Decide
+    from packager.upgrade.replay import Answer, Decide
 
 
 class FileResult(StrEnum):
@@ -91,14 +92,15 @@ class UpgradePlan(Value, frozen=True):
         return tuple(file for file in self.files if file.action is not FileResult.kept)
 
 
-def plan(old: Package, new: Package, base: Package | None, decide: Decide) -> UpgradePlan:
+def plan(old: Package, new: Package, base: Callable[[], Package | None], decide: Decide) -> UpgradePlan:
     """Return the upgrade of a package.
 
     Args:
         old: The user's package.
         new: The newer package.
-        base: The package that the user's one was unpacked from, for files whose text its inventory lacks; or None.
-        decide: Returns the choice for a conflict; None if there is none.
+        base: Returns the package that the user's one was unpacked from, or None; called for a file whose text its
+            inventory lacks.
+        decide: Returns the answer to a conflict; None if there is none.
 
     Raises:
         VerificationError: The result would have files that no package may have.
@@ -112,7 +114,7 @@ def plan(old: Package, new: Package, base: Package | None, decide: Decide) -> Up
 
 
 class _Plan:
-    def __init__(self, old: Package, new: Package, base: Package | None, decide: Decide) -> None:
+    def __init__(self, old: Package, new: Package, base: Callable[[], Package | None], decide: Decide) -> None:
         self._old, self._new, self._base, self._decide = old, new, base, decide
         self._labels = VersionNames(*(f"{package.name}@{package.digest[7:19]}" for package in (old, new)))
         self._entries = _entries(old)
@@ -121,6 +123,7 @@ class _Plan:
         self._theirs = {
             path: State(new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
         }
+        self._undone: dict[str, bytes] = {}
         self.conflicts: list[Conflict] = []
         self.decided: list[Conflict] = []
 
@@ -146,18 +149,39 @@ class _Plan:
             return None
         changed = False
         for name, digest in lock.locked(self._old.reader.read(path, diff.MOST_BYTES)).items():
-            before, now = self._images(overlay, name)
-            if before == now:
-                continue
-            conflict = Conflict(path, 0, ", ".join(before), f"{name}@{digest}", ", ".join(now) or None)
-            choice = self._decide(conflict)
-            (self.conflicts if choice is None else self.decided).append(conflict)
+            choice = self._image_choice(path, overlay, name, f"{name}@{digest}")
             changed = changed or choice is Choice.theirs
         if not changed:
             return None
         return PlannedFile(
             path, FileResult.merged, self._state(path), f"{entry.mode:04o}", lock.without_images(overlay)
         )
+
+    def _image_choice(self, path: str, overlay: str, name: str, yours: str) -> Answer | None:
+        """Return the answer about an image that the user replaced, if the new package has another one of this name."""
+        before, now = self._images(overlay, name)
+        if now in (before, (yours,)):
+            return None
+        return self._choice(Conflict(path, 0, ", ".join(before), yours, ", ".join(now) or None))
+
+    def _choice(self, conflict: Conflict) -> Answer | None:
+        choice = self._decide(conflict)
+        (self.conflicts if choice is None else self.decided).append(conflict)
+        return choice
+
+    def _undo_images(self, path: str) -> None:
+        """Leave replaced images out of the user's kustomization if the user takes those of the new package."""
+        overlay = posixpath.basename(posixpath.dirname(path))
+        base = diff.delivered(self._old, path) if path == layout.kustomization(overlay) else None
+        if base is None or path not in self._entries or self._entries[path].size > diff.MOST_BYTES:
+            return
+        yours = text = self._old.reader.read(path, diff.MOST_BYTES)
+        for edit in edits.read(path, base, yours):
+            is_image = edit.kind is EditKind.image
+            if is_image and self._image_choice(path, overlay, edit.key, edit.after) is Choice.theirs:
+                text = edits.undone(text, edit)
+        if text != yours:
+            self._undone[path] = text
 
     def _images(self, overlay: str, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the images of a name that the manifests of an overlay use before and after the upgrade."""
@@ -182,8 +206,10 @@ class _Plan:
         base, yours, theirs = self._delivered.get(path), self._state(path), self._theirs.get(path)
         if yours in (theirs, base):
             return _taken(path, yours, theirs) if yours != theirs else None
+        self._undo_images(path)
         if theirs == base:  # only the user changed it
-            return PlannedFile(path, FileResult.kept, yours, yours.mode if yours else None)
+            action = FileResult.merged if path in self._undone else FileResult.kept
+            return PlannedFile(path, action, yours, yours.mode if yours else None, self._undone.get(path))
         if base and yours and theirs and (file := self._both(path, path, base, yours, theirs)):
             return file
         return self._whole(path, base, yours, theirs)
@@ -218,10 +244,11 @@ class _Plan:
         sizes = (self._entries[source].size, self._new_entries[path].size)
         if max(sizes) > diff.MOST_BYTES:
             return None
-        yours, new = self._old.reader.read(source, diff.MOST_BYTES), self._new.reader.read(path, diff.MOST_BYTES)
+        yours = self._undone.get(source) or self._old.reader.read(source, diff.MOST_BYTES)
+        new = self._new.reader.read(path, diff.MOST_BYTES)
         before = new if theirs.digest == base.digest else diff.delivered(self._old, source)
-        if before is None and self._base is not None:
-            before = self._base.reader.read(source, diff.MOST_BYTES)
+        if before is None and (package := self._base()) is not None:
+            before = package.reader.read(source, diff.MOST_BYTES)
         if before is None or len(before) > diff.MOST_BYTES or not is_text(before, yours, new):
             return None
         return Versions(before, yours, new)
@@ -235,9 +262,7 @@ class _Plan:
             "an edited file" if yours else None,
             "a changed file" if theirs else None,
         )
-        choice = self._decide(conflict)
-        (self.conflicts if choice is None else self.decided).append(conflict)
-        if choice is Choice.theirs:
+        if self._choice(conflict) is Choice.theirs:
             return _taken(path, yours, theirs)
         return PlannedFile(path, FileResult.kept, yours, yours.mode if yours else None)
 

@@ -21,10 +21,12 @@ from packager.upgrade.edits import Edit, EditKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from packager.upgrade.merge import TextPart
 
-    Decide = Callable[["Conflict"], "Choice | None"]
+    Answer: TypeAlias = "Choice | OwnText"
+    Decide: TypeAlias = Callable[["Conflict"], "Answer | None"]
 
 _SHOWN = 200
 """The most characters of a text in a comment: kustomize stops reading at a long line."""
@@ -37,6 +39,12 @@ class Choice(StrEnum):
 
     yours = "yours"
     theirs = "theirs"
+
+
+class OwnText(Value, frozen=True):
+    """The text that a user writes in place of both versions; only for a conflict about lines of a file."""
+
+    text: str
 
 
 class Conflict(Value, frozen=True):
@@ -57,6 +65,11 @@ class Conflict(Value, frozen=True):
     yours: str | None
     theirs: str | None
     subject: str = ""
+
+    @property
+    def is_unmerged(self) -> bool:
+        """Whether it is about a whole file that both sides changed: with the delivered file, it could be merged."""
+        return self.line == 0 and None not in (self.base, self.yours, self.theirs)
 
     @property
     def message(self) -> str:
@@ -109,7 +122,7 @@ def merged(path: str, versions: Versions, *, decide: Decide, labels: VersionName
     Args:
         path: The path of the file below the package's root.
         versions: The versions.
-        decide: Returns the choice for a conflict; None if there is none.
+        decide: Returns the answer to a conflict; None if there is none.
         labels: The names of versions in marks.
     """
     forms = list(map(_Form.of, versions))
@@ -167,6 +180,8 @@ class _Merge:
         base, yours, theirs = (b"".join(part).decode(errors="replace") or None for part in section[1:])
         conflict = Conflict(self._path, section.at + 1, base, yours, theirs)
         choice = self._choice(conflict)
+        if isinstance(choice, OwnText):
+            return lines.split(_ended(choice.text).encode())
         if choice is not None:
             return section.yours if choice is Choice.yours else section.theirs
         if self._path.endswith(".env"):
@@ -193,7 +208,9 @@ class _Merge:
             return text
         rows = text.split(b"\n")
         at = next(line.number for line in envfile.lines(text) if line.key == edit.key) - 1
-        if choice is None:
+        if isinstance(choice, OwnText):
+            rows[at : at + 1] = _ended(choice.text).encode().split(b"\n")[:-1]
+        elif choice is None:
             rows[at:at] = [_comment(conflict, gone=f"no {edit.key}").removesuffix(b"\n")]
         elif new is not None:
             rows[at] = f"{edit.key}={new}".encode()
@@ -202,10 +219,14 @@ class _Merge:
             rows[at : at + 1] = [] if offer is None else [theirs.split(b"\n")[offer]]
         return b"\n".join(rows)
 
-    def _choice(self, conflict: Conflict) -> Choice | None:
+    def _choice(self, conflict: Conflict) -> Answer | None:
         choice = self._decide(conflict)
         (self.undecided if choice is None else self.decided).append(conflict)
         return choice
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
 
 
 def _comment(conflict: Conflict, *, gone: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ from packager.configure import lock
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
 from packager.modelspec.catalog import bundled
-from packager.package import journal, tree
+from packager.package import journal, layout, tree
 from packager.package.opened import opened
 from packager.upgrade import diff
 from packager.verify import Checks
@@ -26,7 +27,6 @@ from packager.verify import Checks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from packager.upgrade.replay import Conflict
 
@@ -239,7 +239,9 @@ ANSWERS = {
         assignments=(Assignment("--add", "OWN", "1"), Assignment("--site", "OUTPUT_CLAIM", "mine")),
     ),
 }
+ANSWERS["image"] = configure.Answers(image=f"team/own:2@sha256:{'1' * 64}")
 ANSWERS["all"] = configure.Answers(
+    image="team/own:2",
     root="/nfs/me",
     registry="example.com/team",
     uid=5,
@@ -386,8 +388,12 @@ def test_file_without_delivered_text_needs_base(package: Path, hello_mpi: Path, 
     new = newer(package, tmp_path / "new", {"README.md": b"# First\n" + text})
     (package / "README.md").write_bytes(text + b"Last\n")
     assert len(conflicts(package, new)) == 1
-    with upgrade.prepared(package, new, Decisions()) as prepared, pytest.raises(UnansweredError):
+    with upgrade.prepared(package, new, Decisions()) as prepared, pytest.raises(UnansweredError) as refused:
         upgrade.write(prepared)  # a whole file cannot be marked
+    with opened(package) as old:
+        assert str(refused.value.hint).endswith(
+            f"--base OLD merges whole files: the package with the digest {old.digest}"
+        )
     with upgrade.prepared(package, new, Decisions(), base=hello_mpi) as prepared:
         upgrade.write(prepared)
     assert (package / "README.md").read_bytes() == b"# First\n" + text + b"Last\n"
@@ -396,6 +402,44 @@ def test_file_without_delivered_text_needs_base(package: Path, hello_mpi: Path, 
         upgrade.prepared(package, new, Decisions(), base=hello_mpi),
     ):
         pass
+
+
+@pytest.mark.parametrize("place", ["beside", "pulled"])
+def test_base_is_found_beside_folder_and_among_pulled_packages(
+    package: Path, hello_mpi: Path, tmp_path: Path, place: str
+) -> None:
+    text = (package / "README.md").read_bytes()
+    new = newer(package, tmp_path / "new", {"README.md": b"# First\n" + text})
+    (package / "README.md").write_bytes(text + b"Last\n")
+    (package.parent / "broken.tar.gz").write_bytes(b"no archive")
+    folder = package.parent if place == "beside" else tmp_path / "cache"
+    folder.mkdir(exist_ok=True)
+    archive = Path(shutil.make_archive(str(folder / "x"), "gztar", hello_mpi.parent, hello_mpi.name))
+    with upgrade.prepared(package, new, Decisions(), archives=lambda: [archive]) as prepared:
+        assert prepared.conflicts == ()
+        assert prepared.base == archive
+        upgrade.write(prepared)
+    assert (package / "README.md").read_bytes() == b"# First\n" + text + b"Last\n"
+
+
+def test_image_that_both_changed_conflicts(package: Path, tmp_path: Path) -> None:
+    yaml = {path: content for path, (_, content) in files(package).items() if path.endswith(".yaml")}
+    pods = {path: content for path, content in yaml.items() if b"image: REGISTRY/" in content}
+    tag = re.search(rb"image: (REGISTRY/[^\s:]+):(\S+)", next(iter(pods.values())))
+    assert tag
+    new = newer(package, tmp_path / "new", {path: text.replace(tag[0], tag[0] + b"-2") for path, text in pods.items()})
+    before = files(package)
+    configured(package, configure.Answers(image="team/own:7"))
+    found = conflicts(package, new)
+    assert len(found) == 2  # single-node and multi-node
+    assert found[0].endswith(
+        f"the package had {tag[1].decode()}:{tag[2].decode()}, you have REGISTRY/team/own:7, "
+        f"the new package has {tag[1].decode()}:{tag[2].decode()}-2"
+    )
+    places = tuple(layout.kustomization(overlay) for overlay in ("multi-node", "single-node"))
+    upgraded(package, new, yours=places[:1], theirs=places[1:])
+    assert b"newName: REGISTRY/team/own" in (package / places[0]).read_bytes()
+    assert files(package)[places[1]] == before[places[1]]
 
 
 # Refusals and checks.

@@ -115,14 +115,22 @@ def _lines(controller: int) -> Iterator[str]:
             yield data.decode()
 
 
-@pytest.mark.parametrize(("answers", "code"), [("y\ntheirs\n", 0), ("?\nt\nq\n", 1)])
-def test_upgrade_asks_on_terminal(answers: str, code: int, package: Path, clash: Path) -> None:
+@pytest.mark.parametrize(
+    ("answers", "code"), [("y\ntheirs\n", 0), ("?\nt\nq\n", 1), ("edit\ne\nt\n", 0), ("e\nq\n", 1)]
+)
+def test_upgrade_asks_on_terminal(answers: str, code: int, package: Path, clash: Path, tmp_path: Path) -> None:
     before = files(package)
+    editor = tmp_path / "editor"
+    editor.write_text(f"""#!/bin/sh
+if [ -e {tmp_path}/saved ]; then echo REGISTRY=own.example.com >"$1"; else echo '=======' >>"$1"; fi
+>{tmp_path}/saved
+""")
+    editor.chmod(0o755)
     controller, terminal = pty.openpty()
     os.write(controller, answers.encode())
     done = subprocess.run(
         [sys.executable, "-m", "packager", "upgrade", package, clash, "--no-verify"],
-        env={**os.environ, "PYTHONPATH": str(demo.CHECKOUT)},
+        env={**os.environ, "PYTHONPATH": str(demo.CHECKOUT), "VISUAL": "", "EDITOR": str(editor)},
         stdin=terminal,
         stderr=terminal,
         stdout=subprocess.PIPE,
@@ -133,9 +141,11 @@ def test_upgrade_asks_on_terminal(answers: str, code: int, package: Path, clash:
     os.close(controller)
     assert done.returncode == code
     assert "the package had REGISTRY=docker.io, you have REGISTRY=example.com" in shown
-    assert "Keep yours, take theirs, or quit? [quit]: " in shown
+    assert "Keep yours, take theirs, edit, or quit? [quit]: " in shown
+    assert ("the text still has a mark" in shown) is answers.startswith("e")
     if code:
         assert files(package) == before
     else:
-        assert b"REGISTRY=example.com\n" in (package / ENV).read_bytes()
+        registry = b"own.example.com" if answers.startswith("e") else b"example.com"
+        assert b"REGISTRY=%b\n" % registry in (package / ENV).read_bytes()
         assert (package / POD).read_bytes() == (clash / POD).read_bytes()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from packager.package import kustomization
+from packager.package.kustomization import ImageEntry
 from packager.upgrade import edits
 from packager.upgrade.edits import Edit, EditKind
 
@@ -54,6 +56,25 @@ def test_switched_option_is_edit() -> None:
     known = edits.read(KUSTOMIZATION, before, now)
     assert [(edit.key, edit.before, edit.after) for edit in known] == [("gpu", "on", "off"), ("nfs", "off", "on")]
     assert edits.replayed(before, known) + b"  - ../mine\n" == now
+
+
+@pytest.mark.parametrize(
+    "before", [b"resources:\n  - pod.yaml\n", b"images:\n  - name: REGISTRY/a\n    newTag: 1\nkind: K\n"]
+)
+def test_replaced_image_is_edit(before: bytes) -> None:
+    digest = f"sha256:{'0' * 64}"
+    now = kustomization.set_image(before, ImageEntry("REGISTRY/a", "REGISTRY/team/b", "2", digest))
+    (edit,) = edits.read(KUSTOMIZATION, before, now)
+    assert (edit.kind, edit.key, edit.after) == (EditKind.image, "REGISTRY/a", f"REGISTRY/team/b:2@{digest}")
+    assert edit.before == (None if b"images" not in before else "REGISTRY/a:1")
+    assert edits.state(edit, before) == edit.before
+    assert edits.replayed(before, (edit,)) == now
+    assert edits.undone(now, edit).replace(b'"1"', b"1") == before
+
+
+@pytest.mark.parametrize("entry", [b"{name: a, newTag: b}", b"name: a\n    newTag: b\n    tagSuffix: c"])
+def test_image_in_another_form_counts_as_lines(entry: bytes) -> None:
+    assert edits.read(KUSTOMIZATION, b"kind: K\n", b"kind: K\nimages:\n  - " + entry + b"\n") == ()
 
 
 def test_id_is_edit_if_all_places_have_it() -> None:
