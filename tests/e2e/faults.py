@@ -128,7 +128,7 @@ class Faulty:
         name = f"{self.folder.name}-{self.overlay}"
         pods = [f"{name}-worker-{index}" for index in (0, 1)] if self.overlay == "multi-node" else [name]
         for pod in pods:
-            self.site.run(f"kubectl exec {pod} -- sh -c 'touch \"$OUTPUT_DIR/enough\"'")
+            self.site.let_end(pod, "$OUTPUT_DIR/enough")
 
 
 def faulty(site: Site, fault: str, *settings: str, overlay: str = "multi-node") -> Faulty:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,18 @@ ENDS = {"Succeeded", "Failed"}
 
 MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 """The image of hello-mpi."""
+
+
+def create_later(file: str) -> str:
+    """Return a shell script that creates a file, for which a program waits, a second after the script has ended.
+
+    A container that ends kills what runs in it: a `kubectl exec` that creates the file itself fails with exit code
+    137 when the program is faster than the answer to the command.
+
+    Args:
+        file: The path in the container; variables in it are expanded there.
+    """
+    return f'(sleep 1; touch "{file}") < /dev/null > /dev/null 2>&1 &'
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,10 @@ class Site:
         done = self.shell(command, cwd=cwd, timeout=timeout)
         assert done.returncode == 0, f"{command}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    def let_end(self, target: str, file: str, kubectl: str = "kubectl") -> None:
+        """Let the program of a pod end that waits for a file, as `create_later` does."""
+        self.run(f"{kubectl} exec {target} -- sh -c {shlex.quote(create_later(file))}")
 
     def get(self, what: str) -> Any:
         """Return the JSON that `kubectl get` prints for a resource."""

@@ -112,7 +112,7 @@ def test_service_reports_ends_of_jobs_after_a_compaction(site: Site) -> None:
         site.until(lambda: {job_of(client, release)["status"] for release in old} == {"running"}, "all to run")
         connection.is_cut = True
         for release in (good, bad):
-            site.run(f"{direct} exec job/{release} -- touch /tmp/go")
+            site.let_end(f"job/{release}", "/tmp/go", direct)
             site.until(
                 lambda release=release: (
                     "True" in site.run(f"{direct} get job {release} -o jsonpath={{.status.conditions}}")
@@ -125,7 +125,7 @@ def test_service_reports_ends_of_jobs_after_a_compaction(site: Site) -> None:
             job = site.until(lambda release=release: ended(client, release), f"the end that is {status}")
             assert job["status"] == status, job
         assert job_of(client, late)["status"] == "running"
-        site.run(f"{direct} exec job/{late} -- touch /tmp/go")
+        site.let_end(f"job/{late}", "/tmp/go", direct)
         assert site.until(lambda: ended(client, late), "the end")["status"] == "succeeded"
         for release, status in {good: "succeeded", bad: "failed", late: "succeeded"}.items():
             site.until(lambda release=release: len(hooks.told(release)) == 2, "callbacks")

@@ -9,7 +9,7 @@ import pytest
 
 from tests import kinds
 from tests.e2e.faults import faulty
-from tests.e2e.site import commands, last_json
+from tests.e2e.site import commands, create_later, last_json
 from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_results_and_exec_work_while_the_job_runs(site: Site) -> None:
         package.until_running()
         here: Path = site.folder / "results"
         site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results")
-        ran = package.run("exec", "--", "sh", "-c", 'id -u; touch "$OUTPUT_DIR/enough"')
+        ran = package.run("exec", "--", "sh", "-c", f"id -u; {create_later('$OUTPUT_DIR/enough')}")
         assert (ran.code, ran.out) == (0, "1000\n"), ran.err
         site.until(lambda: package.run("status").out.startswith(f"{SHOWN}  succeeded"), "the end")
     assert (here / "deep/rank-0.bin").stat().st_size == 300_000
@@ -136,7 +136,7 @@ def test_job_without_retries_ends_well_after_two_drains(site: Site) -> None:
             if len(drained) < 2:
                 evict(site, pod.removeprefix("pod/"))
             else:
-                site.run(f"kubectl exec {pod} -- sh -c 'touch \"$OUTPUT_DIR/enough\"'")
+                site.let_end(pod, "$OUTPUT_DIR/enough")
             drained.add(pod)
         _, stderr = deploy.communicate(timeout=120)
     assert (deploy.returncode, f"{SHOWN} has succeeded\n" in stderr) == (0, True), stderr

@@ -136,7 +136,7 @@ def test_jobset_without_retries_ends_well_after_two_drains(site: Site) -> None:
                 evict(site, pods[restarts].removeprefix("pod/"))
             else:
                 for pod in pods:
-                    site.run(f"kubectl exec {pod} -- sh -c 'touch $HOME/enough'")
+                    site.let_end(pod, "$HOME/enough")
         _, stderr = deploy.communicate(timeout=120)
     assert (deploy.returncode, f"{SHOWN} has succeeded\n" in stderr) == (0, True), stderr
     assert "all pods were started again twice after a drain" in stderr

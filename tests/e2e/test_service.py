@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from playwright.sync_api import expect
 
 from tests import browser
 from tests.e2e.network import line
-from tests.e2e.site import MPI_IMAGE
+from tests.e2e.site import MPI_IMAGE, create_later
 from tests.service import original
 from tests.service.original import objects
 
@@ -349,7 +350,8 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
             site.until(lambda: job_of(client, release)["status"] == "running", "the set to run")  # noqa: B023
             site.until(lambda: len(job_of(client, release)["pods"]) == 2, "both pods")  # noqa: B023
             for pod in site.run(f"kubectl get pods --selector mlpack.dev/job={release} -o name").split():
-                go = f"kubectl exec {pod} -- touch /tmp/go"  # retried: a job is running once its first pod is
+                # Retried: a job is running once its first pod is.
+                go = f"kubectl exec {pod} -- sh -c {shlex.quote(create_later('/tmp/go'))}"
                 # A pod that fails ends its set, and Kubernetes may then delete the other before it is told.
                 told_or_ended = lambda: site.shell(go).returncode == 0 or ended(client, release)  # noqa: B023, E731
                 site.until(told_or_ended, "a container that runs commands, or the end")
@@ -389,7 +391,7 @@ def test_jobs_that_end_during_an_outage_of_the_api_server_are_reported_correctly
             )
 
         def let_end(release: str) -> None:
-            site.run(f"{direct} exec job/{release} -- touch /tmp/go")
+            site.let_end(f"job/{release}", "/tmp/go", direct)
 
         good, bad, late, gone = (
             created(key, code) for key, code in (("good", 0), ("bad", 3), ("late", 0), ("gone", 0))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import Faulty
-from tests.e2e.site import CHECKOUT
+from tests.e2e.site import CHECKOUT, create_later
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
@@ -53,6 +53,8 @@ def test_four_pods_of_a_job_run_at_the_same_time(site: Site) -> None:
     listing = "kubectl get pods --selector=job-name=sweep-search-sweep --field-selector=status.phase=Running -o name"
     site.until(lambda: len(site.run(listing).split()) == 4, "four pods to run")
     for index in range(4):
-        assert package.run("exec", "--worker", str(index), "--", "sh", "-c", 'touch "$OUTPUT_DIR/enough"').code == 0
+        assert (
+            package.run("exec", "--worker", str(index), "--", "sh", "-c", create_later("$OUTPUT_DIR/enough")).code == 0
+        )
     site.run("kubectl wait --for=condition=Complete --timeout=60s job/sweep-search-sweep")
     package.delete()
