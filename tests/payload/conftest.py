@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import FileFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,8 +15,22 @@ import pytest
 
 SPECS = Path(__file__).parents[2] / "model_specs"
 
+
+class _Uncached(SourceFileLoader):
+    """Loads a module without caching its bytecode: its folder is shipped, and an image is built from it."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        pass
+
+
+def _find_in_specs(path: str) -> FileFinder:
+    if not Path(path).is_relative_to(SPECS):
+        raise ImportError(path)
+    return FileFinder(path, (_Uncached, [".py"]))
+
+
+sys.path_hooks.insert(0, _find_in_specs)
 sys.path.insert(0, str(SPECS / "resnet50"))
-sys.dont_write_bytecode = True  # the folder is shipped, and an image is built from it
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +40,12 @@ def specs() -> Path:
 
 def load_settings(model: str) -> ModuleType:
     """Return the module `settings` of a model, beside those of other models that are imported too."""
-    spec = importlib.util.spec_from_file_location(f"{model}_settings", SPECS / model / "settings.py")
+    loader = _Uncached(f"{model}_settings", str(SPECS / model / "settings.py"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # a dataclass looks there for its own
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module
 
 
