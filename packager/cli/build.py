@@ -1,6 +1,6 @@
 """`mlpack build`: builds packages from a spec and writes them to disk."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: with it, typer compiles each annotation from its text, twice.
 
 import os
 from contextlib import closing

@@ -92,6 +92,8 @@ def _key(path: str) -> str:
 
 def _visible(path: str) -> str:
     """Return a path without the characters that are not shown, which HFS+ ignores."""
+    if path.isascii():
+        return path
     return "".join(character for character in path if unicodedata.category(character) != "Cf")
 
 

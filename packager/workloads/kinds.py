@@ -5,17 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packager.workloads import of_each_kind
+from packager.workloads import OfEachKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from packager.workloads.operator import Operator
     from packager.workloads.workload import Workload
 
 
 @cache
-def kinds() -> dict[str, Workload]:
+def kinds() -> Mapping[str, Workload]:
     """Return the Workload of each kind, by kind."""
-    return of_each_kind("life")
+    return OfEachKind("life")
 
 
 def operators() -> dict[str, Operator]:

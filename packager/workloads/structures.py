@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packager.workloads import of_each_kind
+from packager.workloads import OfEachKind
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.base.faults import Fault
     from packager.kubernetes.manifest import Manifest
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 @cache
-def structures() -> dict[str, Structure]:
+def structures() -> Mapping[str, Structure]:
     """Return the Structure of each kind, by kind."""
-    return of_each_kind("structure")
+    return OfEachKind("structure")
 
 
 def structure_of(manifest: Manifest) -> Structure | None:
