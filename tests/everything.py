@@ -34,6 +34,7 @@ overlays:
     retries: 1
     deadline: 600
     ttl: 600
+    stops_within: 120
     claims: [{{claim: files, path: /files}}]
   command:
     kind: Job
@@ -45,13 +46,16 @@ overlays:
     deadline: 600
     ttl: 600
     priority_class: batch-high.example
+    stops_within: 60
   server:
     kind: Deployment
     ports: {{http: {{port: 8080}}}}
+    surge: 0
   servers:
     kind: JobSet
     files: [conf/**/*.yaml]
     rendezvous: none
+    stops_within: 90
     success: [worker]
     retries: 1
     permanent_exit_codes: [64, 1-3, 2]

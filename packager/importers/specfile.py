@@ -27,7 +27,7 @@ _KEYS = """
     name title package framework aliases use_case description image registry tag digest dockerfile files downloads
     assets documentation secrets init kind rendezvous port ports replicas script
     scripts workdir command args roles success resources gpu environment retries deadline ttl priority_class
-    workspace overlays sequence variants precision mode
+    stops_within workspace overlays sequence variants precision mode
 """
 """The keys in the order in which people read a spec. Other keys follow; names that a user chooses keep their order."""
 

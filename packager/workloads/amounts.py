@@ -41,6 +41,7 @@ class Amount(Value, frozen=True):
         fields: The fields of the workload that take it, as fieldPaths of a kustomize replacement.
         delimiter: The text of a field before the value, which is the rest; None if the value is all of the field.
         selector: The labels that the workload has to have; None for any.
+        whole_fields: Other fields that take it, all of which is the value.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Amount(Value, frozen=True):
     fields: tuple[str, ...]
     delimiter: str | None = None
     selector: str | None = None
+    whole_fields: tuple[str, ...] = ()
 
 
 def deadline(seconds: int | None, *fields: str) -> Iterator[Amount]:

@@ -44,7 +44,9 @@ _TORCH = frozenset(
 )
 
 
-_PROCESSES = "--nproc_per_node="
+PROCESSES_FLAG = "--nproc_per_node="
+"""The beginning of torchrun's argument with the number of processes."""
+
 _PROCESS_NUMBER = "auto|cpu|gpu|xpu|[1-9][0-9]{0,3}"
 """The values that torchrun takes for a number of processes (torch/distributed/run.py: determine_local_world_size)."""
 
@@ -54,8 +56,8 @@ def torchrun_faults(pods: Pods) -> Iterator[Fault]:
     for location, container in pods.containers():
         words = [text(word) for word in listing(container.get("command"))]
         for index, word in enumerate(words if words and words[0].rpartition("/")[2] == "torchrun" else ()):
-            number = word.removeprefix(_PROCESSES)
-            if word.startswith(_PROCESSES) and not re.fullmatch(_PROCESS_NUMBER, number):
+            number = word.removeprefix(PROCESSES_FLAG)
+            if word.startswith(PROCESSES_FLAG) and not re.fullmatch(_PROCESS_NUMBER, number):
                 message = f"expected a number of processes or 'auto', found {show(number)}"
                 yield Fault((*location, "command", index), message)
 

@@ -104,6 +104,13 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         PriorityClass | None,
         Meta(description="The PriorityClass of its pods, which must exist in the cluster (priorityClassName)."),
     ] = None
+    stops_within: Annotated[
+        Annotated[int, Meta(ge=1, le=3_600)] | None,
+        Meta(
+            description="The time in seconds from SIGTERM until its pods are killed, such as for a checkpoint when a "
+            "node is drained; if it is not set, the 30 of Kubernetes (terminationGracePeriodSeconds)."
+        ),
+    ] = None
     files: Annotated[list[FilePattern], Meta(description="More `files`, for the packages that have this overlay.")] = []
     environment: Annotated[
         Environment, Meta(description="More keys for this overlay's mlops.env only. They replace the variant's.")

@@ -109,6 +109,12 @@ class Pods(Value, frozen=True):
         ]
         return ".".join((*steps, "spec"))
 
+    @property
+    def labels_path(self) -> str:
+        """The place of their labels, as the path of a kustomize field: an item of a list as all of its items."""
+        steps = ("[]" if isinstance(step, int) else f"/{step}" for step in (*self.location, "metadata", "labels"))
+        return "".join(steps).removeprefix("/")
+
     def mounts(self, volume: str) -> bool:
         """Whether the main container, which is the first of a package's pods, mounts a volume."""
         mounts = listing(at(self.spec, ("containers", 0, "volumeMounts")))

@@ -82,6 +82,39 @@ def test_package_with_every_key_has_expected_files_and_manifests(
     assert manifests == golden.out["manifests"]
 
 
+def pods_of(item: Any) -> Iterator[dict[str, Any]]:
+    """Yield each Pod and pod template in an object: what has `metadata` beside a spec with containers."""
+    if isinstance(item, dict):
+        if "containers" in (item.get("spec") or {}):
+            yield item
+        item = list(item.values())
+    for value in item if isinstance(item, list) else ():
+        yield from pods_of(value)
+
+
+@pytest.mark.parametrize(("overlay", "templates"), [("pod", 1), ("job", 1), ("mpi", 2), ("server", 1), ("servers", 3)])
+def test_pods_of_every_kind_have_the_labels_of_their_workload(
+    overlay: str, templates: int, package: Path, kubectl: Path
+) -> None:
+    pods = list(pods_of(rendered(package, overlay, kubectl)))
+    assert len(pods) == templates
+    for pod in pods:
+        labels = pod["metadata"]["labels"]
+        assert {key: labels[key] for key in labels if key.rpartition("/")[2] in ("name", "instance", "managed-by")} == {
+            "app.kubernetes.io/name": "everything",
+            "app.kubernetes.io/instance": f"everything-{overlay}",
+            "app.kubernetes.io/managed-by": "mlpack",
+        }
+
+
+@pytest.mark.parametrize(("overlay", "seconds"), [("pod", {None}), ("job", {120}), ("mpi", {60}), ("servers", {90})])
+def test_pods_that_train_stop_within_the_time_of_the_spec(
+    overlay: str, seconds: set[int | None], package: Path, kubectl: Path
+) -> None:
+    pods = list(pods_of(rendered(package, overlay, kubectl)))
+    assert {pod["spec"].get("terminationGracePeriodSeconds") for pod in pods} == seconds
+
+
 def test_package_with_every_key_verifies_as_restricted(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     everything.write(tmp_path / "model")
     assert mlpack("lint", "./model").code == 0

@@ -112,6 +112,7 @@ def test_other_numbers_are_set_by_their_keys(mlpack: Run, package: Path, kubectl
     node = workload(package, "nodes", kubectl)["replicatedJobs"][0]["template"]["spec"]
     command = node["template"]["spec"]["containers"][0]["command"]
     assert (node["activeDeadlineSeconds"], command[:2]) == (60, ["torchrun", "--nproc_per_node=auto"])
+    assert roles(package, "nodes", kubectl)["node"][2]["PET_NPROC_PER_NODE"] == "auto"
     array = workload(package, "array", kubectl)
     assert (array["completions"], array["activeDeadlineSeconds"]) == (8, 60)
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0

@@ -77,6 +77,15 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
         ),
     ]
     replicas: Annotated[int, Meta(ge=1, le=1_000, description="The number of pods.")] = 1
+    surge: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="How many more pods there may be while pods are replaced. With 0, an old pod is stopped before "
+            "its new one starts, for a cluster whose GPUs are all taken.",
+        ),
+    ] = 1
     ready: Annotated[
         Ready | None,
         Meta(description="When a pod gets requests; if not set, when its first port accepts connections."),

@@ -10,7 +10,7 @@ from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
 from packager.workloads.jobset.rendezvous import NAME, PROCESSES, named
-from packager.workloads.launchers import torchrun_faults
+from packager.workloads.launchers import PROCESSES_FLAG, torchrun_faults
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
 
@@ -97,7 +97,9 @@ class JobSet(Structure):
 
 
 def _processes(spec: Any) -> Location | None:
-    """Return the path, below a pod's spec, of the number of processes in the pod."""
+    """Return the path, below a pod's spec, of the number of processes in the pod; None if its command says it."""
+    if any(text(word).startswith(PROCESSES_FLAG) for word in listing(at(spec, ("containers", 0, "command")))):
+        return None
     for index, variable in enumerate(listing(at(spec, ("containers", 0, "env")))):
         if mapping(variable).get("name") == PROCESSES:
             return ("containers", 0, "env", index, "value")

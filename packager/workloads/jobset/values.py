@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from packager.base.faults import Fault
 from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, anchored, text
 from packager.base.problems import show, similar
-from packager.base.values import Fields, Meta
+from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
 from packager.kubernetes.environment import refusal_reason
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
-from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
+from packager.workloads.jobset.rendezvous import PROCESSES, RENDEZVOUS, PodVariable, Rendezvous
 from packager.workloads.launchers import TORCHRUN_DEFAULTS
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.pods import named
@@ -225,8 +225,10 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         if self.processes_per_node is not None:
             fields = tuple(f"{_container(role)}.command.1" for role in self.roles if self.run_of(role, run).scripts)
             description = "The number of processes in each pod; auto: one for each GPU, or core."
+            variables = tuple(f"{_container(role)}.env.{named(PROCESSES)}.value" for role in self.roles)
             if fields:
-                yield Amount("PROCESSES_PER_NODE", str(self.processes_per_node), description, fields, delimiter="=")
+                number = str(self.processes_per_node)
+                yield Amount("PROCESSES_PER_NODE", number, description, fields, delimiter="=", whole_fields=variables)
         yield from self._quantities(run)
         yield from amounts.deadline(self.deadline, *(f"{_job(role)}.activeDeadlineSeconds" for role in self.roles))
 
@@ -271,8 +273,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         counts = {name: entry.replicas for name, entry in self.roles.items()}
         variables = self.roles[role].environment
         values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in variables.items()}
+        way = self.way.environment(role, self.listens, counts)
+        if self.processes_per_node is not None:
+            number = str(self.processes_per_node)
+            way = (replace(variable, value=number) if variable.name == PROCESSES else variable for variable in way)
         return (
-            *self.way.environment(role, self.listens, counts),
+            *way,
             *(PodVariable(key, text(value)) for key, value in values.items()),
         )
 

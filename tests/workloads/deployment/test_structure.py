@@ -83,6 +83,11 @@ def test_rollout_removes_replicas_only_after_new_ones_are_ready(tmp_path: Path) 
     assert template["containers"][0]["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 5"]}}}
 
 
+def test_rollout_without_surge_stops_a_replica_before_its_successor_starts(tmp_path: Path) -> None:
+    spec = built(tmp_path, "overlays.multi-node.surge=0")["deployment.yaml"]["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+
+
 def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
     manifests = built(tmp_path)
     spec = manifests["deployment.yaml"]["spec"]

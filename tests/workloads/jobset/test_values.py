@@ -52,6 +52,12 @@ def test_torch_nodes_get_address_of_the_first(tmp_path: Path) -> None:
     assert (overlay.successful, overlay.options_of("node")) == (("node",), None)
 
 
+@pytest.mark.parametrize("number", ["auto", "4"])
+def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, number: str) -> None:
+    overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, processes_per_node: {number}")
+    assert environment(overlay, "node")["PET_NPROC_PER_NODE"] == number
+
+
 @pytest.mark.parametrize(
     ("values", "script", "command"),
     [
