@@ -164,6 +164,9 @@ class Life(FakeCluster):
             return
         self.calls.append(" ".join(argv[1:]))
         assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"
+        if any("run() {" in word for word in argv):  # a script for files; the container has no programs for it
+            yield _Scripted(io.BytesIO(f"{argv[argv.index('sh', argv.index('-c')) + 1]} 127\n".encode()), NO_FIND)
+            return
         for seconds in range(1, self.silence + 1):
             idle(seconds)
         verb, *what = [word for word in argv[1:] if not word.startswith("-")]
@@ -256,6 +259,19 @@ class _Running:
         """Do nothing, because the program has ended."""
 
     stop = release
+
+
+class _Scripted(_Running):
+    """A script that ends before it has read its input."""
+
+    def feed(self, _given: object) -> None:
+        """Do nothing."""
+
+    require_fed = close_input = _Running.release
+    give_up = _Running.wait
+
+
+NO_FIND = Finished(127, "", "find: not found")
 
 
 def _names(what: str, obj: Object) -> bool:

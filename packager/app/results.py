@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app.numbered_pod import pod_of_index
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
-from packager.cluster.copying import RemoteFolder, copy
+from packager.cluster.copying import RemoteFolder
 from packager.cluster.results import output_of, reader
+from packager.cluster.resumable import copy_folder
 from packager.kubernetes.objects import is_running, name
 from packager.kubernetes.stopped import has_ended
 
@@ -54,7 +55,9 @@ class Results:
             "folder": str(self.folder),
             "files": received.files,
             "bytes": received.size,
+            "unchanged": self.copied.unchanged,
             "complete": self.is_complete,
+            "unchecked": self.copied.unchecked,
             "skipped": list(received.skipped),
             "skippedUnnamed": received.unnamed,
             "leftOut": list(remarks.left_out),
@@ -201,7 +204,7 @@ def _folder_in(pod: Object, output: Output) -> RemoteFolder:
 
 def _copy(target: Target, place: RemoteFolder, folder: Path, patience: float, tell: Tell) -> Results:
     try:
-        return Results(place, folder, copy(target.kubectl, place, folder, patience=patience, tell=tell))
+        return Results(place, folder, copy_folder(target.kubectl, place, folder, patience=patience, tell=tell))
     except OSError as error:
         hint = (
             "the files copied so far are kept; free some space and run it again"

@@ -60,7 +60,10 @@ def print_results(results: Results) -> ClusterError | None:
     _list("files were added or removed while this folder was read", copied.busy)
     _list("message of tar", remarks.others)
     count = counted(received.files, "file")
-    say(f"copied {count}, {received.size:,} bytes, from {place.pod}:{place.path} to {results.folder}")
+    unchanged = f"; {counted(copied.unchanged, 'file')} had arrived before" if copied.unchanged else ""
+    say(f"copied {count}, {received.size:,} bytes, from {place.pod}:{place.path} to {results.folder}{unchanged}")
+    if copied.unchecked:
+        say(f"note: the files were not compared by digest: {copied.unchecked}")
     return None if results.is_complete else _incomplete(remarks)
 
 

@@ -42,8 +42,8 @@ def results(
     """Copy OUTPUT_DIR to a local folder, during the run or after it; with several workers, from worker 0.
 
     Of a Job with an index for each pod, each running index has a folder of its number. Files of the same name are
-    replaced; nothing is removed. Exit code 7 when a file could not be read or changed during the copy; 8 after
-    --timeout.
+    replaced, and nothing is removed; what has arrived before, by its digest, is not read again. Exit code 7 when a file
+    could not be read or changed during the copy; 8 after --timeout.
     """
     from packager.app.results import copied, copied_by_index
 

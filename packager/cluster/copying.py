@@ -54,15 +54,35 @@ class RemoteFolder:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The result of a copy: the received files, tar's messages, and the folders in which files changed meanwhile."""
+    """The result of a copy.
+
+    Attributes:
+        received: The files that arrived.
+        remarks: The messages of tar.
+        busy: The folders in which files changed meanwhile.
+        unchanged: The number of files that were there already, with the same digests.
+        unchecked: The reason why the digests of the files were not compared; None if they were.
+    """
 
     received: Received
     remarks: Remarks
     busy: tuple[str, ...] = ()
+    unchanged: int = 0
+    unchecked: str | None = None
 
 
-def copy(
-    kubectl: Kubectl, place: RemoteFolder, folder: Path, *, patience: float, tell: Callable[[str], object]
+class CopyInterruptedError(ClusterError):
+    """The connection broke off during a copy."""
+
+
+def copy(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
+    kubectl: Kubectl,
+    place: RemoteFolder,
+    folder: Path,
+    *,
+    patience: float,
+    tell: Callable[[str], object],
+    digests: dict[str, bytes] | None = None,
 ) -> Copied:
     """Copy a folder of a container into a local one, which is created if it is missing.
 
@@ -72,9 +92,11 @@ def copy(
         folder: The local folder.
         patience: Seconds without data after which the copy is given up; 0 for never.
         tell: Called with a message when no data arrives.
+        digests: Receives the SHA-256 of each file that arrives; None for no digests.
 
     Raises:
-        ClusterError: The container has no such folder or no tar, or the connection broke off.
+        ClusterError: The container has no such folder or no tar.
+        CopyInterruptedError: The connection broke off.
         TimedOutError: No data arrived for `patience` seconds.
         VerificationError: The received data is not a tar archive.
         OSError: `folder` cannot be written.
@@ -85,7 +107,7 @@ def copy(
     with kubectl.start(*arguments, idle=_idle_limit(place, patience, tell), keep_stdin_open=True) as running:
         tar = Marked(running.stdout, mark)
         try:
-            received, damage = receive(cast("IO[bytes]", tar), folder), None
+            received, damage = receive(cast("IO[bytes]", tar), folder, record=digests), None
         except VerificationError as error:
             received, damage = None, error
         left = _TAIL
@@ -179,7 +201,9 @@ def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: 
     if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):
         return ClusterError(f"the copy was interrupted: {error}", hint=error.hint)
     why = pod_end(kubectl, place.pod) or _end_message(done, words)
-    return ClusterError(f"the copy was interrupted: {why}", hint="run it again; the files copied so far are kept")
+    return CopyInterruptedError(
+        f"the copy was interrupted: {why}", hint="run it again; the files copied so far are kept"
+    )
 
 
 def _end_message(done: Finished, words: str) -> str:

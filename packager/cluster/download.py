@@ -143,7 +143,9 @@ def fetch(
                     _make_folder(place, entry.path)
             changed = _fetch_each(shell, where, large, place, advance)
             # tar sends the second of two hard links without content: such a file is read separately.
-            late = [file for batch in _batches(small) for file in _fetch_batch(shell, where, batch, folder, advance)]
+            late = [
+                file for batch in _file_batches(small) for file in _fetch_batch(shell, where, batch, folder, advance)
+            ]
             changed += _fetch_each(shell, where, late, place, advance)
         with suppress(OSError):
             (folder / PARTS).rmdir()
@@ -152,20 +154,44 @@ def fetch(
     return tuple(file.entry.path for file in changed)
 
 
+def fetch_latest(shell: ContainerShell, where: StoragePlace, paths: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """Read files that change again and again as they are, and return those that arrived.
+
+    Raises:
+        BrokenOffError: The connection broke off.
+        VerificationError: The received data is not a tar, or a link in the local folder is in the way.
+        OSError: The local folder cannot be written.
+    """
+    arrived: dict[str, bytes] = {}
+    for batch in _batches([path for path in paths if "\\" not in path]):
+        lines = "".join(f"./{path}\n" for path in batch).encode()
+        tar = _Stream(shell.stream(_PACK, where.storage.path, where.path, str(len(lines)), given=[lines]))
+        receive(cast("IO[bytes]", tar), folder, digests=dict.fromkeys(batch), record=arrived)
+        with suppress(ScriptError):  # a file was deleted, or has changed once more
+            tar.drain()
+    return tuple(path for path in paths if path in arrived)
+
+
 def _is_apart(file: Remote) -> bool:
     """Whether a file is read separately: it is large, or GNU tar would read a part of its path as an escape."""
     return file.entry.size >= LARGE or "\\" in file.entry.path
 
 
-def _batches(files: Sequence[Remote]) -> Iterator[list[Remote]]:
-    batch: list[Remote] = []
+def _file_batches(files: Sequence[Remote]) -> Iterator[list[Remote]]:
+    by_path = {file.entry.path: file for file in files}
+    for batch in _batches(list(by_path)):
+        yield [by_path[path] for path in batch]
+
+
+def _batches(paths: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
     size = 0
-    for file in files:
-        length = len(f"./{file.entry.path}\n".encode())
+    for path in paths:
+        length = len(f"./{path}\n".encode())
         if batch and size + length > _LIST_BYTES:
             yield batch
             batch, size = [], 0
-        batch.append(file)
+        batch.append(path)
         size += length
     if batch:
         yield batch

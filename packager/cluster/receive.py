@@ -86,12 +86,14 @@ class _OrphanError(Exception):
     """A hard link refers to a file that did not arrive."""
 
 
-def receive(
+def receive(  # noqa: PLR0913 - a mapping each for digests that are known and those that are not
     stream: IO[bytes],
     folder: Path,
     advance: Callable[[int], object] = lambda _size: None,
     limits: Limits | None = None,
-    digests: Mapping[str, str] | None = None,
+    digests: Mapping[str, str | None] | None = None,
+    *,
+    record: dict[str, bytes] | None = None,
 ) -> Received:
     """Unpack a tar stream into an existing folder; files of the same name are replaced.
 
@@ -104,7 +106,9 @@ def receive(
         advance: Called with the number of bytes as they are written.
         limits: The largest numbers of files and bytes; None for a million files and folders, and the free bytes of the
             disk less 1 GiB, or half of them.
-        digests: The accepted paths with their SHA-256; other files are skipped. None for all paths and any content.
+        digests: The accepted paths with their SHA-256, or None for any content; other files are skipped. None for all
+            paths and any content.
+        record: Receives the SHA-256 of each file that arrives; None for no digests.
 
     Raises:
         TooMuchError: The archive exceeds the limits.
@@ -120,7 +124,7 @@ def receive(
         # The work folder is in the folder itself, since a rename cannot move a file to another file system.
         work = _open_until_exit(stack, stack.enter_context(workfolder.beside(folder / "results")), _FOLDER_FLAGS)
         stack.enter_context(_errors_explained())
-        unpacker = _Unpacker(tar, ReceivingFolder(root, work, folder), advance, digests)
+        unpacker = _Unpacker(tar, ReceivingFolder(root, work, folder), advance, digests, record)
         for member in tar.members():
             try:
                 is_file = unpacker.write(member)
@@ -207,13 +211,15 @@ class _Unpacker:
         place: The folder to unpack into.
         advance: The argument of `receive`.
         digests: The argument of `receive`.
+        record: The argument of `receive`.
         arrived: The inodes of the received files.
     """
 
     tar: TarStream
     place: ReceivingFolder
     advance: Callable[[int], object]
-    digests: Mapping[str, str] | None
+    digests: Mapping[str, str | None] | None
+    record: dict[str, bytes] | None
     arrived: set[int] = field(default_factory=set)
 
     def write(self, member: Arrival) -> bool:
@@ -244,10 +250,12 @@ class _Unpacker:
             self.place.refuse_link(folder, name, self.place.shown / path)
             chunks = self._linked(stack, member.target) if member.kind in _HARD_LINK else self.tar.chunks()
             digest, inode = self._write(member, chunks)
-            if self.digests is not None and digest != self.digests[path]:
+            if self.digests is not None and self.digests[path] not in (None, digest.hex()):
                 raise _SkippedError
             os.rename(workfolder.FILE, name, src_dir_fd=self.place.work, dst_dir_fd=folder)
             self.arrived.add(inode)
+            if self.record is not None:
+                self.record[path] = digest
 
     def _linked(self, stack: ExitStack, target: str) -> Iterator[bytes]:
         """Return the content of a received file, which counts towards the limits again. Raises _OrphanError."""
@@ -264,9 +272,9 @@ class _Unpacker:
         self.tar.count(status.st_size)
         return iter(lambda: os.read(file, _CHUNK), b"")
 
-    def _write(self, member: Arrival, chunks: Iterator[bytes]) -> tuple[str, int]:
-        """Write a file into the work folder, and return its SHA-256, which is empty if none is expected, and inode."""
-        content = hashlib.sha256() if self.digests is not None else None
+    def _write(self, member: Arrival, chunks: Iterator[bytes]) -> tuple[bytes, int]:
+        """Write a file into the work folder; return its SHA-256, which is empty if not asked for, and its inode."""
+        content = None if self.digests is None and self.record is None else hashlib.sha256()
         with suppress(FileNotFoundError):  # left by a member that could not be renamed
             os.unlink(workfolder.FILE, dir_fd=self.place.work)
         new = os.open(workfolder.FILE, _NEW_FLAGS, 0o600, dir_fd=self.place.work)
@@ -279,7 +287,7 @@ class _Unpacker:
             os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
             if 0 <= member.mtime < _LATEST:
                 os.utime(file.fileno(), (member.mtime, member.mtime))
-            return content.hexdigest() if content else "", os.fstat(file.fileno()).st_ino
+            return content.digest() if content else b"", os.fstat(file.fileno()).st_ino
 
 
 def write_all(file: int, data: bytes) -> None:

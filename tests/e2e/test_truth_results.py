@@ -197,7 +197,7 @@ def test_logs_and_results_report_a_kubelet_that_does_not_answer(sleeper: Faulty)
         for verb, *arguments in (("logs",), ("results", str(sleeper.site.folder / "here"), "--timeout=20s")):
             ran = sleeper.run(verb, *arguments)
             assert ran.code in (7, 8)
-            assert re.search("does not answer|no answer from its kubelet|no data received from pod/", ran.err), ran.err
+            assert re.search("does not answer|no answer from its kubelet|received from pod/", ran.err), ran.err
             assert ran.seconds < 30
     finally:
         component("start", "kubelet")
