@@ -104,9 +104,9 @@ def _warm_up(renderer: Renderer) -> None:
 
 def serve() -> None:
     """Answer each line of the input, confined and within the limits, until the input ends."""
-    os.nice(sandbox.NICENESS)  # jobs and lists do not wait for checks
     renderer = Renderer(ask=_rendered)
     _warm_up(renderer)
+    os.nice(sandbox.NICENESS)  # jobs and lists do not wait for checks
     sandbox.confine_renderer()
     sandbox.serve(partial(answer, renderer=renderer))
 

@@ -35,7 +35,10 @@ MAX_RESULT = 512 << 10
 MAX_OBJECTS = 20
 """The limits of a template, its values and the result in bytes, and of the number of objects."""
 
-_SECONDS = 5.0
+_SECONDS = 60.0
+"""The maximum time of a request. A template that never ends is stopped after two seconds of processor time: on a busy
+machine, it takes long until a process of low priority has used these."""
+
 _LONG_SECONDS = 0.01
 _MOST_REMEMBERED = 1_000
 """The processor seconds after which a template counts as one that takes long, and the most of these that are

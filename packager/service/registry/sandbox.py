@@ -303,7 +303,7 @@ def serve(answered: Callable[[bytes], bytes]) -> None:
 
 
 if __name__ == "__main__":
-    if SLOW in sys.argv:
-        os.nice(NICENESS)
     warm_up()
+    if SLOW in sys.argv:
+        os.nice(NICENESS)  # only now: on a busy machine, the first request would wait long for the imports
     serve(partial(answer, lacking=confine_renderer()))
