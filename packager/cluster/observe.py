@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
 from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
+from packager.kubernetes.queueing import Queueing
 from packager.kubernetes.snapshot import Snapshot
+from packager.workloads import kueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +55,26 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
         _namespace(kubectl, kind, workload, own_pods),
         _nodes(kubectl, own_pods),
         strays=_strays(kubectl, (workload, *children), own_pods, namespace_events.items),
+        queueing=_queueing(kubectl, workload),
     )
+
+
+_WORKLOADS = "workloads.kueue.x-k8s.io"
+
+
+def _queueing(kubectl: Kubectl, workload: Object) -> Queueing | None:
+    """Return the objects of Kueue about a workload that it holds; None if it does not, or the user may not see them."""
+    queue = kueue.of(workload)
+    if queue is None or not kueue.is_held(workload):
+        return None
+    try:
+        workloads = kubectl.items(_WORKLOADS)
+        local_queue = kubectl.get(f"localqueues.kueue.x-k8s.io/{queue}")
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return None
+    return Queueing(queue, tuple(workloads), local_queue)
 
 
 _CREATED = re.compile(r"Created pod: ([a-z0-9.-]+)$")

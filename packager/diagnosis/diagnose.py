@@ -10,6 +10,7 @@ from packager.diagnosis.killed import killed_children
 from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles
 from packager.diagnosis.past import Past
+from packager.diagnosis.queued import explained
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import events_about, is_being_deleted, moment, sentence, shown
 from packager.kubernetes.pods import broken, crashed, failure, state
@@ -47,7 +48,8 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
         return _ended(kind, snapshot, past, ending)
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
     changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
-    own = _without_past_tries(snapshot, [*kind.findings(snapshot), *changed, *_pods(kind, snapshot)])
+    own_findings = explained(snapshot, [*kind.findings(snapshot), *changed, *_pods(kind, snapshot)])
+    own = _without_past_tries(snapshot, own_findings)
     findings = grouped([*unnoticed, *_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.diagnosis import mounts
 from packager.diagnosis.backoff import failed_pulls, next_pull, next_start
+from packager.diagnosis.scheduling import unfit
 from packager.kubernetes.objects import (
     condition,
     container_statuses,
@@ -163,17 +164,9 @@ def _unscheduled(pod: Object, scheduled: Object, events: Sequence[Object]) -> Fi
         return Finding("SchedulingGated", shown(pod), "held back by a scheduling gate (for example of a queue)")
     if growth := _growth(pod, events):
         return growth
-    # The scheduler's remarks about preemption and about devices that could be freed do not help a user who waits.
-    detail = re.sub(r"\.? ?(no new claims to deallocate, )?preemption:.*", "", detail).rstrip(". ,")
-    action = None
-    if "Insufficient" in detail:
-        action = Action.WAIT_FOR_ROOM
-    elif "PersistentVolumeClaim" in detail or "persistentvolumeclaim" in detail:
-        action = Action.INSPECT_CLAIMS
-    elif "taint" in detail or "node affinity" in detail or "node selector" in detail:
-        action = Action.INSPECT_LABELS
-    message = f"no node can run it: {detail or 'the scheduler gives no reason'}"
-    return Finding("Unschedulable", shown(pod), message, action and Remedy.of(action))
+    why = unfit(detail)
+    message = f"no node can run it: {why.words or 'the scheduler gives no reason'}"
+    return Finding("Unschedulable", shown(pod), message, why.remedy)
 
 
 def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[Object]) -> Finding:

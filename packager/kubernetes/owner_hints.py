@@ -19,6 +19,7 @@ _MUTATIONS = "mlpack doctor shows what the cluster changes; kubectl get mutating
 HINTS: Mapping[Action, str] = MappingProxyType(
     {
         Action.ADD_SECRET_KEY: "add {key} to the Secret {name}: `mlpack secret create PACKAGE --force`",
+        Action.ASK_ABOUT_QUEUE: "ask who administers the queue: kubectl describe localqueue {queue}",
         Action.ASK_ADMINISTRATOR: "ask the cluster administrator",
         Action.CHANGE_FOR_POLICY: (
             "change the overlay to meet it, or ask its owner: kubectl get validatingadmissionpolicy {policy} -o yaml"
@@ -26,8 +27,10 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.CHANGE_FOR_WEBHOOK: ("the policy {policy} denied this: change the overlay to meet it, or ask its owner"),
         Action.CHECK_RESULT: f"check that the result is complete; {_RAISE_MEMORY}",
         Action.CHOOSE_PRIORITY_CLASS: "kubectl get priorityclasses lists the existing ones",
+        Action.CHOOSE_QUEUE: "kubectl get localqueues lists the existing ones: correct QUEUE in site.env",
         Action.CHOOSE_RUNTIME_CLASS: "kubectl get runtimeclasses lists the existing ones",
         Action.CORRECT_IMAGE: "correct REGISTRY in mlops.env",
+        Action.CORRECT_PLACEMENT: "correct nodeSelector and tolerations in site/placement.yaml (option placement)",
         Action.CORRECT_WORKLOAD: "correct the job in the overlay, then deploy it with --replace",
         Action.CREATE_OBJECT: "create the {kind} {name} in this namespace",
         Action.CREATE_SERVICE_ACCOUNT: "kubectl create serviceaccount {name}",
@@ -36,6 +39,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.GET_PERMISSION: "this needs permission to {verb} {resource}: ask the cluster administrator",
         Action.GROW_CLUSTER: "request less in the overlay's resources, or have a larger group of nodes made",
         Action.INSPECT_CLAIMS: "kubectl get persistentvolumeclaims",
+        Action.INSPECT_DEVICES: "wait for room; kubectl get resourceslices shows the devices of the nodes",
         Action.INSPECT_LABELS: "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints",
         Action.INSPECT_MUTATIONS: _MUTATIONS,
         Action.INSPECT_NODES: "kubectl get nodes",
@@ -48,6 +52,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.LOG_IN_TO_REGISTRY: (
             "the registry requires a login: add an imagePullSecret to the namespace's service account"
         ),
+        Action.LOOSEN_SPREAD: "wait for room, or set SPREAD_ELSE=ScheduleAnyway in site.env (option placement)",
         Action.MEET_LEVEL: "use another namespace, or an overlay that meets the level",
         Action.PUSH_IMAGE: "build and push it, or correct REGISTRY in mlops.env",
         Action.RAISE_LIKELY_MEMORY: "usually for exceeding its memory limit of {limit}: raise it in mlops.env",
@@ -76,6 +81,9 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.SET_USER: "set a user other than 0 in the overlay's patch",
         Action.START_CONTROLLER: "is {controller} running? kubectl get pods {pods}",
         Action.WAIT_FOR_PODS: "wait for running pods to end, or request less",
+        Action.WAIT_FOR_QUOTA: (
+            "wait for others to end, or request less in the overlay's resources; kubectl describe localqueue {queue}"
+        ),
         Action.WAIT_FOR_REPLACEMENT: "wait: {object} replaces the pod by itself",
         Action.WAIT_FOR_ROOM: (
             "wait for room, or request less in the overlay's resources; `kubectl describe nodes` shows what is taken"

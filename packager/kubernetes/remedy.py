@@ -11,6 +11,8 @@ class Action(Enum):
 
     ADD_SECRET_KEY = auto()
     """Add a key to a Secret (key, name)."""
+    ASK_ABOUT_QUEUE = auto()
+    """Ask who administers Kueue's queues (queue: the LocalQueue)."""
     ASK_ADMINISTRATOR = auto()
     """Ask an administrator of the cluster for the right that is missing."""
     CHANGE_FOR_POLICY = auto()
@@ -21,10 +23,14 @@ class Action(Enum):
     """Check whether the result is complete, and raise the memory limit: a process was killed for its memory use."""
     CHOOSE_PRIORITY_CLASS = auto()
     """Use a priority class that exists."""
+    CHOOSE_QUEUE = auto()
+    """Use a LocalQueue that exists in the namespace."""
     CHOOSE_RUNTIME_CLASS = auto()
     """Use a runtime class that exists."""
     CORRECT_IMAGE = auto()
     """Correct the name of the image."""
+    CORRECT_PLACEMENT = auto()
+    """Correct the node labels that the pods ask for, and the taints that they tolerate."""
     CORRECT_WORKLOAD = auto()
     """Correct the workload, which its operator rejects, and run it again."""
     CREATE_OBJECT = auto()
@@ -41,6 +47,8 @@ class Action(Enum):
     """Request less, or have a larger group of nodes made."""
     INSPECT_CLAIMS = auto()
     """Look at the claims of the namespace."""
+    INSPECT_DEVICES = auto()
+    """Look at the devices of the nodes (dynamic resource allocation)."""
     INSPECT_LABELS = auto()
     """Look at the labels and taints of the nodes."""
     INSPECT_MUTATIONS = auto()
@@ -57,6 +65,8 @@ class Action(Enum):
     """Load the image on the node, or let it be pulled."""
     LOG_IN_TO_REGISTRY = auto()
     """Give the pods a password for the registry."""
+    LOOSEN_SPREAD = auto()
+    """Allow an uneven spread of the pods over nodes, or wait until a node has room."""
     MEET_LEVEL = auto()
     """Use another namespace, or pods that meet its Pod Security level."""
     PUSH_IMAGE = auto()
@@ -95,6 +105,8 @@ class Action(Enum):
     """See that a controller of the cluster is running (controller, and pods: how kubectl finds its pods)."""
     WAIT_FOR_PODS = auto()
     """Wait until other pods have ended, or request less."""
+    WAIT_FOR_QUOTA = auto()
+    """Wait until other workloads have left the queue, or request less (queue: the LocalQueue)."""
     WAIT_FOR_REPLACEMENT = auto()
     """Wait: a controller replaces the pod by itself (object, as `job/x`)."""
     WAIT_FOR_ROOM = auto()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
+    from packager.kubernetes.queueing import Queueing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Snapshot:
         nodes: The nodes of pods that seem not to answer, as far as the user may see them.
         logs: The last lines of pods, some of which may be deleted.
         strays: Some of the pods that controllers made for the workload, and do not find any more.
+        queueing: The objects of Kueue, if it holds the workload and the user may see them.
     """
 
     workload: Object
@@ -49,6 +51,7 @@ class Snapshot:
     nodes: tuple[Object, ...] = ()
     logs: tuple[PodLog, ...] = field(default=(), repr=False)
     strays: tuple[Object, ...] = ()
+    queueing: Queueing | None = None
 
     @property
     def now(self) -> datetime:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
+from packager.workloads import kueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
-
-_QUEUE = "kueue.x-k8s.io/queue-name"
-"""The label with the LocalQueue in which Kueue holds a workload until it may start."""
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -53,10 +51,10 @@ def _of_pods(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location
 
 def _of_companions(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
     for manifest in overlay.manifests:
-        queue = mapping(at(manifest.data, ("metadata", "labels"))).get(_QUEUE)
+        queue = mapping(at(manifest.data, ("metadata", "labels"))).get(kueue.LABEL)
         if queue is not None:
             message = f"{overlay.name} waits in the queue {queue!r} of the namespace"
-            yield message, manifest, ("metadata", "labels", _QUEUE)
+            yield message, manifest, ("metadata", "labels", kueue.LABEL)
         if manifest.kind == "Ingress":
             for index, rule in enumerate(listing(manifest.spec.get("rules"))):
                 host = mapping(rule).get("host")

@@ -323,7 +323,7 @@ def test_deploy_gives_up_on_unschedulable_pod_after_patience(mlpack: Mlpack, lif
     life.moments = [wait_for_room]
     done = mlpack(*DEPLOY, "--patience", "0s")
     assert done.code == 7
-    assert "stuck: no node can run it: 0/1 nodes are available: 1 Insufficient cpu\n" in done.stderr
+    assert "stuck: no node can run it: the only node has too little cpu left\n" in done.stderr
     assert f"error: {MPIJOB} cannot run: Unschedulable; it was left as it is\n" in done.stderr
 
 

@@ -22,6 +22,9 @@ pytestmark = [
     pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster may have no Kueue"),
 ]
 
+STOPPED = "is stopped, and starts nothing"
+"""The reason for which a workload waits whose ClusterQueue admits nothing."""
+
 
 def open_queue(site: Site, queue: str) -> None:
     site.run(
@@ -40,8 +43,7 @@ def test_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) ->
     site.run(commands(package, "multi-node")[0], cwd=package)
     assert workload(site)["spec"]["queueName"] == queue
     assert site.get("mpijob hello-mpi-multi-node")["spec"]["runPolicy"]["suspend"] is True
-    status = site.shell(f"mlpack status {package.name}")
-    assert "suspended, by a queue or a user" in status.stdout
+    site.until(lambda: STOPPED in site.shell(f"mlpack status {package.name}").stdout, "the reason to be told")
     assert site.run("kubectl get pods -o name") == ""
     open_queue(site, queue)
     assert site.end_of("hello-mpi-multi-node") == "Succeeded", site.log(site.launcher())
@@ -65,8 +67,8 @@ def test_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> No
     site.run(commands(package, "one-job")[0], cwd=package)
     assert workload(site)["spec"]["queueName"] == queue
     assert site.get("job hello-mpi-one-job")["spec"]["suspend"] is True
-    status = site.shell(f"mlpack status {package.name} --overlay=one-job")
-    assert "suspended, by a queue or a user" in status.stdout
+    status = f"mlpack status {package.name} --overlay=one-job"
+    site.until(lambda: STOPPED in site.shell(status).stdout, "the reason to be told")
     assert site.run("kubectl get pods -o name") == ""
     open_queue(site, queue)
     site.run(commands(package, "one-job")[2], cwd=package)
@@ -78,7 +80,7 @@ def test_jobset_is_suspended_until_its_queue_has_room_for_all_pods(site: Site, q
     with package.running("deploy") as deploy:
         assert workload(site)["spec"]["queueName"] == queue
         assert site.get("jobset peers-nodes")["spec"]["suspend"] is True
-        assert "suspended, by a queue or a user" in package.run("status").out
+        site.until(lambda: STOPPED in package.run("status").out, "the reason to be told")
         assert site.run("kubectl get pods -o name") == ""
         open_queue(site, queue)
         _, stderr = deploy.communicate(timeout=120)
@@ -103,5 +105,5 @@ def test_run_waits_for_a_suspended_task_and_then_succeeds(site: Site, queue: str
         open_queue(site, queue)
         stdout, stderr = runner.communicate(timeout=120)
     assert (runner.returncode, stdout) == (0, "done\ndone\n"), stderr
-    assert "suspended, by a queue or a user" in stderr
+    assert STOPPED in stderr
     assert stderr.index("job/q-task-quick has succeeded") < stderr.index("job/q-task-next is deployed")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import labels, name, uid
-from packager.service.jobs import kueue
 from packager.service.registry.policy import JOB
 from packager.service.registry.refusals import SECRETS_OWNER
+from packager.workloads import kueue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
-from packager.service.jobs import applying, kueue, records
+from packager.service.jobs import applying, records
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.jobs.user_hints import hint_for_user
@@ -32,6 +32,7 @@ from packager.service.registry.policy import JOB
 from packager.service.store.quota import Quota
 from packager.service.store.store import FINAL
 from packager.service.times import now
+from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from packager.service.access import permissions
 from packager.service.callbacks import endpoints
 from packager.service.complaints import Complaint, counted
 from packager.service.failures import Failure
-from packager.service.jobs import kueue, records
+from packager.service.jobs import records
 from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.gpus import count_gpus
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.filling import SECRETS
 from packager.service.store.rows import StoredJob
+from packager.workloads import kueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

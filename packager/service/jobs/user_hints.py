@@ -25,13 +25,16 @@ _ADMINISTRATOR = "ask an administrator of the cluster"
 HINTS: Mapping[Action, str] = MappingProxyType(
     {
         Action.ADD_SECRET_KEY: "add {key} to the Secret {name}, or ask a developer of the definition to do so",
+        Action.ASK_ABOUT_QUEUE: f"{_ADMINISTRATOR} about the queue {{queue}}",
         Action.ASK_ADMINISTRATOR: _ADMINISTRATOR,
         Action.CHANGE_FOR_POLICY: "the policy {policy} needs a change {in_source}: ask a developer of the definition",
         Action.CHANGE_FOR_WEBHOOK: "the policy {policy} needs a change {in_source}: ask a developer of the definition",
         Action.CHECK_RESULT: "check that the result is complete; {raise_memory}, or reduce the memory use",
         Action.CHOOSE_PRIORITY_CLASS: "correct the priority class {in_source}",
+        Action.CHOOSE_QUEUE: f"{_ADMINISTRATOR} to create the queue of the project",
         Action.CHOOSE_RUNTIME_CLASS: "correct the runtime class {in_source}",
         Action.CORRECT_IMAGE: "correct {image}",
+        Action.CORRECT_PLACEMENT: "correct the node selector and the tolerations {in_source}",
         Action.CORRECT_WORKLOAD: "correct the job {in_source}",
         Action.CREATE_OBJECT: "the {kind} {name} has to be created in the namespace of the project first",
         Action.CREATE_SERVICE_ACCOUNT: (
@@ -42,6 +45,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.GET_PERMISSION: f"the server lacks the permission to {{verb}} {{resource}}: {_ADMINISTRATOR}",
         Action.GROW_CLUSTER: f"request less {{in_resources}}, or {_ADMINISTRATOR} for a larger group of nodes",
         Action.INSPECT_CLAIMS: f"{_ADMINISTRATOR} about the claims in the namespace of the project",
+        Action.INSPECT_DEVICES: f"wait for room, or {_ADMINISTRATOR} about the devices of the nodes",
         Action.INSPECT_LABELS: f"correct the node selector {{in_source}}, or {_ADMINISTRATOR} about the nodes' labels",
         Action.INSPECT_MUTATIONS: f"{_ADMINISTRATOR}: a webhook or a policy has changed it",
         Action.INSPECT_NODES: f"{_ADMINISTRATOR} about this node",
@@ -52,6 +56,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.LOG_IN_TO_REGISTRY: (
             f"the registry requires a login: {_ADMINISTRATOR} for an imagePullSecret in the namespace of the project"
         ),
+        Action.LOOSEN_SPREAD: "wait for room, or allow an uneven spread {in_source}",
         Action.MEET_LEVEL: "the pods {in_source} must meet this level: ask a developer of the definition",
         Action.PUSH_IMAGE: "build and push it, or correct {image}",
         Action.RAISE_LIKELY_MEMORY: (
@@ -75,6 +80,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.SET_USER: "set a user other than 0 {in_source}",
         Action.START_CONTROLLER: f"{_ADMINISTRATOR} whether {{controller}} is running",
         Action.WAIT_FOR_PODS: "wait for running jobs to end, or request less {in_resources}",
+        Action.WAIT_FOR_QUOTA: "wait for other jobs of the queue {queue} to end, or request less {in_resources}",
         Action.WAIT_FOR_REPLACEMENT: "wait: the job replaces the pod by itself",
         Action.WAIT_FOR_ROOM: "wait for room, or request less {in_resources}",
     }

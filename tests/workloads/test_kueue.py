@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from packager.service.jobs import kueue
+from packager.workloads import kueue
 
 
 @pytest.mark.parametrize(

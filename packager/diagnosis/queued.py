@@ -1,0 +1,230 @@
+"""Determines why Kueue holds a workload, and who can change it, from what Kueue says of it. Pure.
+
+The sentences are those of Kueue 0.19 (pkg/scheduler/flavorassigner, pkg/controller/core/workload_controller.go,
+pkg/workload/resources.go). Tests: diagnosis/test_queued.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.base.shortening import shortened
+from packager.base.values import Value
+from packager.kubernetes.manifest import at, listing, mapping, text
+from packager.kubernetes.objects import condition, sentence, shown, true_condition
+from packager.kubernetes.remedy import Action, Remedy
+from packager.kubernetes.verdict import NEVER, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.queueing import Queueing
+    from packager.kubernetes.snapshot import Snapshot
+
+HELD = ("Suspended", "SchedulingGated")
+"""The reasons of findings that a workload, or a pod of it, is held back."""
+
+_SILENCE = 30.0
+"""Seconds in which Kueue makes its Workload for an object; it usually takes less than one."""
+
+_LONGEST = 300
+
+
+class QueueReason(Value, frozen=True):
+    """A sentence of Kueue about a workload that it holds.
+
+    Attributes:
+        pattern: A part of the sentence.
+        reason: The reason of the finding.
+        words: The meaning; the groups of the pattern in braces, `{queue}` and `{cluster_queue}`.
+        action: The fix.
+        final_after: Seconds after which it can be expected to stay.
+    """
+
+    pattern: str
+    reason: str
+    words: str
+    action: Action
+    final_after: float = NEVER
+
+
+_CAUSES = (
+    QueueReason(
+        r"LocalQueue (?P<name>\S+) (?:doesn't exist|is terminating or missing)",
+        "QueueMissing",
+        "the namespace has no LocalQueue {name}",
+        Action.CHOOSE_QUEUE,
+        final_after=60,
+    ),
+    QueueReason(
+        r"ClusterQueue (?P<name>\S*) ?(?:doesn't exist|is terminating or missing)",
+        "QueueMissing",
+        "the ClusterQueue {name} of its LocalQueue {queue} does not exist",
+        Action.ASK_ABOUT_QUEUE,
+    ),
+    QueueReason(
+        r"(?P<kind>LocalQueue|ClusterQueue) (?P<name>\S+) is (?:inactive|stopped)",
+        "QueueStopped",
+        "the {kind} {name} is stopped, and starts nothing",
+        Action.ASK_ABOUT_QUEUE,
+    ),
+    QueueReason(
+        r"namespace doesn't match ClusterQueue selector",
+        "QueueRefuses",
+        "the ClusterQueue {cluster_queue} takes no workloads of this namespace",
+        Action.ASK_ABOUT_QUEUE,
+    ),
+    QueueReason(
+        r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), .* "
+        r"current podset request \((?P<asked>[^)]*)\) > maximum capacity \((?P<most>[^)]*)\)",
+        "QuotaTooSmall",
+        "it asks for {asked} of {resource}, and the ClusterQueue {cluster_queue} never has more than {most} for one "
+        "workload (flavor {flavor})",
+        Action.REQUEST_LESS,
+        final_after=0,
+    ),
+    QueueReason(
+        r"resource (?P<resource>\S+) unavailable in ClusterQueue",
+        "QuotaMissing",
+        "the ClusterQueue {cluster_queue} has no quota for {resource}, which it asks for",
+        Action.ASK_ABOUT_QUEUE,
+        final_after=60,
+    ),
+    QueueReason(
+        r"Pending the preemption of (?P<count>\d+) workload",
+        "Preempting",
+        "Kueue stops {count} workload(s) of lower priority in the ClusterQueue {cluster_queue} for it",
+        Action.WAIT_FOR_QUOTA,
+    ),
+    QueueReason(
+        r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), (?P<more>\S+) more needed",
+        "QuotaUsedUp",
+        "the quota of the ClusterQueue {cluster_queue} for {resource} (flavor {flavor}) is used up: {more} more needed",
+        Action.WAIT_FOR_QUOTA,
+    ),
+    QueueReason(
+        r"flavor (?P<flavor>\S+) doesn't match node affinity",
+        "NoFlavor",
+        "the nodes of the flavor {flavor} of the ClusterQueue {cluster_queue} lack a label that its pods ask for",
+        Action.CORRECT_PLACEMENT,
+    ),
+    QueueReason(
+        r"untolerated taint (?P<taint>.+?) in flavor (?P<flavor>[^\s,;]+)",
+        "NoFlavor",
+        "its pods do not tolerate the taint of the flavor {flavor} of the ClusterQueue {cluster_queue}",
+        Action.CORRECT_PLACEMENT,
+    ),
+    QueueReason(
+        r"topology \"?(?P<topology>[^\s\"]+)\"? (?P<why>doesn't allow to fit.*)",
+        "TopologyFull",
+        "the topology {topology} of the ClusterQueue {cluster_queue} {why}",
+        Action.WAIT_FOR_QUOTA,
+    ),
+    QueueReason(
+        r"(?P<why>(?:resources didn't satisfy LimitRange constraints|resource requests exceed limits).*)",
+        "LimitRange",
+        "Kueue does not admit it: {why}",
+        Action.KEEP_LIMIT_RANGE,
+        final_after=60,
+    ),
+    QueueReason(
+        r"waiting for all admitted workloads to be in PodsReady condition",
+        "QueueWaits",
+        "Kueue starts one workload after the other, and the pods of an earlier one are not ready yet",
+        Action.ASK_ABOUT_QUEUE,
+    ),
+)
+"""The sentences; the first that is found counts, so that what never passes comes before what does."""
+
+
+def held(snapshot: Snapshot) -> Finding | None:
+    """Return why Kueue holds the workload; None if it is in no queue, or what Kueue says of it is not known."""
+    queueing = snapshot.queueing
+    if queueing is None:
+        return None
+    subject = shown(snapshot.workload)
+    if own := queueing.own(snapshot.workload):
+        return _Held(subject, own, queueing).reason()
+    if snapshot.age < _SILENCE:
+        return None
+    message = f"it is in the queue {queueing.name}, and Kueue has not noticed it"
+    remedy = Remedy.of(Action.START_CONTROLLER, controller="Kueue", pods="-n kueue-system")
+    return Finding("QueueSilent", subject, message, remedy)
+
+
+def explained(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings, with the reason of Kueue in place of those that the workload, or its pods, are held back."""
+    reason = held(snapshot)
+    for finding in findings:
+        yield reason if reason is not None and finding.reason in HELD else finding
+
+
+class _Held(Value, frozen=True):
+    """A workload that Kueue holds: its name for users, Kueue's Workload for it, and what Kueue says of others."""
+
+    subject: str
+    own: Object
+    queueing: Queueing
+
+    def reason(self) -> Finding | None:
+        """Return the reason; None if Kueue has admitted it."""
+        if self.own["spec"].get("active") is False:
+            detail = _short(sentence(condition(self.own, "Evicted") or {})) or "its Workload is not active"
+            return self.finding("Deactivated", f"Kueue has given it up: {detail}", Action.ASK_ABOUT_QUEUE, 60)
+        if true_condition(self.own, "QuotaReserved"):
+            return self.unchecked()
+        answer = sentence(condition(self.own, "QuotaReserved") or {})
+        for cause in _CAUSES:
+            if match := re.search(cause.pattern, answer):
+                groups = {key: _short(value or "") for key, value in match.groupdict().items()}
+                names = {"queue": self.queueing.name, "cluster_queue": self.queueing.cluster_queue}
+                words = cause.words.format(**names, **groups)
+                return self.finding(cause.reason, words, cause.action, cause.final_after)
+        words = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has yet to look at it"
+        return self.finding("Queued", words, Action.WAIT_FOR_QUOTA)
+
+    def finding(self, reason: str, words: str, action: Action, final_after: float = NEVER) -> Finding:
+        """Return a finding; where waiting helps, with those who hold the quota, and the position in the queue."""
+        if action is Action.WAIT_FOR_QUOTA:
+            words = "; ".join((words, *_others(self.own, self.queueing)))
+        has_queue = action in (Action.ASK_ABOUT_QUEUE, Action.WAIT_FOR_QUOTA)
+        remedy = Remedy.of(action, queue=self.queueing.name) if has_queue else Remedy.of(action)
+        return Finding(reason, self.subject, words, remedy, final_after=final_after)
+
+    def unchecked(self) -> Finding | None:
+        """Return the admission check that a workload with a quota waits for; None if there is none."""
+        for check in map(mapping, listing(at(self.own, ("status", "admissionChecks")))):
+            if check.get("state") != "Ready":
+                detail = f": {_short(text(check['message']))}" if check.get("message") else ""
+                words = f"it has its quota, and the admission check {check.get('name')} is {check.get('state')}{detail}"
+                return self.finding("AdmissionCheck", words, Action.ASK_ABOUT_QUEUE)
+        return None
+
+
+def _others(own: Object, queueing: Queueing) -> Iterator[str]:
+    holders = sorted(_owner(one) for one in queueing.workloads if one is not own and _uses(one, queueing.cluster_queue))
+    if holders:
+        more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+        yield f"in this namespace, {', '.join(holders[:3])}{more} {'use' if len(holders) > 1 else 'uses'} it"
+    ahead = queueing.ahead(own)
+    yield (
+        f"{ahead} {'is' if ahead == 1 else 'are'} ahead of it in its queue" if ahead else "it is the next in its queue"
+    )
+
+
+def _uses(workload: Object, cluster_queue: str) -> bool:
+    admitted = text(at(workload, ("status", "admission", "clusterQueue")))
+    return admitted == cluster_queue and not true_condition(workload, "Finished")
+
+
+def _owner(workload: Object) -> str:
+    """Return the object for which Kueue has made a Workload, as `job/x`."""
+    for reference in map(mapping, listing(workload["metadata"].get("ownerReferences"))):
+        return f"{str(reference.get('kind')).lower()}/{reference.get('name')}"
+    return shown(workload)
+
+
+def _short(value: str) -> str:
+    return shortened(value, _LONGEST)

@@ -1,0 +1,198 @@
+"""Takes the scheduler's message about a pod that fits no node apart: how many nodes lack what. Pure.
+
+The reasons are those of the plugins of kube-scheduler (pkg/scheduler/framework/plugins), and the form of the message is
+that of `FitError.Error` (kube-scheduler/framework). Tests: diagnosis/test_scheduling.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.base.values import Value
+from packager.kubernetes.remedy import Action, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_OF_NODES = re.compile(r"0/(\d+) nodes are available: ?(.*)", re.DOTALL)
+
+# The scheduler's remarks about preemption and about devices that could be freed do not help a user who waits.
+_REMARKS = re.compile(
+    r"[.,]? ?(no new claims to deallocate, )?(preemption: .*|no new claims to deallocate.*)|\. not found\.?$", re.DOTALL
+)
+
+
+class NodeReason(Value, frozen=True):
+    """A reason for which a node, or every node, does not take a pod.
+
+    Attributes:
+        pattern: The scheduler's reason, all of it.
+        words: The meaning for several nodes, or for the pod where `of_pod`; `{what}` is a group of the pattern.
+        action: The fix; None without one.
+        of_pod: Whether the scheduler counts no nodes, because no node can have the pod.
+        for_one: The meaning for one node; without it, `words` with "has" in place of "have" and "is" of "are".
+    """
+
+    pattern: str
+    words: str
+    action: Action | None = None
+    of_pod: bool = False
+    for_one: str | None = None
+
+
+_TAINT = r"node\(s\) had untolerated taints? \{%s: .*\}"
+
+_CAUSES = (
+    NodeReason(r"Insufficient (?P<what>\S+)", "have too little {what} left", Action.WAIT_FOR_ROOM),
+    NodeReason(
+        "Too many pods", "have as many pods as they may", Action.WAIT_FOR_ROOM, for_one="has as many pods as it may"
+    ),
+    NodeReason(
+        r"node\(s\) didn't have free ports for the requested pod ports", "have its port taken", Action.WAIT_FOR_ROOM
+    ),
+    NodeReason("cannot allocate all claims", "have no free device for its claim", Action.INSPECT_DEVICES),
+    NodeReason(
+        r"node\(s\) didn't (?:match pod anti-affinity rules|satisfy existing pods anti-affinity rules)",
+        "have a pod that it must be apart from",
+        Action.WAIT_FOR_ROOM,
+    ),
+    NodeReason(
+        r"node\(s\) didn't match pod topology spread constraints.*",
+        "would make the spread of the pods uneven",
+        Action.LOOSEN_SPREAD,
+    ),
+    NodeReason(r"node\(s\) exceed max volume count", "have as many volumes as they may", Action.WAIT_FOR_ROOM),
+    NodeReason(
+        "pod has unbound immediate PersistentVolumeClaims",
+        "one of its claims has no volume yet",
+        Action.INSPECT_CLAIMS,
+        of_pod=True,
+    ),
+    NodeReason(
+        r'persistentvolumeclaim "(?P<name>[^"]+)" not found',
+        "the claim {name} does not exist in the namespace",
+        Action.CREATE_OBJECT,
+        of_pod=True,
+    ),
+    NodeReason(
+        r'persistentvolumeclaim "(?P<name>[^"]+)" is being deleted',
+        "the claim {name} is being deleted",
+        Action.INSPECT_CLAIMS,
+        of_pod=True,
+    ),
+    NodeReason(
+        r"node\(s\) (?:had volume node affinity conflict|had no available volume zone"
+        r"|didn't match PersistentVolume's node affinity)",
+        "cannot reach the volume of its claim",
+        Action.INSPECT_CLAIMS,
+    ),
+    NodeReason(
+        r"node\(s\) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by .*",
+        "wait for another pod that has its claim for itself",
+        Action.WAIT_FOR_PODS,
+        for_one="waits for another pod that has its claim for itself",
+    ),
+    NodeReason(
+        r"node\(s\) didn't find available persistent volumes to bind",
+        "have no volume for its claim",
+        Action.INSPECT_CLAIMS,
+    ),
+    NodeReason(
+        r"node\(s\) didn't match Pod's node affinity/selector",
+        "lack a label that it asks for",
+        Action.INSPECT_LABELS,
+        for_one="lacks a label that it asks for",
+    ),
+    NodeReason(r"node\(s\) were unschedulable", "are cordoned", Action.INSPECT_NODES),
+    NodeReason(_TAINT % r"node\.kubernetes\.io/unschedulable", "are cordoned", Action.INSPECT_NODES),
+    NodeReason(_TAINT % r"node\.kubernetes\.io/(?:not-ready|unreachable)", "are not ready", Action.INSPECT_NODES),
+    NodeReason(
+        _TAINT % r"node\.kubernetes\.io/(?P<what>memory|disk|pid)-pressure", "are short of {what}", Action.INSPECT_NODES
+    ),
+    NodeReason(
+        r"node\(s\) had untolerated taints? \{(?P<what>[^}]*)\}",
+        "have the taint {what}, which it does not tolerate",
+        Action.INSPECT_LABELS,
+    ),
+    NodeReason(
+        r"node\(s\) had untolerated taint\(s\)", "have a taint that it does not tolerate", Action.INSPECT_LABELS
+    ),
+    NodeReason("no nodes available to schedule pods", "the cluster has no node", Action.INSPECT_NODES, of_pod=True),
+)
+"""In the order in which their fixes are offered: if one node only needs room, waiting helps."""
+
+
+class Unfit(Value, frozen=True):
+    """Why no node can run a pod: in words, and the fix if it is known."""
+
+    words: str
+    remedy: Remedy | None
+
+
+def unfit(answer: str) -> Unfit:
+    """Return the meaning of the scheduler's message about a pod; a reason that is not known stays as it is."""
+    of_nodes = _OF_NODES.match(answer)
+    total, reasons = (int(of_nodes[1]), of_nodes[2]) if of_nodes else (0, answer)
+    reasons = _REMARKS.sub("", reasons).strip(" .,")
+    parts = [_part(reason) for reason in re.split(r", (?=\d+ )", reasons)]
+    matches = [(cause, match) for _, cause, match in parts if cause and match]
+    first = min(matches, key=lambda pair: _CAUSES.index(pair[0]), default=None)
+    remedy = None if first is None else _remedy(*first)
+    if any(cause.of_pod for cause, _ in matches) or not of_nodes or not reasons:
+        return Unfit("; ".join(filter(None, (_words(0, *part[1:], part[0]) for part in parts))), remedy)
+    return Unfit(_counted(total, parts), remedy)
+
+
+_Part = tuple[str, "NodeReason | None", "re.Match[str] | None"]
+
+
+def _part(reason: str) -> _Part:
+    """Return a reason, its cause and the match of the cause's pattern."""
+    text = re.sub(r"^\d+ ", "", reason)
+    for cause in _CAUSES:
+        if match := re.fullmatch(cause.pattern, text):
+            return reason, cause, match
+    return reason, None, None
+
+
+def _counted(total: int, parts: Sequence[_Part]) -> str:
+    """Return the reasons with the number of nodes that each is about."""
+    phrases = list(_phrases(parts))
+    listed = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+    if total == 1 and listed.startswith("1 "):
+        return f"the only node {listed.removeprefix('1 ')}"
+    return f"of {total} node{'s' if total > 1 else ''}, {listed}"
+
+
+def _phrases(parts: Sequence[_Part]) -> Iterator[str]:
+    for reason, cause, match in parts:
+        count, _, _ = reason.partition(" ")
+        if cause is None or match is None or not count.isdigit():
+            yield reason
+        else:
+            yield f"{count} {_words(int(count), cause, match, reason)}"
+
+
+def _words(count: int, cause: NodeReason | None, match: re.Match[str] | None, reason: str) -> str:
+    if cause is None or match is None:
+        return reason
+    words = cause.words
+    if count == 1:
+        words = cause.for_one or re.sub(r"^have\b", "has", re.sub(r"^are\b", "is", words))
+    values = {name: _readable(value) for name, value in match.groupdict().items()}
+    return words.format(**values)
+
+
+def _readable(value: str) -> str:
+    """Return a taint `key: value` as people write it, and any other text as it is."""
+    key, _, rest = value.partition(": ")
+    return f"{key}={rest}" if rest else key.removesuffix(":")
+
+
+def _remedy(cause: NodeReason, match: re.Match[str]) -> Remedy | None:
+    if cause.action is None:
+        return None
+    if cause.action is Action.CREATE_OBJECT:
+        return Remedy.of(cause.action, kind="persistentvolumeclaim", name=match["name"])
+    return Remedy.of(cause.action)
