@@ -10,7 +10,7 @@ from packager.cluster import history as cluster
 from packager.package.opened import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from packager.app.record import PastRun
@@ -27,7 +27,7 @@ class History:
         digest: The digest of the build that the user named.
         deployments: The deployments of all builds of the package, the newest first.
         unseen: The resources that the user may not list, each with the cluster's message.
-        records: The runs that were recorded in a local folder, the newest first.
+        records: The runs that were recorded in local folders, the newest first.
     """
 
     package: str
@@ -47,14 +47,14 @@ class History:
         }
 
 
-def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, results: Path) -> History:
+def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: Sequence[Path]) -> History:
     """Return the deployments of the package at `path` that still exist, and its recorded runs.
 
     Args:
         kubectl: The client of the cluster.
         path: A folder or an archive.
         everywhere: Whether to look in all namespaces.
-        results: The folder of recorded runs; it may be missing.
+        records: The folders of recorded runs; they may be missing.
 
     Raises:
         UsageError: There is no such package.
@@ -62,4 +62,6 @@ def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, results: 
     """
     with opened(path) as package:
         past = cluster.history(kubectl, package.name, everywhere=everywhere)
-        return History(package.name, package.digest, past.deployments, past.unseen, past_runs(results, package.name))
+        runs = [run for folder in records for run in past_runs(folder, package.name)]
+        runs.sort(key=lambda run: run.created, reverse=True)
+        return History(package.name, package.digest, past.deployments, past.unseen, tuple(runs))

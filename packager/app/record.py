@@ -45,9 +45,13 @@ VERDICT = "verdict.json"
 
 _MAX_ENV_BYTES = 1 << 20
 _MAX_VERDICT_BYTES = 16 << 20
-_LOGS, _OUTPUT = "logs", "output"
+LOGS = "logs"
+"""The folder of the logs, in that of the record."""
+
+_OUTPUT = "output"
 _CHUNK = 1 << 20
-_TIME = "%Y%m%dT%H%M%SZ"
+TIME = "%Y%m%dT%H%M%SZ"
+"""The form of the time that a record is named after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ class RunRecord:
             if self._logs is None:
                 self._folder = self._begin(snapshot)
                 target = self._target
-                self._logs = SavedLogs(target.kubectl, target.manifests.kind, self.watch, self._folder / _LOGS)
+                self._logs = SavedLogs(target.kubectl, target.manifests.kind, self.watch, self._folder / LOGS)
                 self._held = HeldResults(target, self._folder / _OUTPUT, self._patience, self._tell)
             self._logs.read(snapshot, is_last=is_last)
             assert self._held is not None
@@ -167,13 +171,11 @@ class RunRecord:
     def _begin(self, snapshot: Snapshot) -> Path:
         """Write the manifests and the values into the folder of the record, and return it."""
         target = self._target
-        folder = self._all / target.manifests.name / created(snapshot.workload).strftime(_TIME)
+        folder = self._all / target.manifests.name / created(snapshot.workload).strftime(TIME)
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic.file(folder / "manifests.yaml") as file:
-            file.write(yamlio.dump(map(_without_values, target.manifests.objects)).encode())
-        values = layout.env(target.overlay)
-        with atomic.file(folder / PurePosixPath(values).name) as file:
-            file.write(target.package.reader.read(values, _MAX_ENV_BYTES))
+        for path, content in (("manifests.yaml", manifests_of(target)), values_of(target)):
+            with atomic.file(folder / path) as file:
+                file.write(content)
         return folder
 
     def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
@@ -273,6 +275,17 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
+
+
+def manifests_of(target: Target) -> bytes:
+    """Return the applied manifests, without the values of Secrets."""
+    return yamlio.dump(map(_without_values, target.manifests.objects)).encode()
+
+
+def values_of(target: Target) -> tuple[str, bytes]:
+    """Return the name and the content of the file with the values of the overlay."""
+    values = layout.env(target.overlay)
+    return PurePosixPath(values).name, target.package.reader.read(values, _MAX_ENV_BYTES)
 
 
 def _without_values(item: Object) -> Object:

@@ -86,6 +86,14 @@ def cache_folder() -> Path:
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
 
 
+def runs_folder() -> Path | None:
+    """Return the folder of the records of runs: MLPACK_RUNS, or one in XDG_STATE_HOME; None if MLPACK_RUNS is empty."""
+    if (named := os.environ.get("MLPACK_RUNS")) is not None:
+        return Path(named) if named else None
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else Path.home() / ".local/state") / "mlpack" / "runs"
+
+
 def site_path() -> Path:
     """Return the path of the user's defaults; a relative path in XDG_CONFIG_HOME is ignored."""
     config = Path(os.environ.get("XDG_CONFIG_HOME", ""))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.cli.arguments import runs_folder
 from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_cluster
 from packager.cli.console import Machine, emit_json, emit_table, say
 
@@ -21,7 +22,11 @@ def history(
     package: PackageToRead,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
     results: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder of runs that deploy --results has recorded.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="The folder of runs that deploy --results has recorded. Other runs are kept in MLPACK_RUNS.",
+        ),
     ] = Path("results"),
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
 ) -> None:
@@ -30,7 +35,9 @@ def history(
     from packager.cli.registry_arguments import local_package
 
     to_cluster = at.client(ctx)
-    answer = find_deployments(to_cluster, local_package(ctx, package), everywhere=everywhere, results=results)
+    kept = runs_folder()
+    records = (results, kept) if kept else (results,)
+    answer = find_deployments(to_cluster, local_package(ctx, package), everywhere=everywhere, records=records)
     if output is not None:
         emit_json(answer.as_json())
         return

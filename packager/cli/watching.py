@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.app.follow import follow, verdicts
+from packager.app.kept_runs import keep
 from packager.app.logs import Feed, NewestLine, command_for_log
 from packager.app.results import has_lasting_results
 from packager.app.status import with_logs
 from packager.base.errors import ClusterError
+from packager.cli.arguments import runs_folder
 from packager.cli.console import can_draw, say
 from packager.cli.plots import print_table
 from packager.cli.printing import counted, print_parts, print_results
@@ -44,7 +46,7 @@ def watch_and_show(
         timeout: See `packager.app.follow`.
         patience: See `packager.app.follow`.
         follow_log: Whether the log is printed to stdout.
-        records: Record the run; None for no record.
+        records: Record the run; None for a short record in the user's own folder.
 
     Raises:
         TimedOutError: The timeout has passed.
@@ -69,7 +71,11 @@ def watch_and_show(
             view.show(update, newest.read(main) if newest else None)
         if feed and feed.error:
             say(f"the end of the log is missing: {feed.error}")
-        return verdicts(waiting, update)
+        ended = verdicts(waiting, update)
+    kept = runs_folder() if records is None else None
+    if kept and (error := keep(waiting, update, kept)):
+        say(f"note: the run is not recorded: {error}")
+    return ended
 
 
 def finish_records(records: RunRecords) -> MlpackError | None:

@@ -33,7 +33,10 @@ _END_SECONDS = 2.0
 """Seconds in which the rest of a deleted pod's log arrives."""
 
 # Names of pods and containers are DNS names (RFC 1123); others would not come from Kubernetes.
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+FILE_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+"""The names of pods and containers that become names of files."""
+
+_NAME = re.compile(FILE_NAME)
 
 
 @dataclass(slots=True)

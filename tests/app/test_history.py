@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_path: Path) -> None:
-    nothing = history(target.kubectl, target.package.source, results=tmp_path)
+    nothing = history(target.kubectl, target.package.source, records=[tmp_path])
     assert nothing.as_json() == {
         "package": "hello-mpi",
         "digest": target.package.digest,
@@ -26,7 +26,7 @@ def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_pa
     }
     apply(prepare(target))
     life.end()
-    past = history(target.kubectl, target.package.source, results=tmp_path)
+    past = history(target.kubectl, target.package.source, records=[tmp_path])
     [deployment] = past.as_json()["deployments"]
     assert deployment == {
         "namespace": "team",
