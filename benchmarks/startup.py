@@ -23,16 +23,30 @@ def measure(folder: Path) -> Iterator[Result]:
     """
     build = [*MLPACK, "build", "resnet50", "--force", "--destination", str(folder / "out")]
     commands = [IMPORT_TYPER, build, [*MLPACK, "--help"], START]
+    commands += _edits(folder)
     if chart := _helm(folder):
         commands.append(chart)
     rounds = [[usage.cpu for usage in usages] for usages in in_turn(commands, folder, ROUNDS)]
     typer, *programs = zip(*rounds, strict=True)
-    named = [("mlpack build resnet50", 2.3), ("mlpack --help", 1.5), ("python -c pass", None), ("helm package", None)]
+    named = [("mlpack build resnet50", 2.3), ("mlpack --help", 1.5), ("python -c pass", None)]
+    named += [("mlpack configure", 3), ("mlpack upgrade, without kubectl", 3), ("helm package", None)]
     yield Result("import typer", tuple(1_000 * seconds for seconds in typer), "ms")
     for (name, limit), values in zip(named, programs, strict=False):
         ratios = tuple(seconds / base for seconds, base in zip(values, typer, strict=True))
         yield Result(f"{name} / import typer", ratios, limit=limit)
     yield _verify(folder)
+
+
+def _edits(folder: Path) -> list[list[str]]:
+    """Return the commands that edit a package, and merge its edits with a newer one, without the time of kubectl."""
+    build = [*MLPACK, "build", "resnet50", "--format", "dir", "--destination"]
+    run([*build, str(folder / "older")], folder)
+    run([*build, str(folder / "newer"), "--add", "environment.OWN=1"], folder)
+    (older,), (newer,) = ((folder / name).iterdir() for name in ("older", "newer"))
+    return [
+        [*MLPACK, "configure", str(older), "--registry", "example.com"],
+        [*MLPACK, "upgrade", str(older), str(newer), "--no-verify", "--dry-run"],
+    ]
 
 
 def _verify(folder: Path) -> Result:

@@ -7,6 +7,7 @@ and edited, by the marks of its YAML nodes: a switch changes one line, and every
 from __future__ import annotations
 
 import posixpath
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
@@ -83,6 +84,7 @@ class Component(Value, frozen=True):
     offset: int
 
 
+@lru_cache(maxsize=64)
 def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
     """Return the components that a kustomization lists, however it is written, or offers behind a `#`.
 

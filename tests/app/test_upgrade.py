@@ -6,6 +6,7 @@ import re
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,12 +15,14 @@ from packager.app import configure, upgrade
 from packager.app.build import BuildRequest, Built, Destination, build
 from packager.app.upgrade import Choice, Decisions
 from packager.base.errors import UnansweredError, UsageError, VerificationError
+from packager.base.limits import DEFAULT
 from packager.base.values import replace
 from packager.configure import lock
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
 from packager.modelspec.catalog import bundled
-from packager.package import journal, layout, tree
+from packager.package import integrity, journal, layout, tree
+from packager.package.editable import is_editable
 from packager.package.opened import opened
 from packager.upgrade import diff
 from packager.verify import Checks
@@ -304,6 +307,60 @@ def test_edits_by_configure_are_kept_beside_reworded_comments(
         assert after.others == b""
     for path in (path for path in files(package) if path.endswith("mlops.env")):
         assert b"NEW_KEY=1" in (package / path).read_bytes()
+
+
+def edited_at_random(random: Random, content: bytes) -> bytes:
+    """Return a text with one line changed, added or removed."""
+    rows = content.split(b"\n")
+    at = random.randrange(len(rows))
+    change = random.choice((b"changed", b"added", b"removed", b"commented"))
+    if change == b"changed" and b"=" in rows[at]:
+        rows[at] = rows[at].partition(b"=")[0] + b"=%d" % random.randrange(3)
+    elif change == b"removed":
+        del rows[at]
+    elif change == b"commented":
+        rows[at] = b"# " + rows[at]
+    else:
+        rows[at:at] = [b"# note %d" % random.randrange(3)]
+    return b"\n".join(rows)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(60))
+def test_random_edits_of_both_sides_are_merged_or_nothing_changes(package: Path, tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    before = files(package)
+    editable = sorted(filter(is_editable, before))
+    picked = random.sample(editable, 4)
+    changes: dict[str, bytes | None] = {path: edited_at_random(random, before[path][1]) for path in picked[:3]}
+    if random.random() < 0.3:
+        changes[picked[0]] = None
+    new = newer(package, tmp_path / "new", changes)
+    for path in picked[1:]:
+        for _ in range(random.randrange(1, 4)):
+            (package / path).write_bytes(edited_at_random(random, (package / path).read_bytes()))
+    yours = files(package)
+    with upgrade.prepared(package, new, Decisions()) as prepared:
+        if prepared.conflicts:
+            with pytest.raises(UnansweredError):
+                raise prepared.error
+            assert files(package) == yours
+            return
+        upgrade.write(prepared)
+    with opened(package) as current:
+        assert integrity.check(current, DEFAULT).problems == []
+        assert current.digest == opened_digest(new)
+    after = files(package)
+    for path in picked:
+        rows = {row for version in (before, yours, files(new)) for row in version.get(path, (0, b""))[1].split(b"\n")}
+        assert set(after.get(path, (0, b""))[1].split(b"\n")) <= rows
+    theirs = files(new)
+    assert all(after[path] == theirs[path] for path in theirs if yours.get(path) == before.get(path))
+
+
+def opened_digest(folder: Path) -> str:
+    with opened(folder) as package:
+        return package.digest
 
 
 # Conflicts.

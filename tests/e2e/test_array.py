@@ -65,3 +65,16 @@ def test_results_are_copied_from_each_running_index(site: Site) -> None:
         assert package.run("exec", "--worker", index, "--", "sh", "-c", create_later("$OUTPUT_DIR/enough")).code == 0
     site.until(lambda: "succeeded: all 2 indexes have succeeded" in package.run("status").out, "the end")
     package.delete()
+
+
+def test_recorded_run_brings_back_the_results_of_each_index(site: Site) -> None:
+    package = sweep(site, "overlays.sweep.completions=3")
+    done = package.run("deploy", "--results", str(site.folder / "runs"))
+    assert done.code == 0, done.err
+    (record,) = (site.folder / "runs").glob("*/*")
+    assert [(record / f"output/{index}/result.txt").read_text() for index in "012"] == ["of 0\n", "of 1\n", "of 2\n"]
+    verdict = json.loads((record / "verdict.json").read_text())
+    assert (verdict["phase"], verdict["missing"]) == ("succeeded", [])
+    assert [(answer["files"], answer["complete"]) for answer in verdict["results"]] == [(1, True)] * 3
+    assert len(list(record.glob("logs/*/*.log"))) == 3
+    package.delete()
