@@ -28,3 +28,13 @@ def read(path: Path) -> SiteSettings:
     from packager.site.read import read as read_file  # a command without a site's file does not pay for it
 
     return read_file(path)
+
+
+def permitted(path: Path) -> tuple[str, ...]:
+    """Return the words that permit the annotations which the user's own file sets and no package has by itself.
+
+    A file beside a package may have come with it, so this is for the user's own file only. Raises as `nearest`.
+    """
+    from packager.site.read import own_annotations
+
+    return own_annotations(read(path))

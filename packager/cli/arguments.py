@@ -12,6 +12,8 @@ import typer
 from packager.base.errors import UsageError, unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.site.read import SiteSettings
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")]
@@ -110,6 +112,21 @@ def find_site(file: Path | None) -> SiteSettings | None:
     from packager.app import sitefile
 
     return sitefile.read(file) if file else sitefile.nearest(Path.cwd(), site_path())
+
+
+def with_site(allow: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of `--allow`, and those of annotations in the user's own site file.
+
+    Raises:
+        ToolError: The file cannot be read.
+        UsageError: The file is not valid.
+    """
+    own = Path(os.environ.get("MLPACK_SITE") or site_path())
+    if not own.is_file():
+        return tuple(allow)
+    from packager.app import sitefile
+
+    return (*allow, *sitefile.permitted(own))
 
 
 def announced_site(file: Path | None) -> SiteSettings | None:

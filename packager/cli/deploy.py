@@ -10,6 +10,7 @@ import typer
 
 from packager.base.errors import TimedOutError, UsageError
 from packager.base.paths import argument
+from packager.cli.arguments import with_site
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
@@ -95,7 +96,7 @@ def deploy(
     deadline = to_cluster.within(limit).deadline
     with limited(limit, timeout_error) as clock, open_target(ctx, package, overlay, to_cluster) as target:
         if verify:
-            use_case.check(target, allowed_words(allow), level(pod_security), expected_digest(expect))
+            use_case.check(target, allowed_words(with_site(allow)), level(pod_security), expected_digest(expect))
         if dry_run:
             planned = use_case.with_hold(target, held)
             emit_data(use_case.dry_run(planned, dry_run, force_conflicts=force_conflicts, form=output))

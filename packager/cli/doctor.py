@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.cli.arguments import with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -45,7 +46,7 @@ def doctor(
     from packager.cli.registry_arguments import local_package
 
     findings: list[CheckResult] = []
-    accepted = allowed_words(allow), level(pod_security)
+    accepted = allowed_words(with_site(allow)), level(pod_security)
     package = local_package(ctx, package, signatures.trust(ctx))
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:

@@ -23,6 +23,7 @@ from packager.cli.arguments import (
     With,
     announced_site,
     cache_folder,
+    with_site,
 )
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
@@ -176,7 +177,7 @@ def run(
         with use_case.open_tasks(package, names, to_cluster, person=host(ctx).person, tell=say) as targets:
             if verify:
                 for one in targets:
-                    deploying.check(one, allowed_words(allow), level(pod_security))
+                    deploying.check(one, allowed_words(with_site(allow)), level(pod_security))
             if dry_run:
                 for one in (deploying.with_hold(one, held) for one in targets):
                     emit_data(deploying.dry_run(one, dry_run, force_conflicts=force_conflicts, form=output))

@@ -12,6 +12,7 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
+from packager.cli.arguments import with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -114,7 +115,7 @@ def verify(
         level=level(pod_security),
         server=cluster,
         limits=limits,
-        allowed=allowed_words(allow),
+        allowed=allowed_words(with_site(allow)),
         namespace=at.namespace,
         expected=expected_digest(expect),
         must_be_locked=require_locked,

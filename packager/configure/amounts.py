@@ -67,6 +67,10 @@ def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
     names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
     others = sorted({key for overlay in overlays for key in _amounts(files, overlay)})
     hint = f"--set changes {', '.join(others)}" if others else None
+    if option in ("--memory", "--cpu"):  # kustomize fills in a field that is there, and adds none
+        hint = (
+            "their pods have no such request or limit: `resources` in the spec makes them; or --with DIR, with a patch"
+        )
     if option == "--gpus":
         hint = "--with gpu gives GPUs to each pod that computes"
     return UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)

@@ -11,6 +11,7 @@ Id = Annotated[int, Meta(ge=0, le=_LARGEST_ID)]
 Name = Annotated[
     str, Meta(max_length=253, pattern=rf"^{SUBDOMAIN}$", title="the name of an object in Kubernetes (at most 253)")
 ]
+Domain = Annotated[str, Meta(max_length=253, pattern=rf"^{SUBDOMAIN}$", title="a domain such as example.com")]
 Key = Annotated[str, Meta(max_length=317, pattern=rf"^{KEY}$", title="a key such as pool or example.com/pool")]
 LabelValue = Annotated[
     str, Meta(max_length=63, pattern=rf"^({LABEL_VALUE})?$", title="the value of a label (at most 63)")
@@ -76,4 +77,5 @@ class OverrideConfig(SiteFields, frozen=True, rename="camel"):
 class SiteConfig(SiteFields, frozen=True, rename="camel"):
     """The defaults of a site, and those of some packages; of overrides with the same key, the last counts."""
 
+    annotation_domains: Annotated[list[Domain], Meta(max_length=100)] = field(default_factory=list)
     overrides: Annotated[list[OverrideConfig], Meta(max_length=1000)] = field(default_factory=list)

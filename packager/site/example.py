@@ -35,8 +35,9 @@ _TEXT = """\
 #tolerations:
 #  - {key: train, operator: Exists, effect: NoSchedule}
 
-# Annotations of all pods, of those that `mlpack verify` allows.
+# Annotations of all pods, of those that `mlpack verify` allows, or of your own domains.
 #annotations: {prometheus.io/scrape: "true"}
+#annotationDomains: [example.com]
 
 # Other site options that are on, with their values.
 #options:

@@ -10,7 +10,8 @@ from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.base.values import Value
 from packager.builder.plan import registry_fault, root_fault
-from packager.kubernetes.allowed.judge import annotation_fault
+from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
+from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.allowed.values import Facts, fits
 from packager.modelspec import conversion
 from packager.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
@@ -68,9 +69,21 @@ def parsed(path: Path, content: bytes) -> SiteSettings:
     return SiteSettings(path, config, document)
 
 
+def own_annotations(site: SiteSettings) -> tuple[str, ...]:
+    """Return the words of `--allow` for the annotations of a file that are of the site's own domains."""
+    keys = {key for fields in (site.config, *site.config.overrides) for key in fields.annotations or {}}
+    domains = site.config.annotation_domains
+    return tuple(f"{ANNOTATION}{key}" for key in sorted(keys) if is_below(key.rpartition("/")[0], domains))
+
+
 def _faults(config: SiteConfig) -> Iterator[Fault]:
     """Yield the faults that the types cannot express."""
     yield from _faults_of_fields(config, config)
+    for index, domain in enumerate(config.annotation_domains):
+        if not is_free_domain(domain):
+            yield Fault(
+                ("annotationDomains", index), "annotations of this domain have a meaning: expected one of yours"
+            )
     for index, override in enumerate(config.overrides):
         place: Location = ("overrides", index)
         if override.package is None and override.labels is None:
@@ -97,10 +110,10 @@ def _faults_of_fields(fields: SiteFields, defaults: SiteConfig) -> Iterator[Faul
     is_root = fields.ids is not None and fields.ids.uid == 0
     if is_root and "root" not in {**defaults.options, **fields.options}:
         yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}", needs=(("options",),))
-    yield from _faults_of_placement(fields)
+    yield from _faults_of_placement(fields, defaults)
 
 
-def _faults_of_placement(fields: SiteFields) -> Iterator[Fault]:
+def _faults_of_placement(fields: SiteFields, defaults: SiteConfig) -> Iterator[Fault]:
     for key, value in (
         ("nodeSelector", fields.node_selector),
         ("tolerations", fields.tolerations),
@@ -109,7 +122,7 @@ def _faults_of_placement(fields: SiteFields) -> Iterator[Fault]:
         if value is not None and not value:
             yield Fault((key,), "expected at least one entry", f"leave `{key}` out")
     for key, text in (fields.annotations or {}).items():
-        if message := annotation_fault(key, text, PLACEMENT):
+        if message := annotation_fault(key, text, PLACEMENT, defaults.annotation_domains):
             yield Fault(("annotations", key), message, at_key=True)
     for index, toleration in enumerate(fields.tolerations or ()):
         if not fits("taint", toleration.key, "", Facts()):

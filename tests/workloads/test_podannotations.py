@@ -86,3 +86,33 @@ def test_annotation_that_verify_would_refuse_is_refused_at_its_line(
     done = mlpack("build", "hello-mpi", "--site-file", site)
     assert done.code == 2
     assert f"{site}{message}" in done.stderr
+
+
+OWN_DOMAINS = (
+    'annotations: {example.com/team: "vision: a", ml.example.com/cost: "1"}\nannotationDomains: [example.com]\n'
+)
+
+
+def test_annotations_of_own_domains_need_the_site_file_of_the_user(
+    mlpack: Mlpack, site: Path, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write_text(OWN_DOMAINS, encoding="utf-8")
+    assert mlpack("build", "hello-mpi", "--format", "dir", "--site-file", site).code == 0
+    package = tmp_path / "hello-mpi"
+    (tmp_path / "mlpack-site.yaml").write_text(OWN_DOMAINS, encoding="utf-8")  # this may have come with the package
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "no build makes this annotation" in done.stdout
+    monkeypatch.setenv("MLPACK_SITE", str(site))
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert {entries["example.com/team"] for entries in pod_annotations(package, kubectl)} == {"vision: a"}
+    site.write_text(OWN_DOMAINS.replace("example.com/team", "example.com/other"), encoding="utf-8")
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 5
+
+
+@pytest.mark.parametrize("domain", ["kubernetes.io", "x.kubernetes.io", "io", "istio.io", "sidecar.istio.io", "k8s.io"])
+def test_domain_of_annotations_with_a_meaning_is_refused(mlpack: Mlpack, site: Path, domain: str) -> None:
+    site.write_text(f"annotationDomains: [{domain}]\n", encoding="utf-8")
+    done = mlpack("build", "hello-mpi", "--site-file", site)
+    assert done.code == 2
+    assert f"{site}:1:21: annotations of this domain have a meaning: expected one of yours" in done.stderr
