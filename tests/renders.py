@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -92,38 +92,65 @@ def prune() -> None:
 def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
     """Return `Runner.run`, which starts one of the tests' kubectls only if it has not yet rendered the same package.
 
-    Output is not cached if kubectl fails or warns, for folders that are not overlays of a package, and for overlays
-    that refer to files outside of the package.
+    Output is not cached if kubectl warns, for folders that are not overlays of a package, and for overlays that refer
+    to files outside of the package. An error is cached if it names no temporary file outside of the package.
     """
 
     @functools.wraps(run)
     def remembered(self: object, argv: Sequence[str], **options: Any) -> Finished:
-        name = _package_digest(argv)
-        rendered = kept(name) if name else None
+        render = _render(argv)
+        if render is None:
+            return run(self, argv, **options)
+        rendered = kept(render.success)
         if rendered is not None:
             return Finished(0, rendered, "")
+        error = kept(render.failure)
+        if error is not None:
+            return Finished(1, "", error.replace(_ROOT, str(render.root)))
         done = run(self, argv, **options)
-        if name and done.returncode == 0 and done.stdout.strip() and not done.stderr:
-            keep(name, done.stdout)
+        error = done.stderr.replace(str(render.root), _ROOT)
+        if done.returncode == 0 and done.stdout.strip() and not done.stderr:
+            keep(render.success, done.stdout)
+        elif done.returncode == 1 and not done.stdout and error and tempfile.gettempdir() not in error:
+            keep(render.failure, error)
         return done
 
     return remembered
 
 
-def _package_digest(argv: Sequence[str]) -> str | None:
-    """Return the digest for `kubectl kustomize FOLDER`; None for another command or if it may read other files."""
+_ROOT = "<the package's root>"
+"""Stands for the package's folder in cached errors."""
+
+
+class _Render(NamedTuple):
+    """A render of an overlay: the digests of its output and of its error, and the folder that contains all files."""
+
+    success: str
+    failure: str
+    root: Path
+
+
+def _render(argv: Sequence[str]) -> _Render | None:
+    """Return the render of `kubectl kustomize FOLDER`; None for another command or if it may read other files."""
     match argv:
         case [program, "kustomize", folder]:
             overlay = Path(folder).absolute()
         case _:
             return None
     version = _version(program)
-    top, *below = OVERLAYS.split("/")
-    root = overlay.parents[len(below)]
-    if version is None or overlay.parent != root.joinpath(*below) or root.name != top or not overlay.is_dir():
+    top, *steps = OVERLAYS.split("/")
+    root = overlay.parents[len(steps)]
+    if version is None or overlay.parent != root.joinpath(*steps) or root.name != top or not overlay.is_dir():
         return None
-    files = reached(root, overlay)
-    return None if files is None else _hashed([overlay.name.encode(), _kubectl(version)], root, files)
+    below = _below(root)
+    files = None if below is None else _reached(root, overlay, below)
+    if below is None or files is None:
+        return None
+    parts = [overlay.name.encode(), _kubectl(version)]
+    success = _hashed(list(parts), root, files)
+    # kubectl may fail because a file is missing or a folder, so the error depends on the names of all files, too.
+    names = "\n".join(sorted(path.removeprefix(str(root)) for path in below)).encode()
+    return _Render(success, _hashed([*parts, names], root, files), root)
 
 
 def reached(root: Path, overlay: Path) -> set[Path] | None:

@@ -189,9 +189,41 @@ def test_overlay_renders_from_the_files_of_its_digest_alone(
         assert part == whole
 
 
-@pytest.mark.parametrize("outcome", [{"code": 1}, {"stderr": "# Warning: 'x' is deprecated"}])
-def test_render_with_error_or_warning_is_not_cached(package: Path, outcome: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "outcome",
+    [{"code": 1}, {"code": -9, "stderr": "no memory"}, {"stderr": "# Warning: 'x' is deprecated"}],
+)
+def test_render_with_unusual_outcome_is_not_cached(package: Path, outcome: dict[str, Any]) -> None:
     assert _rendered_twice(package / MULTI, package / MULTI, **outcome)
+
+
+def _failed_twice(kubectl: Path, first: Path, second: Path, printed: Callable[[Path], str]) -> bool:
+    """Render two folders, for which kubectl fails with an error, and return whether it was started for both."""
+    started = []
+
+    def run(_: object, argv: list[str]) -> Finished:
+        started.append(argv)
+        return Finished(1, "", printed(Path(argv[2])))
+
+    for folder in (first, second):
+        done = renders.remembering(run)(None, [str(kubectl), "kustomize", str(folder)])
+        assert done == Finished(1, "", printed(folder))
+    return len(started) == 2
+
+
+def test_error_is_cached_with_the_folder_of_each_package(package: Path, tmp_path: Path, kubectl: Path) -> None:
+    other = shutil.copytree(package, tmp_path / "other")
+    assert not _failed_twice(kubectl, package / MULTI, other / MULTI, lambda folder: f"{folder}/x.yaml: not found")
+
+
+def test_error_with_path_of_another_temporary_file_is_not_cached(package: Path, tmp_path: Path, kubectl: Path) -> None:
+    assert _failed_twice(kubectl, package / MULTI, package / MULTI, lambda _: f"{tmp_path}/x.yaml: not found")
+
+
+def test_error_depends_on_the_names_of_all_files(package: Path, tmp_path: Path, kubectl: Path) -> None:
+    other = shutil.copytree(package, tmp_path / "other")
+    (other / MULTI / "x.yaml").mkdir()
+    assert _failed_twice(kubectl, package / MULTI, other / MULTI, lambda _: "x.yaml: not found")
 
 
 def test_render_that_may_read_other_files_is_not_cached(package: Path, tmp_path: Path) -> None:
