@@ -6,7 +6,7 @@ import filecmp
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
@@ -45,12 +45,22 @@ class PreparedEdits:
     """Edits that have been decided and not written yet.
 
     Attributes:
-        package: The package to edit.
+        files: The files of the package, with the edits.
         changed: The new content of files, by path.
     """
 
-    package: Package
+    files: settings.Files
     changed: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, files: settings.Files) -> Self:
+        """Return the edits that `files` contain."""
+        return cls(files, files.changed())
+
+    @property
+    def package(self) -> Package:
+        """The package to edit."""
+        return self.files.package
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -60,19 +70,13 @@ class PreparedEdits:
     @property
     def consent(self) -> Consent:
         """The consent that `mlpack deploy` needs after these edits."""
-        files = settings.Files(self.package)
-        for path, content in self.changed.items():
-            files.write(path, content)
-        return consent(files)
+        return consent(self.files)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The numbers of GPUs in manifests that the option `gpu` replaces since these edits."""
-        files = settings.Files(self.package)
-        before = set(settings.replaced_gpus(files))
-        for path, content in self.changed.items():
-            files.write(path, content)
-        return tuple(note for note in settings.replaced_gpus(files) if note not in before)
+        before = set(settings.replaced_gpus(self.files.original))
+        return tuple(note for note in settings.replaced_gpus(self.files) if note not in before)
 
     def as_json(self) -> dict[str, Any]:
         """Return the edits as JSON; values that may be secret are masked."""
@@ -150,7 +154,8 @@ def prepared(
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
             answers = ask(package, overlays)
-        yield PreparedEdits(package, stage.configure(package, overlays, answers, _filled(package, overlays, answers)))
+        filled = _filled(package, overlays, answers)
+        yield PreparedEdits.of(stage.configure(package, overlays, answers, filled))
 
 
 def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> dict[str, Answers]:

@@ -17,7 +17,6 @@ from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
 from packager.configure import lock as stage
 from packager.configure.lock import ImageLock
-from packager.configure.settings import Files
 from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
 from packager.publish.registry import Repository
 from packager.rendering import render
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.runner import Runner
+    from packager.configure.settings import Files
     from packager.package.opened import Package
     from packager.publish.client import Access
 
@@ -128,14 +128,11 @@ def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[P
     with configure.prepared(
         request.package, request.overlay, answers, ask=lambda *_: answers, destination=request.destination
     ) as edits:
-        files = Files(edits.package)
-        for path, content in edits.changed.items():
-            files.write(path, content)
-        work = _Lock(files, request, access, runner)
+        work = _Lock(edits.files, request, access, runner)
         images = [
             image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)
         ]
-        yield PreparedLock(PreparedEdits(edits.package, files.changed()), tuple(images))
+        yield PreparedLock(PreparedEdits.of(edits.files), tuple(images))
 
 
 @dataclass(slots=True)

@@ -8,9 +8,7 @@ from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.configure import settings
 from packager.options import GPU
-from packager.package import layout
 from packager.package.layout import env
-from packager.rendering import kustomization
 from packager.rendering.origins import Replaced
 from packager.workloads.amounts import GPUS, WORKERS
 
@@ -78,22 +76,19 @@ def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
 
 def refused(files: Files, overlay: str) -> Iterator[Problem]:
     """Yield the problems for which kustomize would refuse an overlay since the changes."""
-    folder = layout.overlay(overlay)
-    before = kustomization.read(files.package, folder).refused
-    yield from (item for item in kustomization.read(files.edited_package(), folder).refused if item not in before)
+    before = files.original.sources(overlay).refused
+    yield from (problem for problem in files.sources(overlay).refused if problem not in before)
 
 
 def _taken(files: Files, overlay: str) -> set[str]:
     """Return the keys of mlops.env from which the manifest takes values."""
-    sources = kustomization.read(files.edited_package(), layout.overlay(overlay))
     path = env(overlay)
-    places = {
-        (origin.position.file, origin.position.line) for origin in sources.origins if isinstance(origin, Replaced)
-    }
+    origins = files.sources(overlay).origins
+    places = {(origin.position.file, origin.position.line) for origin in origins if isinstance(origin, Replaced)}
     return {line.key for line in envfile.lines(files.read(path)) if (files.package.shown(path), line.number) in places}
 
 
 def _amounts(files: Files, overlay: str) -> set[str]:
     """Return the keys of mlops.env from which the manifest takes whole numbers and quantities."""
-    sources = kustomization.read(files.edited_package(), layout.overlay(overlay))
+    sources = files.sources(overlay)
     return sources.numbers | sources.quantities

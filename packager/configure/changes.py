@@ -123,8 +123,8 @@ class Change:
 
 def configure(
     package: Package, overlays: Sequence[str], answers: Answers, defaults: Mapping[str, Answers] = MappingProxyType({})
-) -> dict[str, bytes]:
-    """Return the new content of every file that changes, by its path below the package's root.
+) -> Files:
+    """Return the package's files with the changes that the answers make.
 
     Args:
         package: The package.
@@ -143,7 +143,7 @@ def configure(
     _apply(files, overlays, answers)
     for overlay in overlays:
         _check_overlay(files, overlay, answers, defaults.get(overlay, Answers()))
-    return files.changed()
+    return files
 
 
 def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packager.base import envfile, plainfiles, yamlio
@@ -41,6 +42,11 @@ class Files:
         self._changed: dict[str, bytes] = {}
         self._sources: dict[str, Sources] = {}
 
+    @cached_property
+    def original(self) -> Files:
+        """The files without the changes."""
+        return Files(self.package)
+
     def read(self, path: str) -> bytes:
         """Return the content of a file, by its path below the package's root.
 
@@ -58,16 +64,22 @@ class Files:
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file, or add one; nothing is written to disk."""
-        if content != self._changed.get(path, self.before(path)):
-            self._changed[path] = content
-            self._sources.clear()
+        before = self._changed.get(path, self.before(path))
+        if content == before:
+            return
+        if not self._changed:
+            self.original._sources.update(self._sources)  # noqa: SLF001 - it is of this class
+        self._changed[path] = content
+        for overlay, sources in [*self._sources.items()]:
+            if path in sources.files or before is None:  # an overlay may name a new file
+                del self._sources[overlay]
 
     def assign(self, path: str, key: str, value: str) -> None:
         """Set a key of an env file."""
         self.write(path, envfile.assign(self.read(path), key, value, self.package.shown(path)))
 
     def sources(self, overlay: str) -> Sources:
-        """Return the sources of an overlay with these changes; they are read once for each state of the files.
+        """Return the sources of an overlay with these changes; they are read again only after a change of one of them.
 
         Raises:
             VerificationError: The overlay reads far more than any has to.

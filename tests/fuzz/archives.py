@@ -145,8 +145,8 @@ def _read(package: Package) -> None:
         if not sources.refused:
             with sources.copied():
                 pass
-    changed = configure.configure(package, package.overlays, configure.Answers(root="/nfs", uid=4711))
-    list(configure.changes(package, changed))
+    edited = configure.configure(package, package.overlays, configure.Answers(root="/nfs", uid=4711))
+    list(configure.changes(package, edited.changed()))
     list(settings.unset(settings.Files(package), package.overlays))
     assert all(str(problem) for problem in problems)
 

@@ -220,13 +220,10 @@ def _with_options(package: Package, overlay: str, body: PackageBody) -> Files:
             hint = similar(key, KEYS)
             message = f"{key} is not a value of a site option"
             raise RefusedPackageError([Complaint("/package/site", message, hint)])
-    files = Files(package)
-    if body.options or body.site:
-        values = tuple(Assignment("--site", key, value) for key, value in body.site.items())
-        answers = Answers(assignments=values, switch_on=tuple(body.options))
-        for path, content in configure(package, (overlay,), answers).items():
-            files.write(path, content)
-    return files
+    if not (body.options or body.site):
+        return Files(package)
+    values = tuple(Assignment("--site", key, value) for key, value in body.site.items())
+    return configure(package, (overlay,), Answers(assignments=values, switch_on=tuple(body.options)))
 
 
 class _Places:
