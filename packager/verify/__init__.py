@@ -59,10 +59,12 @@ from packager.verify.report import Report, Security
 from packager.workloads import structures
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from packager.base.faults import Fault
     from packager.base.limits import Limits
     from packager.kubectl.client import Kubectl
+    from packager.kubernetes.manifest import Manifest
     from packager.kubernetes.podsecurity import Level
     from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay
@@ -129,8 +131,12 @@ def verify(package: Package, checks: Checks) -> Report:
         problems += options.check(outcome.sources, layout.env(name))
         if outcome.overlay is None:
             continue
-        problems += _manifest_problems(outcome.overlay, versions)
-        judged = _schema_places(outcome.overlay, versions)
+        schema_faults = [
+            (manifest, fault)
+            for manifest in outcome.overlay.manifests
+            for fault in schema.faults(manifest.data, versions)
+        ]
+        problems += _manifest_problems(outcome.overlay, schema_faults)
         notes += [*credentials.notes(outcome.overlay), *usage.notes(outcome.overlay)]
         made += objects.made(outcome.overlay)
         images[name] = outcome.overlay.images
@@ -142,10 +148,10 @@ def verify(package: Package, checks: Checks) -> Report:
         level = security.level(exceeded) if is_known else None
         by_version = security.by_version(exceeded, versions) if is_known else {}
         levels_reached.append(Security(name, level, exceeded, by_version))
-        original = Original(edits, name, checks.kubectls[0], checks.runner)
+        original = Original(edits, outcome.overlay, checks.kubectls[0], checks.runner)
         try:
             problems += _permission_problems(outcome.overlay, original, checks)
-            problems += _field_problems(outcome.overlay, exceeded, original, checks, judged)
+            problems += _field_problems(outcome.overlay, exceeded, original, checks, schema_faults)
             notes += replaced.notes(outcome.overlay, original)
         except ToolError as error:
             unchecked.append(f"{error}, so what edits have brought to {name} is unknown")
@@ -240,7 +246,7 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
     problems += overlay.sources.refused
     edits = changes.read(package, checked.edits)
     problems += _edit_problems(package, checked, edits, checks)
-    original = Original(edits, overlay.name, checks.kubectls[0], checks.runner)
+    original = Original(edits, overlay, checks.kubectls[0], checks.runner)
     problems += _permission_problems(overlay, original, checks)
     problems += _field_problems(overlay, security.exceeded(overlay, checks.kubernetes), original, checks)
     if checked.unread and not problems:
@@ -283,7 +289,7 @@ def _field_problems(
     exceeded: tuple[security.Exceeded, ...],
     original: Original,
     checks: Checks,
-    judged: frozenset[allowed_fields.Place] = frozenset(),
+    schema_faults: Sequence[tuple[Manifest, Fault]] = (),
 ) -> Iterator[Problem]:
     """Yield the fields that exceed the Pod Security level, and unlisted fields that no other check reports.
 
@@ -295,23 +301,14 @@ def _field_problems(
     else:
         by_level = levels.lowered(exceeded, original)
         yield from levels.problems(by_level)
-    places = frozenset((field.manifest, field.field) for field in by_level)
-    yield from allowed_fields.check(overlay, checks.allowed, judged | places)
+    judged = {(str(manifest), dotted(fault.location)) for manifest, fault in schema_faults}
+    judged |= {(field.manifest, field.field) for field in by_level}
+    yield from allowed_fields.check(overlay, checks.allowed, frozenset(judged))
 
 
-def _schema_places(overlay: RenderedOverlay, versions: tuple[str, ...]) -> frozenset[allowed_fields.Place]:
-    """Return the places of all schema faults."""
-    return frozenset(
-        (str(manifest), dotted(fault.location))
-        for manifest in overlay.manifests
-        for fault in schema.faults(manifest.data, versions)
-    )
-
-
-def _manifest_problems(overlay: RenderedOverlay, versions: tuple[str, ...]) -> Iterator[Problem]:
-    for manifest in overlay.manifests:
-        for fault in schema.faults(manifest.data, versions):
-            yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
+def _manifest_problems(overlay: RenderedOverlay, schema_faults: Sequence[tuple[Manifest, Fault]]) -> Iterator[Problem]:
+    for manifest, fault in schema_faults:
+        yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
     for check in (names.check, references.check, containers.check, podspec.check, kinds.check):
         yield from check(overlay)
 

@@ -1,4 +1,4 @@
-"""Renders an overlay as it was sealed, to find what an edit has added. Tests: verify/test_additions.py."""
+"""Renders an overlay as it was sealed, to find what an edit has added."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ _ROOT = "root"
 
 
 class Original:
-    """One overlay of a package without its edits, rendered at most once, when it is first needed.
+    """One overlay of a package without its edits, rendered when it is first needed, if edits change a file of it.
 
     Attributes:
         edits: The edits of the package.
     """
 
-    def __init__(self, edits: Edits, name: str, kubectl: str, runner: Runner) -> None:
+    def __init__(self, edits: Edits, overlay: RenderedOverlay, kubectl: str, runner: Runner) -> None:
         self.edits = edits
-        self._name = name
+        self._overlay = overlay
         self._kubectl = kubectl
         self._runner = runner
+        self._renders: dict[tuple[bytes, ...], RenderedOverlay | None] = {}
 
     @cached_property
     def sealed(self) -> RenderedOverlay | None:
@@ -63,8 +64,20 @@ class Original:
         return self._rendered(self._permitted_content)
 
     def _rendered(self, content: Callable[[str], bytes]) -> RenderedOverlay | None:
-        with _restored(self.edits.package, {path: content(path) for path in self.edits.paths}) as package:
-            outcome = render.render(package, self._name, (self._kubectl,), self._runner)
+        """Return the overlay with this content of the edited files; None if it does not render."""
+        contents = {path: content(path) for path in self.edits.paths}
+        files = self._overlay.sources.files
+        are_sealed = files.keys() <= self.edits.package.inventory["files"].keys()
+        if are_sealed and all(files.get(path, new) == new for path, new in contents.items()):
+            return self._overlay
+        key = tuple(contents.values())
+        if key not in self._renders:
+            self._renders[key] = self._render(contents)
+        return self._renders[key]
+
+    def _render(self, contents: Mapping[str, bytes]) -> RenderedOverlay | None:
+        with _restored(self.edits.package, contents) as package:
+            outcome = render.render(package, self._overlay.name, (self._kubectl,), self._runner)
         if outcome.unchecked:
             raise ToolError(outcome.unchecked[0])
         return outcome.overlay
