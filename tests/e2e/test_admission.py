@@ -95,10 +95,10 @@ def test_relabelled_pods_of_a_job_end_the_deploy_and_are_left_by_delete(site: Si
     package = faulty(site, "sleep:300", *kinds.SET, overlay="one-job")
     patch = operation("/metadata/labels/batch.kubernetes.io~1controller-uid", "other", "replace")
     with mutating(site, [patch]):
-        deployed = package.run("deploy", timeout=60)
+        deployed = package.run("deploy")
     assert deployed.code == 7, deployed.err
     assert "its controller does not find this pod, and makes others: the cluster has changed batch." in deployed.err
-    deleted = package.run("delete", timeout=60)
+    deleted = package.run("delete")
     assert deleted.code == 7, deleted.err
     assert "left: pod/fault-one-job-" in deleted.err
     released = "its controller has released it, because its labels were changed, and nothing deletes it"

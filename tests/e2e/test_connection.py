@@ -101,7 +101,7 @@ def test_command_keeps_its_context_while_the_kubeconfig_changes(
     assert second != first[0]
     config.write_text(good, encoding="utf-8")
     with terminal(theirs, ["mlpack", "run", str(package.folder), "--task=single-node", "--replace", "-y"]) as run:
-        site.until(lambda: uid(site, site.namespace) not in ("", second), "another pod", 30)
+        site.until(lambda: uid(site, site.namespace) not in ("", second), "another pod")
         config.unlink()
         run.until(f"{POD} has succeeded")
         assert run.end() == 0, run.text

@@ -51,7 +51,7 @@ def test_package_is_deployed_listed_and_deleted(site: Site, overlay: str) -> Non
 
 
 def test_second_deploy_follows_a_job_deployed_with_no_wait(site: Site) -> None:
-    package = faulty(site, "sleep:12")
+    package = faulty(site, "sleep:25")
     first = package.run("deploy", "--no-wait")
     assert first.code == 0
     assert first.seconds < 30
@@ -64,7 +64,7 @@ def test_second_deploy_follows_a_job_deployed_with_no_wait(site: Site) -> None:
 
 
 def test_deploy_exits_with_8_after_its_timeout_and_leaves_the_job_running(site: Site) -> None:
-    package = faulty(site, "sleep:25", overlay="single-node")
+    package = faulty(site, "sleep:35", overlay="single-node")
     late = package.run("deploy", "--timeout", "12s")
     assert late.code == 8
     assert "follow it with `mlpack status" in late.err
@@ -99,7 +99,7 @@ def test_deploy_shows_changes_of_a_running_job_and_applies_them_only_with_replac
 
 
 def test_ctrl_c_detaches_and_shows_how_to_follow_on(site: Site) -> None:
-    package = faulty(site, "sleep:12", overlay="single-node")
+    package = faulty(site, "sleep:25", overlay="single-node")
     with package.running("deploy") as deploy:
         package.until_running()
         deploy.send_signal(signal.SIGINT)
@@ -138,7 +138,7 @@ def test_logs_wait_for_a_pod_and_end_with_it(site: Site) -> None:
 
 
 def test_status_watch_prints_json_until_the_job_has_ended(site: Site) -> None:
-    package = faulty(site, "sleep:3")
+    package = faulty(site, "sleep:10")
     assert package.run("deploy", "--no-wait").code == 0
     watched = package.run("status", "--watch", "-o", "json")
     assert watched.code == 0, watched.err
@@ -227,7 +227,7 @@ def test_results_on_a_claim_are_copied_after_the_end(site: Site, new_site: Calla
 
 
 def test_two_simultaneous_deploys_of_a_package_succeed(site: Site) -> None:
-    package = faulty(site, "sleep:4", overlay="single-node")
+    package = faulty(site, "sleep:20", overlay="single-node")
     with package.running("deploy") as one, package.running("deploy") as two:
         outputs = [process.communicate(timeout=90)[1] for process in (one, two)]
     assert (one.returncode, two.returncode) == (0, 0), outputs

@@ -137,7 +137,7 @@ def test_cube_files_are_copied_with_kubectl_and_an_interrupted_push_continues(si
     pid: list[int] = []
 
     def interrupt() -> None:
-        site.until(lambda: site.run(progress), "the temporary pod", 60)
+        site.until(lambda: site.run(progress), "the temporary pod")
         pod = site.run(progress).strip()
         parts = "find /mnt/mlcube/results/.mlpack-parts -type f -size +1M | grep ."
         site.until(lambda: site.shell(f"kubectl exec {pod} -- sh -c '{parts}'").returncode == 0, "a part")
