@@ -24,6 +24,9 @@ A model is a folder with a `spec.yaml` and the files that it names. `mlpack init
 changes, `mlpack lint` checks it, and `mlpack build` builds a package from one of its variants (`--all`: from all).
 `mlpack schema` prints the JSON Schema, which editors use to complete keys and to mark mistakes.
 
+A folder of models (`--specs`) may have a `groups.yaml`, which says in which groups and order `mlpack list` shows them:
+`groups:` with a list of mappings of a `title` and the names of `models`.
+
 Unknown keys are refused. Values such as `20`, `-1`, `0.5`, `true` and `false` are read as numbers and booleans. Every
 other value is text, exactly as written: `yes`, `1.10`, `0o17`. Paths are relative to the spec's folder and must lead to
 files inside it.

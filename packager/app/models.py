@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Spec
 
 
@@ -29,10 +28,11 @@ def spec_schema() -> dict[str, Any]:
 
 
 class Model(Value, frozen=True):
-    """A model that can be built: the path of its spec, and the loaded spec."""
+    """A model that can be built: the path of its spec, the loaded spec, and the title of its group or an empty text."""
 
     path: Path
     spec: Spec
+    group: str = ""
 
     def summary_as_json(self) -> dict[str, Any]:
         """Return the entry of the model in a list of models, for `-o json`."""
@@ -42,6 +42,7 @@ class Model(Value, frozen=True):
             "version": spec.version,
             "aliases": spec.aliases,
             "title": spec.title,
+            "group": self.group or None,
             "path": str(self.path),
             "variants": [
                 {
@@ -71,10 +72,25 @@ class InvalidModel(Value, frozen=True):
 
 
 def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
-    """Yield the models in `folders`, sorted by name."""
-    for path in catalog.specs(folders):
+    """Yield the models in `folders`: of each folder those without a group by name, then the groups in their order.
+
+    Raises:
+        UsageError: A folder cannot be read.
+        SpecError: The groups of a folder are not valid.
+    """
+    places = {
+        folder / name: (number, place, group.title)
+        for folder in folders
+        for number, group in enumerate(catalog.groups(folder), 1)
+        for place, name in enumerate(group.models)
+    }
+    paths = list(catalog.specs(folders))
+    order = {folder: number for number, folder in enumerate(folders)}
+    ungrouped = (0, 0, "")
+    for path in sorted(paths, key=lambda path: (order[path.parent.parent], *places.get(path.parent, ungrouped)[:2])):
         try:
-            yield _model(load(path))
+            loaded = load(path)
+            yield Model(loaded.path, loaded.spec, places.get(path.parent, ungrouped)[2])
         except SpecError as error:  # the other models are still listed
             yield InvalidModel(path, error)
 
@@ -86,8 +102,5 @@ def model(name: str, folders: Sequence[Path]) -> Model:
         UsageError: There is no such model.
         SpecError: The spec of the model is not valid.
     """
-    return _model(load(catalog.find(name, folders)))
-
-
-def _model(loaded: LoadedSpec) -> Model:
+    loaded = load(catalog.find(name, folders))
     return Model(loaded.path, loaded.spec)

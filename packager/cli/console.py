@@ -189,11 +189,18 @@ def emit_json_line(value: Any) -> None:
 
 
 def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
-    """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`."""
+    """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`.
+
+    Args:
+        rows: The heading, and the rows; one with a single cell is a heading of those below it, across all columns.
+        gap: The text between two columns.
+    """
     cells = [[printable(shortened(_named(cell), _LONGEST_CELL)) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    columns = len(cells[0])
+    full = [row for row in cells if len(row) == columns]
+    widths = [max(len(row[column]) for row in full) for column in range(columns)]
     for row in cells:
-        emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=len(row) > 1)).rstrip())
 
 
 def say(text: str) -> None:

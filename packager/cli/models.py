@@ -45,11 +45,16 @@ def list_models(
         for answer in valid:
             emit_data(answer.spec.name)
     else:
-        rows = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
+        rows: list[tuple[str, ...]] = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
+        group = ""
         for answer in valid:
             spec = answer.spec
+            if answer.group != group:
+                group = answer.group
+                rows.append((f"{group}:",))
+            name = f"  {spec.name}" if group else spec.name
             variants = ", ".join(variant.label for variant in spec.variants)
-            rows.append((spec.name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
+            rows.append((name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
         emit_table(rows)
     if invalid:
         raise typer.Exit(SpecError.exit_code)

@@ -6,14 +6,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base import paths, yamlio
-from packager.base.errors import ToolError, UsageError, reason
-from packager.base.problems import similar
+from packager.base.errors import SpecError, ToolError, UsageError, reason
+from packager.base.problems import Problem, listed, similar
+from packager.base.values import Fields, FieldsError, convert
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+GROUPS = "groups.yaml"
+"""The file of a folder of models that says in which groups and order they are listed."""
+
 _PACKAGER = Path(__file__).resolve().parent.parent
+
+
+class ModelGroup(Fields, frozen=True):
+    """Models that are listed together.
+
+    Attributes:
+        title: The heading, such as "Language models".
+        models: The names of their folders, in the order of the list.
+    """
+
+    title: str
+    models: list[str]
+
+
+class _ModelGroups(Fields, frozen=True):
+    """The content of `groups.yaml`."""
+
+    groups: list[ModelGroup]
 
 
 def bundled() -> Path:
@@ -35,6 +57,28 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
             if name not in seen and _is_spec_file(path):
                 seen.add(name)
                 yield path
+
+
+def groups(folder: Path) -> list[ModelGroup]:
+    """Return the groups of the models in a folder; none without `groups.yaml`.
+
+    Raises:
+        SpecError: The file is not valid.
+    """
+    path = folder / GROUPS
+    try:
+        document, problems = yamlio.read(path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SpecError(f"{path}: {reason(error)}") from None
+    if not problems:
+        try:
+            return convert(document.data, _ModelGroups).groups
+        except FieldsError as error:
+            fix = "write `groups:` with a list of mappings of `title` and `models`"
+            problems = [Problem(str(path), 1, 1, str(error), fix)]
+    raise SpecError(f"{path} is not a valid list of groups", problems=listed(problems))
 
 
 def find(model: str, folders: Sequence[Path]) -> Path:

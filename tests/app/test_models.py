@@ -18,6 +18,7 @@ def test_models_returns_valid_and_invalid_models(specs: Path) -> None:
         "version": None,
         "aliases": ["trial"],
         "title": "Demo",
+        "group": None,
         "path": str(specs / "demo/spec.yaml"),
         "variants": [
             {

@@ -28,8 +28,9 @@ def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs
 
 
 def test_list_prints_names_and_json(mlpack: Mlpack) -> None:
-    assert mlpack("list", "-o", "name").stdout == "cifar10-mxnet\nhello-mpi\nllm-finetune\nresnet50\nresnet50-pytorch\n"
-    _mxnet, hello, _llm, resnet, _pytorch = mlpack("list", "-o", "json").json
+    assert mlpack("list", "-o", "name").stdout == "llm-finetune\nresnet50-pytorch\nresnet50\ncifar10-mxnet\nhello-mpi\n"
+    llm, _pytorch, resnet, _mxnet, hello = mlpack("list", "-o", "json").json
+    assert llm["group"] == "Language models"
     assert (hello["name"], hello["aliases"]) == ("hello-mpi", [])
     assert resnet["aliases"] == ["resnet50v1-5"]
     assert resnet["variants"][2] == {
@@ -38,6 +39,21 @@ def test_list_prints_names_and_json(mlpack: Mlpack) -> None:
         "package": "resnet50v1-5-fp32-inference",
         "overlays": ["single-node"],
     }
+
+
+def test_list_groups_the_bundled_models(mlpack: Mlpack) -> None:
+    names = [line.split("   ")[0] for line in mlpack("list").stdout.splitlines()]
+    assert names == [
+        "NAME",
+        "Language models:",
+        "  llm-finetune",
+        "Vision:",
+        "  resnet50-pytorch",
+        "From the systems that mlpack descends from:",
+        "  resnet50",
+        "  cifar10-mxnet",
+        "  hello-mpi",
+    ]
 
 
 def test_list_json_includes_error_of_invalid_spec(mlpack: Mlpack, specs: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from packager.base.errors import UsageError
+from packager.base.errors import SpecError, UsageError
 from packager.modelspec import catalog
 from tests import demo
 
@@ -30,6 +30,34 @@ def test_find_returns_spec_by_name_or_alias(folder: Path, model: str, folder_nam
 def test_find_ignores_folder_names(folder: Path) -> None:
     with pytest.raises(UsageError):
         catalog.find("elsewhere", [folder])
+
+
+def test_groups_of_a_folder_without_the_file_are_empty(folder: Path) -> None:
+    assert catalog.groups(folder) == []
+
+
+def test_every_bundled_model_is_in_one_group() -> None:
+    grouped = [name for group in catalog.groups(catalog.bundled()) for name in group.models]
+    assert sorted(grouped) == [path.parent.name for path in catalog.specs([catalog.bundled()])]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("groups: [{title: A, models: b}]\n", "Expected `array`, got `str`"),
+        ("groups: {title: A}\n", "Expected `array`, got `object`"),
+        ("- A\n", "Expected `object`, got `array`"),
+        ("", "Expected `object`, got `null`"),
+        ("groups: [\n", "groups.yaml:2:1: "),
+        ("groups: []\ngroups: []\n", "duplicate key 'groups'"),
+    ],
+)
+def test_wrong_groups_are_refused_with_file_and_cause(folder: Path, text: str, problem: str) -> None:
+    (folder / "groups.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as raised:
+        catalog.groups(folder)
+    assert str(raised.value) == f"{folder}/groups.yaml is not a valid list of groups"
+    assert problem in str(raised.value.problems[0])
 
 
 @pytest.mark.parametrize(
