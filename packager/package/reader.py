@@ -36,8 +36,10 @@ class Reader:
         self._digests: dict[str, str] = {}
 
     def edited(self, contents: Mapping[str, bytes]) -> Reader:
-        """Return a reader of the same files as they will be with other contents in some, by path."""
-        return Reader(self.folder, self.shown, contents)
+        """Return a reader of the same files, which must not change either, with other contents in some, by path."""
+        reader = Reader(self.folder, self.shown, contents)
+        reader._digests = self._digests
+        return reader
 
     @property
     def added(self) -> tuple[str, ...]:

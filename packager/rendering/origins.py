@@ -272,6 +272,8 @@ def _inside(step: str, value: Any) -> Iterator[Any]:
 
 def split(field_path: str) -> list[str]:
     r"""Return the steps of a kustomize field path: dots separate them, except in `[name=value]` and as `\.`."""
+    if "[" not in field_path and "\\" not in field_path:
+        return field_path.split(".")
     steps, depth, is_escaped = [""], 0, False
     for character in field_path:
         depth += (character == "[") - (character == "]")

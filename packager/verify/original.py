@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from packager.base import workfolder, yamlio
-from packager.base.errors import MlpackError, ToolError, reason
+from packager.base import yamlio
+from packager.base.errors import MlpackError, ToolError
 from packager.base.values import replace
 from packager.package import ids, kustomization, layout
-from packager.package.reader import Reader
 from packager.rendering import render
 from packager.verify import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from packager.base.runner import Runner
-    from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay
+    from packager.rendering.sources import Sources
     from packager.verify.changes import Edits
-
-# The limit of kustomize for a file of a ConfigMap, and for YAML.
-_BYTES = 2 << 20
 
 _ROOT = "root"
 """The option with which a package is meant to run as user 0."""
@@ -66,9 +60,10 @@ class Original:
     def _rendered(self, content: Callable[[str], bytes]) -> RenderedOverlay | None:
         """Return the overlay with this content of the edited files; None if it does not render."""
         contents = {path: content(path) for path in self.edits.paths}
-        files = self._overlay.sources.files
-        are_sealed = files.keys() <= self.edits.package.inventory["files"].keys()
-        if are_sealed and all(files.get(path, new) == new for path, new in contents.items()):
+        sources = self._overlay.sources
+        if self._reads_only_sealed_files(sources) and all(
+            sources.files.get(path, new) == new for path, new in contents.items()
+        ):
             return self._overlay
         key = tuple(contents.values())
         if key not in self._renders:
@@ -76,11 +71,15 @@ class Original:
         return self._renders[key]
 
     def _render(self, contents: Mapping[str, bytes]) -> RenderedOverlay | None:
-        with _restored(self.edits.package, contents) as package:
-            outcome = render.render(package, self._overlay.name, (self._kubectl,), self._runner)
+        package = replace(self.edits.package, reader=self.edits.package.reader.edited(contents))
+        outcome = render.render(package, self._overlay.name, (self._kubectl,), self._runner)
         if outcome.unchecked:
             raise ToolError(outcome.unchecked[0])
-        return outcome.overlay
+        return outcome.overlay if self._reads_only_sealed_files(outcome.sources) else None
+
+    def _reads_only_sealed_files(self, sources: Sources) -> bool:
+        """Whether no file that an overlay reads was added to the package."""
+        return all(path in self.edits.package.inventory["files"] for path in sources.files)
 
     def _sealed_content(self, path: str) -> bytes:
         before = self.edits.package.sealed(path) or b""
@@ -106,31 +105,3 @@ class Original:
         except (MlpackError, UnicodeDecodeError):
             return False
         return any(component.on and component.name == _ROOT for component in components)
-
-
-@contextmanager
-def _restored(package: Package, contents: Mapping[str, bytes]) -> Iterator[Package]:
-    """Yield a copy of the files that the package renders; `contents` replaces files, by path.
-
-    Raises:
-        ToolError: There is no room for a copy, or a file cannot be read.
-    """
-    with workfolder.temporary() as work:
-        for path in package.inventory["files"]:
-            if path.startswith(f"{layout.QUICKSTART}/"):
-                _copy(package, path, work / path, contents)
-        yield replace(package, folder=work, reader=Reader(work, package.shown))
-
-
-def _copy(package: Package, path: str, target: Path, contents: Mapping[str, bytes]) -> None:
-    source = package.folder / path
-    if not source.is_file() or source.is_symlink():
-        return
-    content = contents[path] if path in contents else package.reader.read(path, _BYTES)
-    if len(content) > _BYTES:
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-    except OSError as error:
-        raise ToolError(f"{package.shown(path)} cannot be copied: {reason(error)}") from None
