@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 SMALL = "--set environment.IMAGE_SIZE=64"
 """The options of tests that need no images of full size."""
 
-pytestmark = [pytest.mark.usefixtures("tensorflow_image"), pytest.mark.alone]  # the training uses all CPUs
+pytestmark = pytest.mark.usefixtures("tensorflow_image")
 
 
+@pytest.mark.alone  # the training uses all CPUs
 def test_both_unedited_overlays_train_at_the_same_time(site: Site) -> None:
     package = site.build("resnet50", "--precision fp32")
     multi, single = (commands(package, overlay) for overlay in ("multi-node", "single-node"))
@@ -82,6 +83,7 @@ print(json.dumps({**version, "classes": len(prediction), "sum": sum(prediction)}
 """
 
 
+@pytest.mark.alone  # so does this one
 def test_trained_weights_are_served_from_the_claim(site: Site, volumes: str) -> None:
     """Random weights are served, with a warning, while no checkpoint exists; then those that a training has written.
 
