@@ -72,7 +72,15 @@ class Copied:
 
 
 class CopyInterruptedError(ClusterError):
-    """The connection broke off during a copy."""
+    """The connection broke off during a copy.
+
+    Args:
+        why: The reason.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the copy was interrupted: {why}", hint="run it again; the files copied so far are kept")
+        self.why = why
 
 
 def copy(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
@@ -201,9 +209,7 @@ def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: 
     if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):
         return ClusterError(f"the copy was interrupted: {error}", hint=error.hint)
     why = pod_end(kubectl, place.pod) or _end_message(done, words)
-    return CopyInterruptedError(
-        f"the copy was interrupted: {why}", hint="run it again; the files copied so far are kept"
-    )
+    return CopyInterruptedError(why)
 
 
 def _end_message(done: Finished, words: str) -> str:

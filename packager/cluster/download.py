@@ -166,9 +166,11 @@ def fetch_latest(shell: ContainerShell, where: StoragePlace, paths: Sequence[str
     for batch in _batches([path for path in paths if "\\" not in path]):
         lines = "".join(f"./{path}\n" for path in batch).encode()
         tar = _Stream(shell.stream(_PACK, where.storage.path, where.path, str(len(lines)), given=[lines]))
-        receive(cast("IO[bytes]", tar), folder, digests=dict.fromkeys(batch), record=arrived)
         with suppress(ScriptError):  # a file was deleted, or has changed once more
-            tar.drain()
+            try:
+                receive(cast("IO[bytes]", tar), folder, digests=dict.fromkeys(batch), record=arrived)
+            finally:
+                tar.drain()
     return tuple(path for path in paths if path in arrived)
 
 
@@ -257,6 +259,8 @@ def _fetch_each(
             _fetch_one(shell, where, file, place, advance)
         except (_ChangedError, ScriptError):  # a ScriptError: the file was deleted, or is no longer readable
             changed.append(file)
+            with suppress(OSError):
+                os.unlink(file.digest, dir_fd=place.work)
     return changed
 
 
@@ -341,21 +345,27 @@ def _digest(file: int) -> str:
 
 
 class _Stream:
-    """A readable file that consists of chunks."""
+    """A readable file that consists of the chunks of a script; it ends where the script fails."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._buffer = b""
+        self._failure: ScriptError | None = None
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; empty at the end."""
         if not self._buffer:
-            self._buffer = next(self._chunks, b"")
+            try:
+                self._buffer = next(self._chunks, b"")
+            except ScriptError as error:
+                self._failure = error
         data, self._buffer = self._buffer[:size], self._buffer[size:]
         return data
 
     def drain(self) -> None:
-        """Read up to 1 MiB that is left, so that an error of the other side is raised."""
+        """Read up to 1 MiB that is left, and raise the error of the script if it has failed."""
         left = 1 << 20
         while left > 0 and (data := self.read(_CHUNK)):
             left -= len(data)
+        if self._failure:
+            raise self._failure

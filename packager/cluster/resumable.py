@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError
 from packager.cluster import download, workspace
-from packager.cluster.copying import Copied, CopyInterruptedError, copy
+from packager.cluster.copying import Copied, CopyInterruptedError, copy, pod_end
 from packager.cluster.receive import Received
 from packager.cluster.shell import BrokenOffError, ContainerShell
 from packager.cluster.tarmessages import Remarks
@@ -66,8 +66,12 @@ def copy_folder(
     for number in range(1, _TRIES + 1):
         try:
             return work.run(listing) if number == 1 else work.resumed()
-        except (BrokenOffError, CopyInterruptedError) as error:
+        except BrokenOffError as error:
             broken = str(error)
+        except CopyInterruptedError as error:
+            broken = error.why
+        if pod_end(kubectl, place.pod):
+            break
         if number < _TRIES:
             tell(f"the copy was interrupted: {broken}; continuing (attempt {number + 1} of {_TRIES})")
             kubectl.runner.sleep(_PAUSE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,3 +137,16 @@ def test_busybox_copies_and_compares(pod: LocalPod, tmp_path: Path) -> None:
     assert copied(pod, tmp_path / "here").unchecked is None
     assert copied(pod, tmp_path / "here").unchanged == len(FILES)
     assert read(tmp_path / "here") == FILES
+
+
+@pytest.mark.parametrize("name", ["log", "big"])
+def test_file_that_grows_during_the_copy_arrives_and_is_named(pod: LocalPod, tmp_path: Path, name: str) -> None:
+    path = f"{pod.data}/{name}"
+    (pod.claim / "data" / name).touch()
+    loop = f"while :; do echo x >>{path}; done"
+    with subprocess.Popen(["timeout", "60", "sh", "-c", loop]) as writer:
+        result = copied(pod, tmp_path / "here")
+        writer.terminate()
+    assert result.remarks.changed == (name,)
+    assert sorted(read(tmp_path / "here")) == sorted({*FILES, name})
+    assert copied(pod, tmp_path / "here").remarks.is_complete
