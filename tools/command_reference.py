@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from packager.cli.examples import EXAMPLES
 from packager.cli.verbs import VERBS, leaves, load
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the modules in packager/cli: edit those. -->
 
-`mlpack COMMAND --help` prints the same. Each command also takes `--quiet` (print nothing on stderr but errors) and
-`--help`. Where an option is repeatable, give it once for each value: `--with nfs --with gpu`. A duration is written as
-`90s`, `5m`, `1h30m` or `7d`.
+`mlpack COMMAND --help`, `mlpack help COMMAND` and `man mlpack-COMMAND` (`mlpack man` writes the pages) show the same.
+Each command also takes `-q`, `--quiet` (print nothing on stderr but errors) and `--help`. Where an option is
+repeatable, give it once for each value: `--with nfs --with gpu`. A duration is written as `90s`, `5m`, `1h30m` or `7d`.
 """
 
-_HIDDEN = ("--quiet", "--help")
+_HIDDEN = ("-q, --quiet", "-h, --help", "--help")
 
 
 def reference() -> str:
@@ -46,7 +47,9 @@ def _section(name: str, command: TyperCommand) -> str:
     lines = [f"## {name}", "", f"`mlpack {name} {usage}`", "", command.help or "", ""]
     records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
     rows = [record for record in records if not record[0].startswith(_HIDDEN)]
-    return "\n".join([*lines, *_table(rows)]) + ("\n" if rows else "")
+    examples = [f"{line}  # {purpose}" for line, purpose in EXAMPLES.get(name, ())]
+    shown = ["", "```sh", *examples, "```"] if examples else []
+    return "\n".join([*lines, *_table(rows), *shown]) + ("\n" if rows or shown else "")
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> list[str]:

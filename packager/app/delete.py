@@ -92,6 +92,11 @@ def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
     )
 
 
+def planned(prepared: PreparedDelete) -> Deleted:
+    """Return the result of a delete, without deleting anything; `released` is not known before."""
+    return _result(prepared, is_gone=False)
+
+
 def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     """Delete the package's objects and those that controllers made for it; an object already gone is no error.
 
@@ -114,8 +119,12 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
         for workload in survey.workloads
         for pod in released_pods(target.kubectl, kinds()[workload["kind"]], name(workload))
     ]
+    return _result(prepared, is_gone=timeout is not None, released=tuple(released))
+
+
+def _result(prepared: PreparedDelete, *, is_gone: bool, released: tuple[str, ...] = ()) -> Deleted:
+    target, survey = prepared.target, prepared.survey
     objects = tuple(shown(item) for item in (*survey.workloads, *survey.rest))
     existing = {shown(item) for item in (*survey.workloads, *(item for item, _ in survey.others))}
     missing = tuple(workload.shown for workload in target.per_workload if workload.shown not in existing)
-    is_gone = timeout is not None
-    return Deleted(target.shown_all, objects, prepared.kept, survey.others, is_gone, missing, tuple(released))
+    return Deleted(target.shown_all, objects, prepared.kept, survey.others, is_gone, missing, released)

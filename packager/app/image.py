@@ -57,6 +57,14 @@ class Builder:
         """Return the command that pushes `image`."""
         return [self.program, "push", *extra, "--", image]
 
+    def has(self, image: str, runner: Runner) -> bool:
+        """Return whether `image` is on this machine; True if the tool does not say."""
+        look = ["inspect", "--type", "image"] if Path(self.program).name == "buildah" else ["image", "inspect"]
+        try:
+            return runner.run([self.program, *look, image], timeout=_SECONDS).returncode == 0
+        except ToolError:
+            return True
+
 
 @dataclass(frozen=True, slots=True)
 class ImageRequest:

@@ -45,6 +45,15 @@ class AppliedOperator:
     manifests: Bundle
     output: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The applied objects, each as a name for kubectl."""
+        return tuple(shown(item) for item in self.manifests.objects)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {"operator": self.operator.name, "objects": list(self.names), "images": list(self.manifests.images)}
+
 
 def install(  # noqa: PLR0913 - an option each
     kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
@@ -70,6 +79,9 @@ def install(  # noqa: PLR0913 - an option each
     manifests = bundle(operator, file)
     if not manifests.is_pinned:
         tell(f"note: {file} differs from upstream's manifest of {operator.version}")
+    if file is not None:
+        for image in manifests.images:
+            tell(f"the nodes have to pull {image}, or have it")
     output = cluster.install(kubectl, operator, manifests, dry_run=dry_run, force_conflicts=force_conflicts)
     return AppliedOperator(kubectl, operator, manifests, output)
 
@@ -173,6 +185,10 @@ class PreparedUninstall:
     def objects(self) -> tuple[str, ...]:
         """The objects to delete, each as a name for kubectl."""
         return tuple(shown(item) for item in self.installed.ours)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {"operator": self.operator.name, "objects": list(self.objects), "ended": self.ended}
 
     @property
     def jobs(self) -> str | None:

@@ -5,7 +5,6 @@ Verbs import the use cases that they call when they run, so that `--help` and co
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -19,7 +18,6 @@ from packager import __version__
 from packager.base import signals
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.cli import console
-from packager.cli.printable import printable
 from packager.cli.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -101,14 +99,16 @@ def _run(arguments: Sequence[str], host: Host | None) -> int:
 
 
 def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> int:
-    """Print how the command line is wrong; the message may quote untrusted arguments."""
+    """Print how the command line is wrong, as an error of ours; the message may quote untrusted arguments."""
     context: typer.Context | None = getattr(error, "ctx", None)
-    if context is None or error.message != context.get_help():  # the message when there were no arguments
-        error.message = printable(error.message)
-    text = io.StringIO()
-    cast("Any", error).show(file=text)
-    console.print_usage_error(text.getvalue())
-    return _error_exit_code(UsageError(error.format_message()), arguments)
+    if context is not None and error.message == context.get_help():  # there were no arguments
+        console.print_usage_error(error.message)
+        return UsageError.exit_code
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    hint = f"{context.command_path} --help" if context else None
+    refused = UsageError(message[:1].lower() + message[1:], hint=hint)
+    console.print_error(refused)
+    return _error_exit_code(refused, arguments)
 
 
 def _print_system_error(error: OSError, arguments: Sequence[str]) -> int:

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError, unreadable
+from packager.cli import completing
+from packager.cli.console import OutputFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.site.read import SiteSettings
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model's name or alias, or the path of a spec.", autocompletion=completing.models
+    ),
+]
 Specs = Annotated[
     list[Path],
     typer.Option(
@@ -52,12 +59,16 @@ With = Annotated[
         "--with",
         metavar="OPTION|DIR",
         help="A site option to switch on (nfs, gpu, ...), or a folder with a component of your own. Repeatable.",
+        autocompletion=completing.options,
     ),
 ]
 Site = Annotated[
     list[str],
     typer.Option(
-        "--site", metavar="KEY=VALUE", help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable."
+        "--site",
+        metavar="KEY=VALUE",
+        help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable.",
+        autocompletion=completing.site_keys,
     ),
 ]
 SiteFile = Annotated[
@@ -68,6 +79,9 @@ SiteFile = Annotated[
         envvar="MLPACK_SITE",
         help="The site's defaults, instead of the nearest mlpack-site.yaml or ~/.config/mlpack/site.yaml.",
     ),
+]
+Output = Annotated[
+    OutputFormat | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
 ]
 _LARGEST_ID = 2**31 - 1  # equals ids.LARGEST_ID; importing it would make `--help` slower
 

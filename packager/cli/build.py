@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import MlpackError
+from packager.cli import completing
 from packager.cli.arguments import (
     Additions,
     Mode,
+    Output,
     Precision,
     RegistryHost,
     Root,
@@ -27,7 +29,7 @@ from packager.cli.arguments import (
     folders,
     source_date_epoch,
 )
-from packager.cli.console import Machine, emit_data, emit_json, print_error, progress, say
+from packager.cli.console import emit_data, emit_output, print_error, progress, say
 
 
 class Format(StrEnum):
@@ -39,7 +41,10 @@ class Format(StrEnum):
 
 def build(
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")
+        str | None,
+        typer.Argument(
+            metavar="MODEL", help="A model's name or alias, or the path of a spec.", autocompletion=completing.models
+        ),
     ] = None,
     precision: Precision = None,
     mode: Mode = None,
@@ -72,7 +77,7 @@ def build(
         bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
     ] = False,
     specs: Specs = [],  # noqa: B006
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with more than the paths.")] = None,
+    output: Output = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
     from packager.app.build import BuildRequest, Built, Destination, as_json
@@ -108,7 +113,7 @@ def build(
             elif output is None:
                 emit_data(str(outcome.path))
     if output is not None:
-        emit_json(as_json(outcomes))
+        emit_output(as_json(outcomes), [str(item.path) for item in outcomes if isinstance(item, Built)], output)
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]
     if failures:
         if every:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import source_date_epoch
+from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import Machine, emit, emit_json, progress, say
+from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
@@ -28,7 +28,7 @@ def bundle(
     images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")] = False,
     kubectl: Program = "kubectl",
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Write a package with its images and signatures into one file, for a site without a network; print its path.
 
@@ -40,8 +40,8 @@ def bundle(
 
     request = BundleRequest(package, destination, images, force, source_date_epoch(), kubectl, signatures.trust(ctx))
     bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)
-    if output is Machine.json:
-        emit_json(bundled.as_json(), is_bounded=False)
+    if output is not None:
+        emit_output(bundled.as_json(), [str(bundled.path)], output, is_bounded=False)
         return
     emit(str(bundled.path))
     for root in bundled.roots:

@@ -14,6 +14,7 @@ import typer
 
 from packager.base import durations
 from packager.base.errors import UsageError
+from packager.cli import completing
 from packager.cli.console import say
 from packager.cli.option_groups import with_options
 
@@ -33,7 +34,12 @@ PackageToRead = Annotated[
 ]
 OverlayOption = Annotated[
     str | None,
-    typer.Option("--overlay", metavar="NAME", help="The overlay to use; by default multi-node if the package has it."),
+    typer.Option(
+        "--overlay",
+        metavar="NAME",
+        help="The overlay to use; by default multi-node if the package has it.",
+        autocompletion=completing.overlays,
+    ),
 ]
 OneWorkload = Annotated[
     str | None,
@@ -68,14 +74,6 @@ class DryRun(StrEnum):
 
     client = "client"
     server = "server"
-
-
-class Applied(StrEnum):
-    """The form in which kubectl prints the applied objects."""
-
-    json = "json"
-    name = "name"
-    yaml = "yaml"
 
 
 Patience = Annotated[
@@ -129,9 +127,18 @@ class ClusterOptions:
 
     namespace: Annotated[
         str | None,
-        typer.Option("-n", "--namespace", metavar="NAME", help="The namespace; by default that of the context."),
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            help="The namespace; by default that of the context.",
+            autocompletion=completing.namespaces,
+        ),
     ] = None
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="The kubeconfig context to use.")] = None
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The kubeconfig context to use.", autocompletion=completing.contexts),
+    ] = None
     kubeconfig: Annotated[
         Path | None,
         typer.Option(metavar="PATH", exists=True, dir_okay=False, help="The kubeconfig to use instead of $KUBECONFIG."),

@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import MlpackError, UsageError
-from packager.cli.arguments import FsGroup, GroupId, Site, SiteFile, UserId, announced_site
+from packager.cli import completing
+from packager.cli.arguments import FsGroup, GroupId, Output, Site, SiteFile, UserId, announced_site
 from packager.cli.cluster_arguments import PackagePath, acceptance
-from packager.cli.console import emit, emit_data, say
+from packager.cli.console import OutputFormat, emit, emit_output, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.app.configure import Assignment
+    from packager.base.problems import Problem
 
 
 def configure(
     package: PackagePath,
     overlay: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Only this overlay; by default all overlays.", autocompletion=completing.overlays
+        ),
     ] = None,
     root: Annotated[
         str | None, typer.Option(metavar="PATH", help="The folder that contains the package, as the pods see it.")
@@ -58,7 +65,12 @@ def configure(
     ] = None,
     settings: Annotated[
         list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a value that mlops.env or site.env has. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a value that mlops.env or site.env has. Repeatable.",
+            autocompletion=completing.settings,
+        ),
     ] = [],  # noqa: B006 - typer copies it
     additions: Annotated[
         list[str], typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.")
@@ -71,6 +83,7 @@ def configure(
             metavar="NAME",
             help="Where all folders are: scratch, host-path, nfs or pvc; or where one is: output-nfs, dataset-pvc, ... "
             "Repeatable.",
+            autocompletion=completing.storages,
         ),
     ] = [],  # noqa: B006
     switch_on: Annotated[
@@ -79,10 +92,17 @@ def configure(
             "--with",
             metavar="OPTION|DIR",
             help="A site option to switch on, or a folder with a component of your own. Repeatable.",
+            autocompletion=completing.options,
         ),
     ] = [],  # noqa: B006
     switch_off: Annotated[
-        list[str], typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.")
+        list[str],
+        typer.Option(
+            "--without",
+            metavar="OPTION",
+            help="Switch a site option off. Repeatable.",
+            autocompletion=completing.options,
+        ),
     ] = [],  # noqa: B006
     check: Annotated[
         bool,
@@ -99,6 +119,7 @@ def configure(
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing new tarball.")] = False,
+    output: Output = None,
 ) -> None:
     """Set where a package and its image are and which user runs it; on a terminal, it asks.
 
@@ -133,11 +154,7 @@ def configure(
     )
     use_case.check_answers(answers)
     if check:
-        problems = use_case.unset(package, overlay, destination=destination)
-        for problem in problems:
-            emit(str(problem))
-        if problems:
-            raise typer.Exit(MlpackError.exit_code)
+        _check(use_case.unset(package, overlay, destination=destination), output)
         return
     ask = partial(configure_questions.answers, yes=yes)
     with use_case.prepared(package, overlay, answers, ask=ask, destination=destination) as edits:
@@ -146,15 +163,14 @@ def configure(
             say(f"{edits.package.shown(change.path)}:{change.line}: {before}{change.shown_after}")
         for note in edits.notes:
             say(f"note: {note}")
+        written = [] if dry_run else [*use_case.write(edits, destination=destination, force=force, tell=say)]
+        if output is not None or not dry_run:
+            emit_output({**edits.as_json(), "files": written}, written, output or OutputFormat.name)
         if dry_run:
             return
-        written = package
-        for path in use_case.write(edits, destination=destination, force=force, tell=say):
-            emit_data(path)
-            written = Path(path)
         if not edits.changed:
             say("nothing to change")
-        next_to = package if package.is_dir() else written
+        next_to = Path(package if package.is_dir() else written[-1])
         consent = edits.consent
         accepted = acceptance(consent.allowed, consent.level)
         if accepted:
@@ -169,3 +185,14 @@ def _assignment(option: str, text: str) -> Assignment:
     if not equals:
         raise UsageError(f"{option} {text}: expected KEY=VALUE")
     return Assignment(option, key, value)
+
+
+def _check(problems: Sequence[Problem], output: OutputFormat | None) -> None:
+    """Print what `--check` has found, and end with 1 if there is something."""
+    if output is not None:
+        value = {"problems": [problem.as_json() for problem in problems]}
+        emit_output(value, dict.fromkeys(problem.file for problem in problems), output)
+    for problem in problems if output is None else ():
+        emit(str(problem))
+    if problems:
+        raise typer.Exit(MlpackError.exit_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packager.app.configure import Answers
 from packager.app.proposals import parse_id, parse_registry, parse_root, proposal
-from packager.base.errors import UsageError, VerificationError
+from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.cli.asking import ask
 from packager.cli.console import say
 
@@ -26,13 +26,15 @@ def answers(package: Package, overlays: tuple[str, ...], *, yes: bool) -> Answer
     """Return the user's answers; with `yes`, the proposed values.
 
     Raises:
-        UsageError: There is no terminal to ask on, or the user gave no valid answer in several attempts.
+        UnansweredError: There is no terminal to ask on.
+        UsageError: The user gave no valid answer in several attempts.
         VerificationError: With `yes`: values in the package are invalid, and cannot be proposed.
         MlpackError: The input has ended.
     """
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            "there is no terminal to ask on", hint="set the values with --root, --registry, --uid and --gid, or use -y"
+        raise UnansweredError(
+            "nothing was changed: there is no terminal to ask on",
+            hint="set the values with --root, --registry, --uid and --gid; -y accepts the proposed ones",
         )
     proposed = proposal(package, overlays, uid=os.getuid(), gid=os.getgid())
     if yes and proposed.problems:

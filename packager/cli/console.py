@@ -25,7 +25,7 @@ from packager.base.shortening import bounded, shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from packager.base.errors import MlpackError
@@ -33,16 +33,11 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(StrEnum):
-    """The values of `-o` for commands that print items: JSON, or only their names."""
+    """The values of `-o` for commands that print a result: the whole result, or only the names of what is in it."""
 
     json = "json"
+    yaml = "yaml"
     name = "name"
-
-
-class Machine(StrEnum):
-    """The values of `-o` for commands with one machine-readable form."""
-
-    json = "json"
 
 
 class _State:
@@ -175,6 +170,29 @@ def emit_json(value: Any, *, is_bounded: bool = True) -> None:
     value = _named_values(value) if _state.names else value
     value = bounded(value) if is_bounded else value
     _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+
+
+def emit_output(value: Any, names: Iterable[str], output: OutputFormat, *, is_bounded: bool = True) -> None:
+    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`.
+
+    Args:
+        value: The result, as the values of JSON.
+        names: The names of what is in the result, one per line in the form `name`.
+        output: The form.
+        is_bounded: See `emit_json`.
+    """
+    if output is OutputFormat.json:
+        emit_json(value, is_bounded=is_bounded)
+    elif output is OutputFormat.yaml:
+        import json
+
+        from packager.base.yamlio import dump
+
+        plain = json.loads(json.dumps(_named_values(value)))  # without types of ours
+        text = dump([bounded(plain) if is_bounded else plain])
+        emit_data(f"---\n{text}" if _state.has_emitted else text)
+    elif lines := "\n".join(names):
+        emit_data(_named(lines))
 
 
 def emit_json_line(value: Any) -> None:

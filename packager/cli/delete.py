@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import ClusterError, TimedOutError, UnansweredError
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.asking import limited, require_yes
 from packager.cli.cluster_arguments import (
     ClusterOptions,
@@ -17,7 +18,7 @@ from packager.cli.cluster_arguments import (
     seconds,
     with_cluster,
 )
-from packager.cli.console import say
+from packager.cli.console import OutputFormat, emit_output, say
 from packager.kubernetes.pods import RELEASED
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def delete(
     yes: Yes = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything is deleted.")] = True,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait at most.")] = "5m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
+    output: Output = None,
 ) -> None:
     """Delete what the package has applied, and wait until it is deleted. Objects that no longer exist are no error.
 
@@ -53,11 +56,21 @@ def delete(
     to_cluster = at.client(ctx).within(longest or None)
     with limited(longest, timeout_error), open_target(ctx, package, overlay, to_cluster) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
-        if not yes:
+        if not (yes or dry_run):
             _ask(prepared)
         for claim in prepared.kept:
             say(f"kept: {claim}")
-        _report(use_case.delete(prepared, timeout=longest if wait else None))
+        if dry_run:
+            planned = use_case.planned(prepared)
+            emit_output(planned.as_json(), planned.objects, output or OutputFormat.name)
+            if planned.others:
+                say(f"would be left, because it does not belong to the package alone: {planned.left}")
+            say("dry run: nothing was deleted")
+            return
+        deleted = use_case.delete(prepared, timeout=longest if wait else None)
+        if output is not None:
+            emit_output(deleted.as_json(), deleted.objects, output)
+        _report(deleted)
 
 
 def _ask(prepared: PreparedDelete) -> None:

@@ -14,7 +14,6 @@ from packager.cli.arguments import with_site
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
-    Applied,
     ClusterOptions,
     DryRunOption,
     Expect,
@@ -33,7 +32,7 @@ from packager.cli.cluster_arguments import (
     seconds,
     with_cluster,
 )
-from packager.cli.console import emit_data, say
+from packager.cli.console import OutputFormat, emit_data, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_changes, print_deployed
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
@@ -72,7 +71,7 @@ def deploy(
     patience: Patience = "10m",
     results: RecordsFolder = None,
     hold: Hold = None,
-    output: Annotated[Applied | None, typer.Option("-o", "--output", help="Print what was applied.")] = None,
+    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="Print what was applied.")] = None,
 ) -> None:
     """Deploy a package to a cluster and wait until it has ended or is serving.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.cli.cluster_arguments import PackageToRead  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import emit, emit_json, emit_log, say
+from packager.cli.console import OutputFormat, emit, emit_log, emit_output, say
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ class DiffFormat(StrEnum):
 
     text = "text"
     json = "json"
+    yaml = "yaml"
+    name = "name"
     patch = "patch"
 
 
@@ -30,7 +32,11 @@ def diff(
     package: PackageToRead,
     output: Annotated[
         DiffFormat,
-        typer.Option("-o", "--output", help="For people, as JSON, or as one patch for the package as it was built."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="For people; as JSON or YAML; the names of edited files; or a patch for the package as it was built.",
+        ),
     ] = DiffFormat.text,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="End with 1 if there are edits, and with 0 if there are none.")
@@ -45,8 +51,9 @@ def diff(
 
     difference = find_edits(local_package(ctx, package, signatures.trust(ctx)))
     content = difference.content
-    if output is DiffFormat.json:
-        emit_json(difference.as_json(), is_bounded=False)
+    if output in (DiffFormat.json, DiffFormat.yaml, DiffFormat.name):
+        files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))
+        emit_output(difference.as_json(), files, OutputFormat(output), is_bounded=False)
     elif output is DiffFormat.patch:
         if content.patch:
             emit_log(content.patch)

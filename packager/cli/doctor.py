@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from packager.cli.arguments import with_site
+from packager.cli.arguments import Output, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -17,7 +17,7 @@ from packager.cli.cluster_arguments import (
     open_target,
     with_cluster,
 )
-from packager.cli.console import Machine, emit, emit_json, say
+from packager.cli.console import emit, emit_output, say
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def doctor(
     overlay: OverlayOption = None,
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Find problems that would make a package fail on this cluster, one line each with the fix; applies nothing.
 
@@ -54,10 +54,11 @@ def doctor(
             findings.append(finding)
             if output is None:
                 emit(_line(finding))
+        names = [workload.shown for workload in target.per_workload]
         next_step = target.command("deploy", *acceptance(allow, pod_security))
     examination = Examination(tuple(findings))
-    if output is Machine.json:
-        emit_json(examination.as_json())
+    if output is not None:
+        emit_output(examination.as_json(), names, output)
     if examination.failures:
         say(f"{examination.failures} of these would make it fail")
     elif examination.exit_code:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import runs_folder
+from packager.cli.arguments import Output, runs_folder
 from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_cluster
-from packager.cli.console import Machine, emit_json, emit_table, say
+from packager.cli.console import emit_output, emit_table, say
 
 if TYPE_CHECKING:
     from packager.app.history import History
@@ -28,7 +28,7 @@ def history(
             help="The folder of runs that deploy --results has recorded. Other runs are kept in MLPACK_RUNS.",
         ),
     ] = Path("results"),
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs."""
     from packager.app.history import history as find_deployments
@@ -39,7 +39,7 @@ def history(
     records = (results, kept) if kept else (results,)
     answer = find_deployments(to_cluster, local_package(ctx, package), everywhere=everywhere, records=records)
     if output is not None:
-        emit_json(answer.as_json())
+        emit_output(answer.as_json(), [item.workload for item in answer.deployments], output)
         return
     for resource, why in answer.unseen.items():
         say(f"{resource} are not among these: {why}")

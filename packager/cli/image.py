@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import ToolError
-from packager.cli.arguments import RegistryHost  # noqa: TC001 - typer reads the annotations
+from packager.base.paths import argument
+from packager.cli.arguments import Output, RegistryHost  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import PackagePath, Program  # noqa: TC001 - the same
-from packager.cli.console import Machine, emit, emit_json, is_quiet, say
+from packager.cli.console import emit, emit_output, is_quiet, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from packager.app.image import Builder
     from packager.base.runner import Runner
@@ -23,7 +25,6 @@ Builders = Annotated[
     typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first that works."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")]
-As = Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with the commands.")]
 Extra = Annotated[list[str], typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.")]
 OneOverlay = Annotated[
     str | None, typer.Option("--overlay", metavar="NAME", help="Only the image of this overlay; by default all.")
@@ -47,7 +48,7 @@ def build(
     program: Builders = None,
     kubectl: Program = "kubectl",
     dry_run: DryRun = False,
-    output: As = None,
+    output: Output = None,
 ) -> None:
     """Build the package's image from its Dockerfile, with the name that the package uses. Prints the name."""
     from packager.app import image as use_case
@@ -60,8 +61,8 @@ def build(
         _tell_of_others(plan.others)
         if not dry_run:
             _run(runner, plan.command, plan.shown)
-    if output is Machine.json:
-        emit_json(plan.as_json(), is_bounded=False)
+    if output is not None:
+        emit_output(plan.as_json(), plan.images, output, is_bounded=False)
         return
     for line in (plan.manual_command,) if dry_run else plan.images:
         emit(line)
@@ -76,7 +77,7 @@ def push(
     program: Builders = None,
     kubectl: Program = "kubectl",
     dry_run: DryRun = False,
-    output: As = None,
+    output: Output = None,
 ) -> None:
     """Push the image to the registry that the package pulls from. Prints the name."""
     from packager.app import image as use_case
@@ -88,11 +89,16 @@ def push(
     _tell_of_others(plan.others)
     for image, command in plan.commands.items():
         if not dry_run:
-            _run(runner, command, command)
+            try:
+                _run(runner, command, command)
+            except ToolError:
+                if plan.builder.has(image, runner):
+                    raise
+                raise _not_built(image, package, overlay, registry) from None
         if output is None:
             emit(shlex.join(command) if dry_run else image)
-    if output is Machine.json:
-        emit_json(plan.as_json(), is_bounded=False)
+    if output is not None:
+        emit_output(plan.as_json(), plan.commands, output, is_bounded=False)
 
 
 def _note(builder: Builder) -> None:
@@ -112,3 +118,11 @@ def _run(runner: Runner, command: Sequence[str], shown: Sequence[str]) -> None:
     returncode = runner.run_in_terminal(command, stdout_to_stderr=True, quiet=is_quiet())
     if returncode != 0:
         raise ToolError(f"{command[0]} {command[1]} ended with exit code {returncode}")
+
+
+def _not_built(image: str, package: Path, overlay: str | None, registry: str | None) -> ToolError:
+    """Return the error about an image that cannot be pushed because this machine does not have it."""
+    options = [word for pair in (("--overlay", overlay), ("--registry", registry)) if pair[1] for word in pair if word]
+    return ToolError(
+        f"{image} is not on this machine", hint=shlex.join(["mlpack", "image", "build", argument(package), *options])
+    )

@@ -10,7 +10,7 @@ import typer
 
 from packager.base.errors import MlpackError
 from packager.cli.arguments import SiteFile, announced_site
-from packager.cli.console import emit_data, emit_json, print_error, say
+from packager.cli.console import OutputFormat, emit_output, print_error, say
 
 if TYPE_CHECKING:
     from packager.app.importing import Imported, ModelDestination
@@ -20,10 +20,11 @@ Output = Annotated[
     typer.Option(
         "-o",
         "--output",
-        metavar="DIR|json",
-        help="The folder in which the model's folder is made; `json` prints the result as JSON. Repeatable.",
+        metavar="DIR|json|yaml|name",
+        help="The folder in which the model's folder is made; or the form in which the result is printed. Repeatable.",
     ),
 ]
+_FORMS = {form.value for form in OutputFormat}
 Force = Annotated[bool, typer.Option("--force", help="Replace a model of the same name that was imported.")]
 Image = Annotated[str | None, typer.Option("--image", metavar="REF", help="The image to use instead of its own.")]
 
@@ -102,20 +103,18 @@ def intel(
     from packager.app.importing import import_intel
 
     outcomes: list[Imported | MlpackError] = []
-    destination = _destination(output, site_file, force=force)
+    destination, form = _destination(output, site_file, force=force), _form(output)
     for outcome in import_intel(path, destination, models=models, image=image, downloads=downloads):
         outcomes.append(outcome)
         if isinstance(outcome, MlpackError):
             print_error(outcome)
-        elif "json" not in output:
+        elif form is None:
             _print(outcome, output)
-    if "json" in output:
-        emit_json(
-            {
-                "imported": [item.as_json() for item in outcomes if not isinstance(item, MlpackError)],
-                "errors": [item.as_json() for item in outcomes if isinstance(item, MlpackError)],
-            }
-        )
+    if form is not None:
+        imported = [item for item in outcomes if not isinstance(item, MlpackError)]
+        errors = [item.as_json() for item in outcomes if isinstance(item, MlpackError)]
+        value = {"imported": [item.as_json() for item in imported], "errors": errors}
+        emit_output(value, [str(path) for item in imported for path in item.files], form)
     failures = [item for item in outcomes if isinstance(item, MlpackError)]
     if failures:
         if len(outcomes) > 1:
@@ -133,16 +132,17 @@ def _destination(output: list[str], site_file: Path | None, *, force: bool) -> M
     from packager.app.importing import ModelDestination
 
     announced_site(site_file)
-    folders = [Path(word) for word in output if word != "json"]
+    folders = [Path(word) for word in output if word not in _FORMS]
     return ModelDestination(folders[-1] if folders else Path(), force, site_file)
 
 
+def _form(output: list[str]) -> OutputFormat | None:
+    """Return the form of the result that `output` names last; None for none."""
+    return next((OutputFormat(word) for word in reversed(output) if word in _FORMS), None)
+
+
 def _print(imported: Imported, output: list[str]) -> None:
-    if "json" in output:
-        emit_json(imported.as_json())
-    else:
-        for path in imported.files:
-            emit_data(str(path))
+    emit_output(imported.as_json(), map(str, imported.files), _form(output) or OutputFormat.name)
     for finding in imported.findings:
         say(str(finding))
     say(f"build it with: {shlex.join(imported.build)}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.app import init as use_case
-from packager.cli.console import emit_data, say
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import OutputFormat, emit_output, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +41,10 @@ def init(
             + ".",
         ),
     ] = None,
+    output: Output = None,
 ) -> None:
     """Create a folder with a commented spec, a script and a Dockerfile that builds without changes."""
-    for path in use_case.init(name, destination, kind, rendezvous):
-        emit_data(str(path))
     folder = destination / name
+    files = [str(path) for path in use_case.init(name, destination, kind, rendezvous)]
+    emit_output({"folder": str(folder), "files": files}, files, output or OutputFormat.name)
     say(f"build it with: {shlex.join(['mlpack', 'build', str(folder) if folder.is_absolute() else f'./{folder}'])}")

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import UsageError
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.asking import ask_hidden
-from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.console import emit_data, emit_output, say
 from packager.cli.signature_arguments import PASSWORD, password_of
 
 
@@ -27,7 +28,7 @@ def new(
         bool,
         typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign."),
     ] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Write a new key pair: NAME.key, which signs, and NAME.pub, which others check signatures with.
 
@@ -36,8 +37,8 @@ def new(
     from packager.app.key import new_key
 
     made = new_key(name, lambda: None if no_password else _new_password(name))
-    if output is Machine.json:
-        emit_json(made.as_json())
+    if output is not None:
+        emit_output(made.as_json(), [str(made.private), str(made.public)], output)
     else:
         emit_data(f"{made.private}\n{made.public}")
     say(f"{made.key.kind} {made.key.fingerprint}")

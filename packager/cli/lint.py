@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Specs, folders
-from packager.cli.console import Machine, emit, emit_json, say
+from packager.cli.arguments import Output, Specs, folders
+from packager.cli.console import emit, emit_output, say
 
 
 def lint(
     models: Annotated[list[str], typer.Argument(metavar="SPEC...", help="Paths of specs, or models' names.")],
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Check specs and print one line for each problem; prints nothing when there are none."""
     from packager.app.lint import lint as check
 
     answer = check(models, folders(specs), tell=say)
-    if output is Machine.json:
-        emit_json(answer.as_json())
+    if output is not None:
+        emit_output(answer.as_json(), dict.fromkeys(problem.file for problem in answer.problems), output)
     else:
         for problem in answer.problems:
             emit(str(problem))

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.console import Machine, emit, emit_json, progress, say
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
@@ -24,7 +25,7 @@ def load(
     ],
     force: Annotated[bool, typer.Option("--force", help="Also move tags that name something else.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, and send nothing.")] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Check a bundle and store it in a registry; print the references of the package and its images.
 
@@ -36,8 +37,8 @@ def load(
 
     request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(ctx))
     loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
-    if output is Machine.json:
-        emit_json(loaded.as_json(), is_bounded=False)
+    if output is not None:
+        emit_output(loaded.as_json(), map(str, loaded.manifests), output, is_bounded=False)
         return
     for manifest in loaded.manifests:
         emit(str(manifest))

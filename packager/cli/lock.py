@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import PackagePath, Program  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.console import emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 
@@ -44,7 +45,7 @@ def lock(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing new tarball.")] = False,
     kubectl: Program = "kubectl",
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Write the digests of a package's images into the package, so that a tag that moves changes nothing.
 
@@ -56,7 +57,7 @@ def lock(
     request = use_case.LockRequest(package, overlay, registry, platform, destination, kubectl)
     with use_case.prepared(request, at.access(ctx), host(ctx).runner) as locked:
         if output is not None:
-            emit_json(locked.as_json())
+            emit_output(locked.as_json(), [f"{item.image}@{item.digest}" for item in locked.images], output)
         for image in locked.images:
             say(f"{image.overlay}: {image.image} is {image.digest}")
         if check:

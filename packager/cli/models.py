@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packager.base.errors import SpecError
-from packager.cli.arguments import Model, Specs, folders
+from packager.cli.arguments import Model, Output, Specs, folders
 from packager.cli.console import (
-    Machine,
-    OutputFormat,
     emit,
-    emit_data,
-    emit_json,
     emit_lines,
+    emit_output,
     emit_table,
     print_error,
 )
@@ -28,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def list_models(
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or names alone.")] = None,
+    output: Output = None,
 ) -> None:
     """List the models, their variants and aliases."""
     from packager.app.models import InvalidModel, Model, models
@@ -38,12 +33,9 @@ def list_models(
     invalid = [answer for answer in answers if isinstance(answer, InvalidModel)]
     for failure in invalid:
         print_error(failure.error)
-    if output is OutputFormat.json:
-        valid_first = [answer.summary_as_json() for answer in valid]
-        emit_json([*valid_first, *(failure.summary_as_json() for failure in invalid)], is_bounded=False)
-    elif output is OutputFormat.name:
-        for answer in valid:
-            emit_data(answer.spec.name)
+    if output is not None:
+        summaries = [*(answer.summary_as_json() for answer in valid), *(answer.summary_as_json() for answer in invalid)]
+        emit_output(summaries, [answer.spec.name for answer in valid], output, is_bounded=False)
     else:
         rows: list[tuple[str, ...]] = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
         group = ""
@@ -63,7 +55,7 @@ def list_models(
 def show(
     model: Model,
     specs: Specs = [],  # noqa: B006 - typer copies it
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Show a model: what it is, its variants, overlays and parameters."""
     from packager.app.models import model as find
@@ -71,8 +63,8 @@ def show(
 
     answer = find(model, folders(specs))
     spec = answer.spec
-    if output is Machine.json:
-        emit_json(answer.as_json(), is_bounded=False)
+    if output is not None:
+        emit_output(answer.as_json(), [spec.name], output, is_bounded=False)
         return
     emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")
     if spec.description:

@@ -10,9 +10,10 @@ import typer
 
 from packager.app import operator as use_case
 from packager.base.errors import ClusterError
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import ClusterOptions, DryRun, Yes, seconds
-from packager.cli.console import Machine, emit, emit_json, emit_lines, say
+from packager.cli.console import emit, emit_lines, emit_output, say
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -52,12 +53,16 @@ def install(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
     ] = False,
+    output: Output = None,
 ) -> None:
     """Install the operator release that mlpack is tested with, once per cluster, and wait until it is ready."""
     limit = seconds(timeout)
     client = at.client(ctx)
     applied = use_case.install(client, name, file, dry_run=dry_run, force_conflicts=force_conflicts, tell=say)
-    emit_lines(applied.output)
+    if output is None:
+        emit_lines(applied.output)
+    else:
+        emit_output(applied.as_json(), applied.names, output)
     if dry_run or not wait:
         return
     served = use_case.wait_until_ready(applied, timeout=limit, tell=say)
@@ -69,13 +74,13 @@ def status(
     ctx: typer.Context,
     at: ClusterOptions,
     name: Which,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Show which versions the operator serves and whether it is running; exit code 7 when it is not."""
     client = at.client(ctx)
     state = use_case.status(client, name)
-    if output is Machine.json:
-        emit_json(state.as_json())
+    if output is not None:
+        emit_output(state.as_json(), [state.operator.name], output)
     else:
         for line in _described(state):
             emit(line)
@@ -96,13 +101,17 @@ def uninstall(
     ] = False,
     yes: Yes = False,
     timeout: Timeout = "5m",
+    output: Output = None,
 ) -> None:
     """Remove the operator and its CRD, which deletes all jobs; refuses while jobs run, keeps what others installed."""
     limit = seconds(timeout)
     client = at.client(ctx)
     prepared = use_case.prepare_uninstall(client, name, file, keep_crds=keep_crds, force=force)
     if not prepared.objects:
-        emit("nothing to delete")
+        if output is None:
+            emit("nothing to delete")
+        else:
+            emit_output(prepared.as_json(), (), output)
         return
     for item in prepared.objects:
         say(f"  {item}")
@@ -111,7 +120,10 @@ def uninstall(
     if not yes:
         confirm_deletion(f"Delete {prepared.operator.name} from the cluster?")
     kept = use_case.uninstall(prepared, timeout=limit)
-    emit_lines("\n".join(f"{item} deleted" for item in prepared.objects))
+    if output is None:
+        emit_lines("\n".join(f"{item} deleted" for item in prepared.objects))
+    else:
+        emit_output(prepared.as_json(), prepared.objects, output)
     if kept:
         raise ClusterError(f"kept, because it was not installed by mlpack alone: {kept}")
 

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.console import Machine, emit_data, emit_json, progress, say
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import emit_data, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, RemotePackage, with_registry
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
@@ -27,7 +28,7 @@ def pull(
     ] = Path(),
     extract: Annotated[bool, typer.Option("--extract", help="Write the package as a folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Pull a package from a registry, and print its path: the same bytes that were pushed.
 
@@ -41,8 +42,8 @@ def pull(
 
     request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust(ctx))
     pulled = pull_package(request, at.access(ctx), progress=progress, tell=say)
-    if output is Machine.json:
-        emit_json(pulled.as_json())
+    if output is not None:
+        emit_output(pulled.as_json(), [str(pulled.path)], output)
     else:
         emit_data(str(pulled.path))
     say(pulled.reference.pinned(pulled.digest))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import source_date_epoch
+from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
     Allow,
     PackagePath,
     PodSecurity,
     Program,
 )
-from packager.cli.console import Machine, emit, emit_json, progress, say
+from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def push(
         bool, typer.Option("--dry-run", help="Send nothing; show the digests, and with -o json also the manifest.")
     ] = False,
     kubectl: Program = "kubectl",
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with the manifest.")] = None,
+    output: Output = None,
 ) -> None:
     """Push a package to a registry, and print the reference with the digest.
 
@@ -87,8 +87,8 @@ def push(
         signers=signers(sign_key, password_of, say),
     )
     pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
-    if output is Machine.json:
-        emit_json(pushed.as_json(), is_bounded=False)
+    if output is not None:
+        emit_output(pushed.as_json(), [pushed.pinned], output, is_bounded=False)
     else:
         emit(pushed.pinned)
     _explain(pushed)

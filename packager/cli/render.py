@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError
+from packager.cli import completing
 from packager.cli.arguments import (
     Additions,
     Mode,
@@ -36,9 +37,17 @@ def render(
         typer.Argument(
             metavar="MODEL",
             help="A model's name or alias, the path of a spec, or a package: its tarball, or oci://HOST/REPOSITORY:TAG.",
+            autocompletion=completing.models,
         ),
     ],
-    overlay: Annotated[str, typer.Argument(metavar="OVERLAY", help="One of the model's overlays, such as multi-node.")],
+    overlay: Annotated[
+        str,
+        typer.Argument(
+            metavar="OVERLAY",
+            help="One of the model's overlays, such as multi-node.",
+            autocompletion=completing.overlays,
+        ),
+    ],
     precision: Precision = None,
     mode: Mode = None,
     settings: Settings = [],  # noqa: B006 - typer copies it

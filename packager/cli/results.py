@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import (
     ClusterOptions,
     OneWorkload,
@@ -17,7 +18,7 @@ from packager.cli.cluster_arguments import (
     seconds,
     with_cluster,
 )
-from packager.cli.console import say
+from packager.cli.console import OutputFormat, emit_output, say
 from packager.cli.printing import print_results
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def results(
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="How long to wait without receiving data; 0 for no limit.")
     ] = "1m",
+    output: Output = None,
 ) -> None:
     """Copy OUTPUT_DIR to a local folder, during the run or after it; with several workers, from worker 0.
 
@@ -52,18 +54,21 @@ def results(
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
         has_copied = False
         for answer in copied_by_index(target, folder, patience=patience, tell=say) if worker is None else ():
-            _print(answer)
+            _print(answer, output)
             has_copied = True
         if not has_copied:
             with copied(target, folder, worker=worker, patience=patience, tell=say) as answer:
-                _print(answer)
+                _print(answer, output)
 
 
-def _print(answer: Results) -> None:
+def _print(answer: Results, output: OutputFormat | None) -> None:
     """Print what was copied.
 
     Raises:
         ClusterError: The copy is incomplete, or differs from the files in the pod.
     """
-    if error := print_results(answer):
+    error = print_results(answer)
+    if output is not None:
+        emit_output(answer.as_json(), [str(answer.folder)], output)
+    if error:
         raise error

@@ -28,7 +28,6 @@ from packager.cli.arguments import (
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
-    Applied,
     ClusterOptions,
     DryRunOption,
     ForceConflicts,
@@ -42,7 +41,7 @@ from packager.cli.cluster_arguments import (
     seconds,
     with_cluster,
 )
-from packager.cli.console import emit_data, progress, say
+from packager.cli.console import OutputFormat, emit_data, progress, say
 from packager.cli.host import host
 from packager.cli.printing import print_changes
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
@@ -95,7 +94,7 @@ def run(
     results: RecordsFolder = None,
     hold: Hold = None,
     output: Annotated[
-        Applied | None,
+        OutputFormat | None,
         typer.Option("-o", "--output", help="json: a line for each task, at its end. name, yaml: what was applied."),
     ] = None,
     precision: Precision = None,

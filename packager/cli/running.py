@@ -10,8 +10,7 @@ from packager.app import run as use_case
 from packager.app.record import RunRecords
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnansweredError
 from packager.cli.asking import has_terminal, require_yes
-from packager.cli.cluster_arguments import Applied
-from packager.cli.console import emit_data, emit_json_line, print_error, say
+from packager.cli.console import OutputFormat, emit_data, emit_json_line, print_error, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_deployed
 from packager.cli.watching import QUIET_SECONDS, bad_end, finish_records, print_finding, watch_and_show
@@ -60,7 +59,7 @@ class RunSession:
     seconds: float | None
     deadline: float | None
     patience: float
-    output: Applied | None
+    output: OutputFormat | None
     follow_log: bool
     replace: bool
     yes: bool
@@ -120,7 +119,7 @@ class RunSession:
             self._raise_failure(results)
         except MlpackError as error:
             self._add_rest(error, results)
-            if self.output is Applied.json:
+            if self.output is OutputFormat.json:
                 emit_json_line({"error": error.as_json()})
             raise
         except Exception:
@@ -141,9 +140,9 @@ class RunSession:
         prepared = delete_existing(task.prepared, replace=self.replace, yes=may_delete)
         deployed = deploy.apply(prepared, force_conflicts=self.force_conflicts)
         self._is_applied = True
-        if self.output is Applied.yaml and target.overlay != overlays[0]:
+        if self.output is OutputFormat.yaml and target.overlay != overlays[0]:
             emit_data("---")
-        if self.output in (Applied.name, Applied.yaml):
+        if self.output in (OutputFormat.name, OutputFormat.yaml):
             emit_data(deploy.printed(target, self.output))
         print_deployed(deployed)
         waiting = replace(target, kubectl=replace(target.kubectl, deadline=self.deadline))
@@ -163,7 +162,7 @@ class RunSession:
 
     def _report(self, result: TaskResult, before: Sequence[TaskResult]) -> None:
         """Print the result of a task; the error that ends the run is printed at the end of the run."""
-        if self.output is Applied.json:
+        if self.output is OutputFormat.json:
             emit_json_line(result.as_json())
         if result.is_skipped:
             what = "serves" if result.phase is Phase.SERVING else "has succeeded"

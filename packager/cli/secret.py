@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UnansweredError, UsageError
-from packager.cli.arguments import content_of
+from packager.cli.arguments import Output, content_of
 from packager.cli.asking import ask_hidden, has_terminal
 from packager.cli.cluster_arguments import ClusterOptions, DryRun, PackageToRead, with_cluster
-from packager.cli.console import OutputFormat, emit_data, emit_json, say
+from packager.cli.console import OutputFormat, emit_output, say
 
 if TYPE_CHECKING:
     from packager.app.secret import NeededSecret
@@ -45,7 +45,7 @@ def create(
     dry_run: Annotated[
         DryRun | None, typer.Option(help="Create nothing, ask for no value; show what would be.")
     ] = None,
-    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or the name alone.")] = None,
+    output: Output = None,
 ) -> None:
     """Create the Secret that the pods of a package read; on a terminal, it asks for each value without showing it.
 
@@ -65,10 +65,9 @@ def create(
     else:
         values = _answers(needed)
     created = use_case.create(client, needed, values, force=force, dry_run=dry_run)
-    if output is OutputFormat.json:
-        emit_json(created.as_json())
+    emit_output(created.as_json(), [f"secret/{created.name}"], output or OutputFormat.name)
+    if output in (OutputFormat.json, OutputFormat.yaml):
         return
-    emit_data(f"secret/{created.name}")
     keys, state = ", ".join(created.keys), "would be created" if created.dry_run else "created"
     say(f"{state} in {created.namespace} with {keys}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,20 +11,13 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.paths import argument
-from packager.cli.arguments import SiteFile, find_site, site_path
+from packager.cli.arguments import Output, SiteFile, find_site, site_path
 from packager.cli.asking import ask, has_terminal
 from packager.cli.cluster_arguments import ClusterOptions, with_cluster
-from packager.cli.console import Machine, emit, emit_data, emit_json, emit_table, say
+from packager.cli.console import OutputFormat, emit, emit_output, emit_table, say
 
 if TYPE_CHECKING:
     from packager.site.read import SiteSettings
-
-
-class SiteFormat(StrEnum):
-    """The forms in which a site's defaults are printed."""
-
-    yaml = "yaml"
-    json = "json"
 
 
 def register(app: typer.Typer) -> None:
@@ -40,6 +32,7 @@ def init(
     site_file: SiteFile = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: every value is commented out.")] = False,
+    output: Output = None,
 ) -> None:
     """Write a commented site.yaml; on a terminal, it asks for the values that most sites have."""
     from packager.app import site as use_case
@@ -47,7 +40,7 @@ def init(
     path = site_file or site_path()
     values = {} if yes or not has_terminal() else _answers(use_case.QUESTIONS)
     use_case.create(path, values, force=force)
-    emit_data(str(path))
+    emit_output({"file": str(path), "values": values}, [str(path)], output or OutputFormat.name)
     named = ["--site-file", argument(path)] if site_file else []
     say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
 
@@ -58,18 +51,14 @@ def show(
         Path | None,
         typer.Option(metavar="PACKAGE", help="For this package: a tarball or a folder."),
     ] = None,
-    output: Annotated[SiteFormat | None, typer.Option("-o", "--output", help="As YAML or JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Print the defaults that are in effect, and which line of which file sets each."""
     from packager.app import site as use_case
 
     shown = use_case.show(_site(site_file), package)
-    if output is SiteFormat.json:
-        emit_json(shown.as_json())
-    elif output is SiteFormat.yaml:
-        from packager.base import yamlio
-
-        emit_data(yamlio.dump([shown.as_json()]))
+    if output is not None:
+        emit_output(shown.as_json(), [entry.key for entry in shown.entries], output)
     else:
         rows = [[entry.key, _text(entry.value), entry.place] for entry in shown.entries]
         emit_table([["KEY", "VALUE", "FROM"], *rows])
@@ -82,7 +71,7 @@ def check(
     ctx: typer.Context,
     at: ClusterOptions,
     site_file: SiteFile = None,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Ask the cluster for the claims, classes, queues, secrets and node labels that the file names; one line each.
 
@@ -92,8 +81,8 @@ def check(
 
     site = _site(site_file)
     checked = use_case.check(site, at.client(ctx))
-    if output is Machine.json:
-        emit_json(checked.as_json())
+    if output is not None:
+        emit_output(checked.as_json(), [result.subject for result in checked.checks], output)
     else:
         for result in checked.checks:
             emit(f"{result.state:8} {result.subject} ({result.place})" + (f": {result.message}" * bool(result.message)))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import source_date_epoch
+from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import Allow, PackagePath  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.console import emit_data, emit_output, say
 from packager.cli.signature_arguments import password_of
 from packager.cli.verify import Kubectls, KubernetesVersions, versions
 
@@ -29,7 +29,7 @@ def stamp(
         Path | None, typer.Option("--file", metavar="FILE", help="The file to write; by default PACKAGE.stamp.json.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing stamp.")] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON, with the statement.")] = None,
+    output: Output = None,
 ) -> None:
     """Verify a package, write what was proven of it to a stamp beside it, and print the path.
 
@@ -52,8 +52,8 @@ def stamp(
     created = runner.now() if seconds is None else datetime.fromtimestamp(seconds, UTC)
     signer = next(iter(signers([sign_key] if sign_key else [], password_of, say)), None)
     made = write(StampRequest(package, checks, created.strftime("%Y-%m-%dT%H:%M:%SZ"), file, signer, force))
-    if output is Machine.json:
-        emit_json(made.as_json())
+    if output is not None:
+        emit_output(made.as_json(), [str(made.path)], output)
     else:
         emit_data(str(made.path))
     _explain(made)

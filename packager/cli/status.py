@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, PackageToRead, open_target, with_cluster
-from packager.cli.console import Machine, emit, emit_json, emit_table, say
+from packager.cli.console import emit, emit_output, emit_table, say
 from packager.cli.plots import print_curves
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def status(
     plot: Annotated[
         bool, typer.Option("--plot", help="Draw the numbers in its log: lines of JSON with a step.")
     ] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Show the state of a deployed package, and the reasons.
 
@@ -46,15 +47,15 @@ def status(
             for one, verdict in watch_and_show(target):
                 report_end(one, verdict)
             return
-        if watch:
+        if watch and output is not None:
             for update in target.follow_all():
                 answer = use_case.status_from(target.per_workload[update.index], update.snapshot, update.verdict)
-                emit_json(answer.as_json())
+                emit_output(answer.as_json(), [answer.workload], output)
             answers = [answer]
         else:
             answers = [use_case.status(one, with_curves=plot) for one in target.per_workload]
             if output is not None:
-                emit_json(use_case.as_json(answers))
+                emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output)
             for one, answer in zip(target.per_workload, answers if output is None else (), strict=False):
                 _show(one, answer)
     for unseen in dict.fromkeys(answer.unseen for answer in answers):

@@ -10,11 +10,11 @@ import typer
 
 from packager.base.errors import TimedOutError, UsageError
 from packager.cli import task_registry
-from packager.cli.arguments import content_of
+from packager.cli.arguments import Output, content_of
 from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import Yes, seconds
-from packager.cli.console import emit, emit_data, emit_json, emit_log, emit_table, say
-from packager.cli.task_arguments import Output, Printed, ServerOptions, emit_answer, emit_yaml, with_server
+from packager.cli.console import OutputFormat, emit, emit_data, emit_json, emit_log, emit_output, emit_table, say
+from packager.cli.task_arguments import ServerOptions, emit_yaml, with_server
 
 if TYPE_CHECKING:
     from packager.app.task import TaskJob
@@ -82,10 +82,10 @@ def create(
             preview = use_case.preview(to, filled)
             for warning in preview.warnings:
                 say(f"warning: {warning}")
-            if output is Printed.name:
+            if output is OutputFormat.name:
                 for manifest in preview.manifests:
                     emit(_object_name(manifest))
-            elif output is Printed.json:
+            elif output is OutputFormat.json:
                 emit_json(preview.as_json(), is_bounded=False)
             else:
                 emit_yaml(preview.manifests)
@@ -124,7 +124,7 @@ def list_jobs(
         answer = ask_jobs(to, filters, limit)
     names = [job.summary.release for job in answer.jobs]
     if output is not None:
-        emit_answer(answer.as_json(), names, output)
+        emit_output(answer.as_json(), names, output, is_bounded=False)
     elif answer.jobs:
         now = datetime.now(UTC)
         rows = [("JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "AGE")]
@@ -204,7 +204,7 @@ def cancel(
     if output is None:
         say(f"{job.summary.release} is being stopped")
     else:
-        emit_answer(job.as_json(), [job.summary.release], output)
+        emit_output(job.as_json(), [job.summary.release], output, is_bounded=False)
 
 
 @with_server
@@ -249,12 +249,12 @@ def delete(
     say(f"{what} is being deleted")
 
 
-def _created(job: TaskJob, output: Printed | None) -> None:
+def _created(job: TaskJob, output: OutputFormat | None) -> None:
     if output is None:
         emit_data(job.summary.release)
         say(f"created; follow it with: mlpack task logs -f {job.summary.release}")
     else:
-        emit_answer(job.as_json(), [job.summary.release], output)
+        emit_output(job.as_json(), [job.summary.release], output, is_bounded=False)
 
 
 def _wait(
@@ -262,7 +262,7 @@ def _wait(
     to: RestServer,
     release: str,
     timeout: str | None,
-    output: Printed | None,
+    output: OutputFormat | None,
     *,
     is_quiet: bool = False,
 ) -> None:
@@ -288,10 +288,10 @@ def _sentence(job: TaskJob) -> str:
     return f"{job.summary.status}{reason}{message}"
 
 
-def _show(job: TaskJob, output: Printed | None) -> None:
+def _show(job: TaskJob, output: OutputFormat | None) -> None:
     """Print a job; exit with 7 if it has failed."""
     if output is not None:
-        emit_answer(job.as_json(), [job.summary.release], output)
+        emit_output(job.as_json(), [job.summary.release], output, is_bounded=False)
     else:
         emit(f"{job.summary.release}  {_sentence(job)}")
         if job.summary.pods:

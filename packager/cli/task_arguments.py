@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - the options are made from the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ import typer
 from packager.base.errors import TimedOutError, UsageError, unreadable
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import seconds
-from packager.cli.console import emit, emit_data, emit_json
+from packager.cli.console import emit_data
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -23,17 +22,6 @@ if TYPE_CHECKING:
     from packager.base.rest import RestServer
 
 _MAX_TOKEN_FILE = 16 << 10
-
-
-class Printed(StrEnum):
-    """The values of `-o`."""
-
-    yaml = "yaml"
-    json = "json"
-    name = "name"
-
-
-Output = Annotated[Printed | None, typer.Option("-o", "--output", help="As JSON or YAML, or the names alone.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +69,6 @@ class ServerOptions:
 
 with_server = with_options("at", ServerOptions)
 """Gives a verb the options that name the server: they are passed together, as `at`."""
-
-
-def emit_answer(answer: Any, names: Sequence[str], form: Printed) -> None:
-    """Print the server's response in the form that the user asked for; `names` are printed for the form `name`."""
-    if form is Printed.json:
-        emit_json(answer, is_bounded=False)
-    elif form is Printed.yaml:
-        emit_yaml([answer])
-    else:
-        for name in names:
-            emit(name)
 
 
 def emit_yaml(values: Sequence[Any]) -> None:

@@ -8,11 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 from packager.base.errors import UsageError
-from packager.cli.arguments import content_of
+from packager.cli.arguments import Output, content_of
 from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import Yes
-from packager.cli.console import emit, emit_json, emit_table, say
-from packager.cli.task_arguments import Output, Printed, ServerOptions, emit_answer, with_server
+from packager.cli.console import OutputFormat, emit, emit_json, emit_output, emit_table, say
+from packager.cli.task_arguments import ServerOptions, with_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ def schema(
         emit_json(ask_schema(to, definition), is_bounded=False)
 
 
-def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, output: Printed | None) -> None:
+def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, output: OutputFormat | None) -> None:
     from packager.app.task_registry import registered
 
     if revision is not None and name is None:
@@ -137,7 +137,7 @@ def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, ou
     answer: Any = registered(to, kind, name, revision)
     items: Sequence[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
     if output is not None or name is not None:
-        emit_answer(answer, [str(item.get("name")) for item in items], output or Printed.yaml)
+        emit_output(answer, [str(item.get("name")) for item in items], output or OutputFormat.yaml, is_bounded=False)
     elif items:
         over = kind == "definitions"
         rows = [("NAME", "REVISION", *(("MADE FROM",) if over else ()), "DESCRIPTION")]
@@ -159,7 +159,7 @@ def _made_from(definition: dict[str, Any]) -> str:
 
 
 def _apply(
-    ctx: typer.Context, at: ServerOptions, kind: Kind, file: str, output: Printed | None, *, is_trial: bool
+    ctx: typer.Context, at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, is_trial: bool
 ) -> None:
     from packager.app import task_registry as use_case
     from packager.base.yamlio import MAX_BYTES
@@ -181,7 +181,9 @@ def _apply(
             emit(_outcome(kind, applied, is_trial=is_trial))
     answers = [applied.as_json() for applied in done]
     if output is not None:
-        emit_answer(answers if len(answers) > 1 else answers[0], [applied.name for applied in done], output)
+        emit_output(
+            answers if len(answers) > 1 else answers[0], [applied.name for applied in done], output, is_bounded=False
+        )
 
 
 def _outcome(kind: Kind, applied: Registered, *, is_trial: bool) -> str:

@@ -12,10 +12,10 @@ import typer
 
 from packager.base import workfolder
 from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError
-from packager.cli.arguments import cache_folder
+from packager.cli.arguments import Output, cache_folder
 from packager.cli.asking import ask, has_terminal
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import Machine, emit_data, emit_json, say
+from packager.cli.console import OutputFormat, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
@@ -67,7 +67,7 @@ def upgrade(
     resume: Annotated[bool, typer.Option("--continue", help="Complete an upgrade that was interrupted.")] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Undo an upgrade that was interrupted.")] = False,
     kubectl: Program = "kubectl",
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Upgrade a package's folder to a newer build and keep the edits; all files change, or none.
 
@@ -100,7 +100,7 @@ def upgrade(
             _write(prepared, output)
 
 
-def _write(prepared: PreparedUpgrade, output: Machine | None) -> None:
+def _write(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
     """Write the upgrade, and end with 9 if it has marks."""
     from packager.app import upgrade as use_case
 
@@ -114,9 +114,9 @@ def _write(prepared: PreparedUpgrade, output: Machine | None) -> None:
         raise typer.Exit(UnansweredError.exit_code)
 
 
-def _show(prepared: PreparedUpgrade, output: Machine | None) -> None:
+def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
     if output is not None:
-        emit_json(prepared.as_json(), is_bounded=False)
+        emit_output(prepared.as_json(), [file.path for file in prepared.plan.files], output, is_bounded=False)
         return
     if prepared.is_done:
         say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
 from packager.cli.console import be_quiet
+from packager.cli.examples import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +69,8 @@ VERBS = {
     "verify": Verb("verify", "Check a package, and print one line for each finding."),
     "version": Verb("version", "Print the version of mlpack."),
     "completion": Verb("completion", "Print the completion script of a shell."),
+    "help": Verb("help", "Print the help of a command."),
+    "man": Verb("man", "Print or write manual pages."),
 }
 """Every verb, in the order of `mlpack --help`."""
 
@@ -79,7 +82,7 @@ class Verbs(TyperGroup):
         stand_ins = {name: TyperCommand(name, help=verb.summary) for name, verb in VERBS.items()}
         super().__init__(**{**attributes, "commands": stand_ins})
 
-        self.params.append(_quiet())
+        self.params.append(_quiet(_QUIET))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the name of the verb that `args` begin with, its command, and the remaining arguments."""
@@ -96,9 +99,19 @@ def load(name: str) -> TyperCommand:
     else:
         app.command()(getattr(module, name))
     command = cast("TyperCommand", get_group(app).commands[name])
-    for _, subcommand in leaves(name, command):
-        subcommand.params.append(_quiet())
+    command.epilog = as_text(name)
+    for full_name, subcommand in leaves(name, command):
+        has_query = any("-q" in option.opts for option in subcommand.params)  # `mlpack task list`
+        subcommand.params.append(_quiet(["--quiet"] if has_query else _QUIET))
+        subcommand.epilog = as_text(full_name)
     return command
+
+
+def subcommand(command: Any, name: str) -> TyperCommand | None:
+    """Return the command `name` of a group, or None if the group has none, or `command` is no group."""
+    if isinstance(command, Verbs):
+        return load(name) if name in VERBS else None
+    return cast("TyperCommand | None", getattr(command, "commands", {}).get(name))
 
 
 def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
@@ -111,7 +124,10 @@ def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand
         yield from leaves(f"{name} {step}", subcommand)
 
 
-def _quiet() -> TyperOption:
+_QUIET = ["-q", "--quiet"]
+
+
+def _quiet(names: list[str]) -> TyperOption:
     """Return the option that mlpack and every verb has."""
 
     def take(_context: Any, _option: Any, is_asked: bool) -> None:
@@ -119,7 +135,7 @@ def _quiet() -> TyperOption:
             be_quiet()
 
     return TyperOption(
-        param_decls=["--quiet"],
+        param_decls=names,
         is_flag=True,
         expose_value=False,
         callback=take,

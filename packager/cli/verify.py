@@ -12,7 +12,7 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import with_site
+from packager.cli.arguments import Output, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -20,7 +20,7 @@ from packager.cli.cluster_arguments import (
     PackageToRead,
     PodSecurity,
 )
-from packager.cli.console import Machine, emit, emit_json, say
+from packager.cli.console import emit, emit_output, say
 from packager.cli.option_groups import with_options
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
@@ -87,7 +87,7 @@ def verify(
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also print what was checked, and the Pod Security levels.")
     ] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Check a package and print one line for each problem; prints nothing when there are none.
 
@@ -127,8 +127,8 @@ def verify(
         trust = dataclasses.replace(trust, is_required=False)
     verdict = judge(local_package(ctx, package, trust), checks, chosen)
     report = verdict.report
-    if output is Machine.json:
-        emit_json(verdict.as_json())
+    if output is not None:
+        emit_output(verdict.as_json(), [report.package], output)
     else:
         for problem in report.problems:
             emit(str(problem))

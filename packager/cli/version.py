@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from packager import __version__
-from packager.cli.console import Machine, emit, emit_json
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import emit, emit_output
 
 
 def version(
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.")] = None,
+    output: Output = None,
 ) -> None:
     """Print the version of mlpack."""
-    if output is Machine.json:
-        emit_json({"version": __version__})
+    if output is not None:
+        emit_output({"version": __version__}, [__version__], output)
     else:
         emit(f"mlpack {__version__}")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cli.arguments import cache_folder
+from packager.cli.arguments import Output, cache_folder
 from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, open_target, seconds, with_cluster
-from packager.cli.console import OutputFormat, emit_data, emit_json, emit_table, progress, say
+from packager.cli.console import OutputFormat, emit_output, emit_table, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +51,6 @@ Patience = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that have another content.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Copy nothing; compare, and show what would be copied.")]
-Output = Annotated[OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or one path per line.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -183,21 +182,17 @@ def _session(
 
 
 def _show_copied(copied: Pushed | Pulled, output: OutputFormat | None, verb: str, route: str) -> None:
-    if output is OutputFormat.json:
-        emit_json(copied.as_json(), is_bounded=False)
-    elif output is OutputFormat.name and copied.files:
-        emit_data("\n".join(copied.files))
+    if output is not None:
+        emit_output(copied.as_json(), copied.files, output, is_bounded=False)
     unchanged = f"; {_count(len(copied.unchanged))} unchanged" if copied.unchanged else ""
     say(f"{verb} {_count(len(copied.files))}, {copied.size:,} bytes, from {route}{unchanged}")
 
 
 def _show_listed(listed: Listed, output: OutputFormat | None) -> None:
     listing = listed.listing
-    if output is OutputFormat.json:
-        emit_json(listed.as_json(), is_bounded=False)
-    elif output is OutputFormat.name and listing.entries:
-        emit_data("\n".join(entry.path for entry in listing.entries))
-    elif output is None and listing.entries:
+    if output is not None:
+        emit_output(listed.as_json(), [entry.path for entry in listing.entries], output, is_bounded=False)
+    elif listing.entries:
         emit_table(_rows(listing))
     _list("a name that is not allowed here", listing.skipped, listing.unnamed)
     _list("not read", listing.unread)

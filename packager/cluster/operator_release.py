@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from packager.base import workfolder, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.fetch import fetch
+from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,19 @@ class Bundle:
     def of(self, kind: str) -> list[Object]:
         """Return the objects of a kind."""
         return [item for item in self.objects if item.get("kind") == kind]
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images that the operator's pods are started from, in order, each once."""
+        templates = [mapping(mapping(item.get("spec")).get("template")) for item in self.objects]
+        specs = [mapping(template.get("spec")) for template in templates]
+        containers = [
+            mapping(container)
+            for spec in specs
+            for key in ("initContainers", "containers")
+            for container in listing(spec.get(key))
+        ]
+        return tuple(dict.fromkeys(str(container["image"]) for container in containers if container.get("image")))
 
     @contextmanager
     def file(self) -> Iterator[Path]:

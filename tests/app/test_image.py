@@ -86,6 +86,27 @@ def test_image_push_skips_docker_without_daemon(
     assert "docker does not work here: Cannot connect to the Docker daemon; taking buildah" in done.stderr
 
 
+@pytest.mark.parametrize("tool", ["docker", "buildah"])
+def test_image_push_of_an_image_that_was_not_built_names_the_command(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tool: str
+) -> None:
+    install(tool, work="exit 1")
+    done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "r.example")
+    assert (done.code, done.stdout) == (6, "")
+    assert done.stderr.splitlines()[-2:] == [
+        "error: r.example/mpioperator/mpi-pi:openmpi is not on this machine",
+        f"hint: mlpack image build {package} --registry r.example",
+    ]
+
+
+def test_image_push_reports_the_failure_for_an_image_that_exists(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("docker", work='[ "$1" = image ]')
+    done = mlpack("image", "push", package, "--kubectl", kubectl)
+    assert (done.code, done.stderr.splitlines()[-1]) == (6, "error: docker push ended with exit code 1")
+
+
 def test_image_push_replaces_registry(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("podman")
     done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "r.example:5000/a/b", "--dry-run")

@@ -37,12 +37,14 @@ def test_configure_asks_again_after_invalid_answer(
 
 
 def test_configure_without_terminal_names_options(mlpack: Mlpack, package: Path) -> None:
+    before = (package / ENV).read_bytes()
     done = mlpack("configure", package)
-    assert done.code == 2
+    assert done.code == 9
     assert done.stderr == (
-        "error: there is no terminal to ask on\n"
-        "hint: set the values with --root, --registry, --uid and --gid, or use -y\n"
+        "error: nothing was changed: there is no terminal to ask on\n"
+        "hint: set the values with --root, --registry, --uid and --gid; -y accepts the proposed ones\n"
     )
+    assert (package / ENV).read_bytes() == before
 
 
 def test_configure_yes_refuses_invalid_current_value(mlpack: Mlpack, package: Path) -> None:

@@ -29,6 +29,19 @@ def test_delete_reports_deletion_when_complete(mlpack: Mlpack, life: Life) -> No
     assert life.objects == []
 
 
+def test_delete_dry_run_prints_the_objects_and_deletes_nothing(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    before = [*life.objects]
+    done = mlpack(*DELETE, "--dry-run")
+    assert (done.code, done.stdout.splitlines()[0]) == (0, MPIJOB)
+    assert done.stderr == "dry run: nothing was deleted\n"
+    assert life.objects == before
+    planned = mlpack(*DELETE, "--dry-run", "-o", "json").json
+    deleted = mlpack(*DELETE, "-o", "json").json
+    assert {**planned, "gone": True} == deleted
+    assert planned["objects"] == done.stdout.splitlines()
+
+
 def test_delete_exits_with_7_if_released_pods_are_left(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     names = [f"{JOB}-launcher-x2x{number:02}" for number in range(12)]

@@ -84,3 +84,24 @@ def test_mlpack_proposes_similar_verb_for_misspelled_verb() -> None:
 
     assert done.returncode == 2
     assert "Did you mean 'build'?" in done.stderr
+
+
+DOCUMENTS = {"render", "schema", "completion", "help", "task schema", "serve manifests"}
+"""These print a document in a form of its own."""
+STREAMS = {"exec", "logs", "task logs"}
+"""These print what a pod writes."""
+NO_RESULT = {
+    *("task delete", "task templates delete", "task definitions delete"),
+    *("serve token", "serve backup", "serve migrate", "serve check"),
+}
+"""These print one word, or nothing."""
+
+
+def test_every_command_with_a_result_prints_it_in_three_forms() -> None:
+    for verb in verbs.VERBS:
+        for name, command in verbs.leaves(verb, verbs.load(verb)):
+            forms = [getattr(option.type, "choices", ()) for option in command.params if "--output" in option.opts]
+            if not forms:
+                assert name in DOCUMENTS | STREAMS | NO_RESULT, name
+            elif not name.startswith("import "):
+                assert {"json", "yaml", "name"} <= {str(form) for form in forms[0]}, name

@@ -97,6 +97,16 @@ def test_operator_install_applies_server_side_and_waits(mlpack: Mlpack, cluster:
     assert applied[0].startswith("apply --server-side --field-manager=mlpack --filename=")
 
 
+def test_operator_install_names_the_images_that_the_nodes_need(
+    mlpack: Mlpack, cluster: FakeCluster, manifest: Path
+) -> None:
+    done = mlpack("operator", "install", "mpi", "--from", manifest, "-o", "json")
+    assert "the nodes have to pull mpioperator/mpi-operator:0.8.0, or have it\n" in done.stderr
+    assert done.json["images"] == ["mpioperator/mpi-operator:0.8.0"]
+    assert done.json["objects"] == mlpack("operator", "install", "mpi", "--from", manifest, "-o", "name").stdout.split()
+    assert sum(call.startswith("apply") for call in cluster.calls) == 2
+
+
 @pytest.mark.parametrize("who", ["server", "client"])
 def test_dry_run_passes_its_flag_to_kubectl_apply(
     mlpack: Mlpack, cluster: FakeCluster, manifest: Path, who: str

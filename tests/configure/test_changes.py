@@ -172,7 +172,6 @@ def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Pa
             "nfs needs NFS_SERVER, such as nfs.example.com (--set NFS_SERVER=VALUE)",
         ),
         (("--storage", "host-path"), "host-path needs MODEL_DIR as an absolute path"),
-        ((), "there is no terminal to ask on"),
     ],
 )
 def test_invalid_answer_changes_nothing(

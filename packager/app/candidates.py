@@ -1,0 +1,87 @@
+"""Candidates for a shell to complete: models, overlays, options, keys, contexts and namespaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from packager.base.runner import Runner
+
+_SECONDS = 3.0
+"""The longest wait for a cluster: a person waits at a prompt."""
+
+
+def models(folders: Sequence[Path]) -> list[str]:
+    """Return the names and aliases of the valid models in `folders`."""
+    from packager.app.models import Model
+    from packager.app.models import models as every_model
+
+    valid = [answer.spec for answer in every_model(folders) if isinstance(answer, Model)]
+    return [name for spec in valid for name in (spec.name, *spec.aliases)]
+
+
+def overlays(package: Path) -> list[str]:
+    """Return the overlays of the package at `package`. Raises MlpackError for one that cannot be opened."""
+    from packager.package.opened import opened
+
+    with opened(package) as content:
+        return [*content.overlays]
+
+
+def overlays_of_model(model: str, folders: Sequence[Path]) -> list[str]:
+    """Return the overlays of a model. Raises MlpackError for one that is not valid."""
+    from packager.app.models import model as find
+
+    return [*find(model, folders).spec.overlays]
+
+
+def settings(package: Path) -> list[str]:
+    """Return the keys of the package's mlops.env and site.env. Raises MlpackError for one that cannot be opened."""
+    from packager.base import envfile
+    from packager.configure.settings import Files, site_files
+    from packager.package.layout import env
+    from packager.package.opened import opened
+
+    with opened(package) as content:
+        files = Files(content)
+        paths = [*(env(overlay) for overlay in content.overlays), *site_files(content)]
+        return [key for path in paths for key in envfile.keys(files.read(path))]
+
+
+def options() -> dict[str, str]:
+    """Return the summary of each site option, by its name."""
+    from packager.options import OPTIONS
+
+    return {option.name: option.summary for option in OPTIONS}
+
+
+def site_keys() -> list[str]:
+    """Return the keys that site options read."""
+    from packager.options import KEYS
+
+    return [*KEYS]
+
+
+def storages() -> list[str]:
+    """Return the options that say where folders are."""
+    from packager.options import OPTIONS
+
+    return [option.name for option in OPTIONS if option.places]
+
+
+def contexts(kubectl: Sequence[str], runner: Runner) -> list[str]:
+    """Return the contexts of the kubeconfig; `kubectl` is the command with its options."""
+    return _lines([*kubectl, "config", "get-contexts", "-o", "name"], runner)
+
+
+def namespaces(kubectl: Sequence[str], runner: Runner) -> list[str]:
+    """Return the namespaces of the cluster; none if it does not answer, or does not let the user list them."""
+    return [line.partition("/")[2] for line in _lines([*kubectl, "get", "namespaces", "-o", "name"], runner)]
+
+
+def _lines(command: Sequence[str], runner: Runner) -> list[str]:
+    done = runner.run([*command], timeout=_SECONDS)
+    return done.stdout.splitlines() if done.returncode == 0 else []

@@ -1,0 +1,35 @@
+"""The examples of all commands: each command has some, and each is a command line that the command accepts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+import typer
+
+from packager.cli import verbs
+from packager.cli.examples import EXAMPLES, as_text
+
+COMMANDS = {name: command for verb in verbs.VERBS for name, command in verbs.leaves(verb, verbs.load(verb))}
+
+
+def test_every_command_has_an_example() -> None:
+    assert set(COMMANDS) <= set(EXAMPLES)
+    assert set(EXAMPLES) - set(COMMANDS) == {"serve"}
+
+
+@pytest.mark.parametrize(("name", "line"), [(name, line) for name, shown in EXAMPLES.items() for line, _ in shown])
+def test_example_is_accepted_by_its_command(name: str, line: str) -> None:
+    words = shlex.split(re.sub(r"^source <\((.*)\)$", r"\1", line).partition(" | ")[0].partition(" > ")[0])
+    command: Any = COMMANDS[name] if name in COMMANDS else verbs.load(name)
+    path = name.split(" ")
+    assert words[: len(path) + 1] == ["mlpack", *path]
+    with command.make_context(name, words[len(path) + 1 :], parent=typer.Context(command, info_name="mlpack")):
+        pass
+
+
+def test_help_shows_the_examples_of_a_command() -> None:
+    assert "  mlpack verify -v hello-mpi.tar.gz\n      all checks" in as_text("verify")
+    assert as_text("absent") == ""
