@@ -4,6 +4,7 @@ PYTHON ?= python3
 CONTEXT ?=
 N ?= 10000
 SEED ?=
+KEY ?=
 
 PACKAGE := resnet50v1-5-fp32-training
 VENV := .venv/.made
@@ -28,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,7 +120,10 @@ requests: setup ## send N=10000 generated requests to the REST API; each answer 
 
 check: lint types test matrix fuzz e2e ## everything that CI runs
 
-lock: setup ## update requirements-dev.lock and deploy/server/requirements.txt; UPGRADE=--upgrade upgrades all dependencies
+release: setup ## write the files of a release to build/release: wheel, source archive, zipapp, SBOM; KEY=FILE signs them
+	python -m tools.release $(if $(KEY),--sign-key "$(KEY)")
+
+lock: setup ## update requirements-dev.lock, and those of the images and the site; UPGRADE=--upgrade upgrades all dependencies
 	python -m pip --quiet install uv
 	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
@@ -129,3 +133,11 @@ lock: setup ## update requirements-dev.lock and deploy/server/requirements.txt; 
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/server/requirements.txt
+	uv --no-config pip compile pyproject.toml --extra sign --extra fast \
+		--universal --python-version 3.11 --constraint requirements-dev.lock \
+		--generate-hashes --no-annotate --custom-compile-command "make lock" \
+		--quiet --output-file deploy/cli/requirements.txt
+	uv --no-config pip compile tools/site/requirements.in \
+		--universal --python-version 3.11 \
+		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
+		--quiet --output-file tools/site/requirements.txt

@@ -97,6 +97,6 @@ def test_action_takes_no_input_into_the_text_of_a_script() -> None:
         assert "${{" not in step["run"]
 
 
-def test_action_installs_what_it_runs() -> None:
+def test_action_installs_the_command_that_it_runs() -> None:
     assert '"$SOURCE[sign]"' in STEPS["install"]["run"]
     assert callable(main)

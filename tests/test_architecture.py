@@ -542,6 +542,7 @@ def test_service_uses_any_only_for_types_of_libraries() -> None:
 WORDS_OF_MPI = {
     "app/init.py": {"mpi"},  # the default kind of a new model
     "base/fields.py": {"mpi"},  # the example of an image's name
+    "cli/examples.py": {"mpi"},  # the example of a package, and of an operator
     "importers/intel/manifests.py": {"launcher", "mpi"},  # imported manifests for the operator
     "importers/intel/read.py": {"mpi"},  # imported scripts that start mpirun
     "kubernetes/environment.py": {"mpi"},  # variables that would break mpirun are refused in every kind

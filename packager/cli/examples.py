@@ -41,10 +41,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "status": (("mlpack status hello-mpi --watch", "until it has ended"), ("mlpack status hello-mpi --plot", "curves")),
     "logs": (
         ("mlpack logs hello-mpi --follow", "of the main pod"),
-        ("mlpack logs hello-mpi --worker 1", "a worker's"),
+        ("mlpack logs hello-mpi --all", "of all pods"),
     ),
     "exec": (("mlpack exec hello-mpi -- nvidia-smi", "run a program in the main pod"),),
-    "results": (("mlpack results hello-mpi results", "copy OUTPUT_DIR into the folder results"),),
+    "results": (("mlpack results hello-mpi results", "copy the results into a folder"),),
     "workspace push": (("mlpack workspace push hello-mpi data --folder DATASET_DIR", "copy data to the storage"),),
     "workspace ls": (("mlpack workspace ls hello-mpi", "what is on the storage"),),
     "workspace pull": (("mlpack workspace pull hello-mpi results", "copy from the storage"),),

@@ -1,0 +1,78 @@
+"""Packages and databases of earlier versions are accepted, as docs/policy.md promises."""
+
+from __future__ import annotations
+
+import sqlite3
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.service.store.store import Store
+from tests.service.api.conftest import Service
+
+if TYPE_CHECKING:
+    from tests.conftest import Mlpack
+
+RELEASES = Path(__file__).parent / "releases"
+PACKAGES = sorted(RELEASES.glob("*/*.tar.gz"))
+DATABASES = sorted(RELEASES.glob("*/server.sql"))
+
+JOB = "countdown-3843be"
+TOKEN = "mlp_QkfJlbtsXjzQWpNQhpnoGB82E2au31GfWGrUcXf2dN8"  # noqa: S105 - of the database of a test
+
+
+@pytest.fixture(params=PACKAGES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def package(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A package of an earlier version, in the current folder."""
+    source: Path = request.param
+    path = tmp_path / source.name
+    path.write_bytes(source.read_bytes())
+    return path
+
+
+def test_package_of_an_earlier_version_is_verified(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+
+
+def test_package_of_an_earlier_version_is_configured(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    done = mlpack("configure", package, "--registry", "registry.example.com/team", "--uid", "1234", "-d", "new.tar.gz")
+    assert (done.code, done.stdout) == (0, "new.tar.gz\n"), done.stderr
+    assert mlpack("verify", "new.tar.gz", "--kubectl", kubectl).code == 0
+    assert "registry.example.com/team" in mlpack("render", "new.tar.gz", "single-node", "--kubectl", kubectl).stdout
+
+
+def test_package_of_an_earlier_version_is_upgraded(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    name = package.name.removesuffix(".tar.gz")
+    model = {"llm-finetune-cpu": "llm-finetune"}.get(name, name)
+    with tarfile.open(package) as archive:
+        archive.extractall(package.parent, filter="data")
+    assert mlpack("configure", name, "--uid", "1234").code == 0
+    assert mlpack("build", model, "-d", "newer").code == 0
+    done = mlpack("upgrade", name, f"newer/{package.name}", "--kubectl", kubectl)
+    assert done.code == 0, done.stderr
+    assert "1234" in mlpack("diff", name).stdout
+
+
+@pytest.mark.parametrize("dump", DATABASES, ids=lambda path: path.parent.name)
+def test_database_of_an_earlier_version_is_migrated_and_served(dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "server.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(dump.read_text(encoding="utf-8"))
+    connection.close()
+    Store(path).close()
+    service = Service(path, roles={"admin": TOKEN})
+    with service.client:
+        job = service.get(f"/v1/jobs/{JOB}").json()
+        assert (job["definition"], job["creator"]) == ({"name": "countdown", "revision": 1}, "admin")
+        assert (
+            service.post("/v1/jobs", {"taskDef": "countdown", "process": {"train": {"number": 1}}}).status_code == 201
+        )
+
+
+def test_every_earlier_version_has_packages_and_a_database() -> None:
+    versions = {path.name for path in RELEASES.iterdir() if path.is_dir()}
+    assert versions == {path.parent.name for path in PACKAGES} == {path.parent.name for path in DATABASES}
+    assert versions

@@ -1,0 +1,117 @@
+"""Tests of `make release`: the same bytes twice, a zipapp that runs without an installation, and its signatures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager import __version__
+from packager.publish import bundle, signer
+from tools import release
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.thorough
+
+EPOCH = 1_700_000_000
+KEY = signer.new("release")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release."""
+    path = tmp_path_factory.mktemp("release") / "files"
+    release.release(path, EPOCH, KEY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def zipapp(folder: Path) -> Path:
+    (path,) = folder.glob("*.pyz")
+    return path
+
+
+def test_release_has_the_same_bytes_twice(folder: Path, tmp_path: Path) -> None:
+    again = {path.name: path.read_bytes() for path in release.release(tmp_path / "again", EPOCH, KEY)}
+    assert again.keys() == {path.name for path in folder.iterdir()}
+    assert [path.name for path in folder.iterdir() if path.read_bytes() != again[path.name]] == []
+
+
+def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Path) -> None:
+    content = (folder / "SHA256SUMS").read_bytes()
+    digests = dict(line.split("  ")[::-1] for line in content.decode().splitlines())
+    files = {path.name for path in folder.iterdir() if not path.name.startswith("SHA256SUMS")}
+    assert digests == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
+    assert len(files) == 4
+    envelope = bundle.read((folder / "SHA256SUMS.sigstore.json").read_bytes())
+    assert signer.is_valid(KEY.public, envelope.signature, bundle.signed_bytes(envelope.payload))
+    assert bundle.read_statement(envelope.payload).digests == (f"sha256:{hashlib.sha256(content).hexdigest()}",)
+    key = tmp_path / "release.pub"
+    key.write_text(KEY.public.pem)
+    command = ["openssl", "dgst", "-sha256", "-verify", str(key), "-signature", "SHA256SUMS.sig", "SHA256SUMS"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "Verified OK\n"
+
+
+def test_zipapp_runs_without_an_installation(zipapp: Path, tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-I", "-S", str(zipapp)]
+    for _ in range(2):  # the first run unpacks it
+        done = subprocess.run(
+            [*command, "build", "hello-mpi", "--force"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "hello-mpi.tar.gz\n"
+    (unpacked,) = (tmp_path / ".cache/mlpack/zipapp").iterdir()
+    assert unpacked.name == hashlib.sha256(zipapp.read_bytes()).hexdigest()
+
+
+def test_zipapp_refuses_a_folder_that_others_can_write_to(zipapp: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache/mlpack/zipapp"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    done = subprocess.run(
+        [sys.executable, zipapp, "version"],
+        env={"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, f"error: others can write to {folder}\n")
+
+
+def test_bill_of_materials_names_each_dependency_with_its_digests(folder: Path) -> None:
+    document = json.loads((folder / f"mlpack-{__version__}.cdx.json").read_text(encoding="utf-8"))
+    parts = {part["name"]: part for part in document["components"]}
+    assert {"jinja2", "msgspec", "typer", "litestar", "cryptography", "psycopg-binary"} <= set(parts)
+    assert all(part["version"] and part["properties"] for part in parts.values())
+    assert document["metadata"]["component"]["version"] == __version__
+
+
+def test_source_archive_builds_the_wheel(folder: Path) -> None:
+    (archive,) = folder.glob("*.tar.gz")
+    (wheel,) = folder.glob("*.whl")
+    with tarfile.open(archive) as content, zipfile.ZipFile(wheel) as built:
+        names = {name.partition("/")[2] for name in content.getnames()}
+        modules = {name for name in built.namelist() if name.startswith("packager/") and name.endswith(".py")}
+    assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"} <= names
+    own = {name for name in modules if not name.startswith("packager/model_specs/")}
+    assert own - names == {"packager/builder/compiled_templates.py"}
+
+
+def test_zipapp_has_the_closure_of_the_dependencies() -> None:
+    names = set(release.closure(release.PROJECT, release.EXTRAS))
+    assert {"mlpack-kubernetes", "jinja2", "markupsafe", "typer", "rich", "cryptography"} <= names
+    assert not names & {"litestar", "pytest"}
