@@ -40,6 +40,7 @@ EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingr
 VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
 RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
 ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
+PLACING = Form("none|preferred|required", "none, preferred or required")
 UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSchedule")
 
 
@@ -110,6 +111,7 @@ PLACES = {
 """The folders of a container that options of storage give a place, as the rest of a sentence."""
 
 TRAITS = {
+    "jobset": "it is for a JobSet, and {} has none",
     "serves": "it is for a workload that serves, and {} has none",
     "dataset": "it is for a dataset, and {} has none",
     "checkpoint": "it is for checkpoints, and {} has no CHECKPOINT_DIR",
@@ -233,7 +235,37 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "queue",
         "Kueue starts the workload when its queue has free resources",
-        (Key("QUEUE", "The LocalQueue in the workload's namespace.", NAME, "user-queue"),),
+        (
+            Key("QUEUE", "The LocalQueue in the workload's namespace.", NAME, "user-queue"),
+            Key("QUEUE_PRIORITY", "The WorkloadPriorityClass; none: Kueue's default.", NAME, "none", usual=True),
+            Key(
+                "QUEUE_PLACING",
+                "Whether all pods run in one domain of QUEUE_TOPOLOGY: required, preferred, or none.",
+                PLACING,
+                "none",
+                usual=True,
+            ),
+            Key(
+                "QUEUE_TOPOLOGY",
+                "The node label of the domains, which is a level of the queue's Topology.",
+                LABEL_KEY,
+                "kubernetes.io/hostname",
+                usual=True,
+            ),
+        ),
+    ),
+    Option(
+        "exclusive",
+        "all pods of a role of a JobSet on one rack or block, which no other JobSet has",
+        (
+            Key(
+                "EXCLUSIVE_TOPOLOGY",
+                "The node label of racks or blocks, as `kubectl get nodes --show-labels` shows it.",
+                LABEL_KEY,
+                "topology.example.com/rack",
+            ),
+        ),
+        only="jobset",
     ),
     Option(
         "placement",

@@ -33,6 +33,7 @@ _PLURALS = {
     "Job": "jobs",
     "Lease": "leases",
     "JobSet": "jobsets",
+    "LocalQueue": "localqueues",
     "MPIJob": "mpijobs",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "Namespace": "namespaces",
@@ -48,6 +49,8 @@ _PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",
     "StorageClass": "storageclasses",
+    "Workload": "workloads",
+    "WorkloadPriorityClass": "workloadpriorityclasses",
 }
 _KINDS = {plural: kind for kind, plural in _PLURALS.items()}
 

@@ -105,6 +105,37 @@ def test_option_passes_verification_and_meets_its_level(build: Callable[..., Pat
     assert {str(security.level) for security in report.security} == {BY_NAME[name].level}
 
 
+@pytest.mark.parametrize("way", ["required", "preferred"])
+def test_queue_places_pods_that_compute_and_sets_the_priority_of_their_workload(
+    way: str, build: Callable[..., Path]
+) -> None:
+    package = build("queue")
+    values = package / "quickstart/common/mpi/k8s/mlops/site/site.env"
+    for old, new in (("PRIORITY=none", "PRIORITY=high"), ("PLACING=none", f"PLACING={way}")):
+        replace(values, f"QUEUE_{old}", f"QUEUE_{new}")
+    replace(values, "QUEUE_TOPOLOGY=kubernetes.io/hostname", "QUEUE_TOPOLOGY=example.com/rack.a")
+    for overlay in overlays(package):
+        texts = [rendered(overlay, kubectls.kubectl(version)) for version in BOTH_ENDS]
+        assert texts[0] == texts[1]
+        documents, _ = yamlio.load_all(texts[0].encode(), "")
+        [workload] = filter(structures.is_workload, (Manifest(document.data) for document in documents))
+        assert workload.data["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
+        for pods in structures.pods(workload):
+            annotations = {
+                key: pods.metadata["annotations"][key] for key in pods.metadata["annotations"] if "kueue" in key
+            }
+            expected = {f"kueue.x-k8s.io/podset-{way}-topology": "example.com/rack.a"} if pods.computes else {}
+            assert annotations == expected
+    with opened(package) as package_files:
+        assert verify(package_files, Checks(kubectls=(str(kubectls.kubectl(BOTH_ENDS[1])),))).problems == ()
+
+
+def test_exclusive_is_refused_for_a_package_without_a_jobset(mlpack: Callable[..., Outcome]) -> None:
+    done = mlpack("build", "hello-mpi", "--with", "exclusive", "--site", "EXCLUSIVE_TOPOLOGY=rack")
+    assert done.code == 2
+    assert "--with exclusive: it is for a JobSet, and hello-mpi has none" in done.stderr
+
+
 def test_queue_and_suspend_cannot_be_combined(
     build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
 ) -> None:
@@ -257,12 +288,13 @@ def test_option_without_site_value_is_reported_and_does_not_render(
 ) -> None:
     option = next(option for option in OPTIONS if key in option.keys)
     needed = [argument for other in option.needs[:1] for argument in ("--with", other)]
-    needed += [f"--set={argument}" for argument in kinds.FOLDERS]
+    needed += [f"--set={argument}" for argument in (*kinds.FOLDERS, *(kinds.SET if option.only == "jobset" else ()))]
     values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
     done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)
     assert done.code == 0
     assert f"{option.name} does not render until {key.name} is set in site.env" in done.stderr
-    for overlay in overlays(tmp_path / "hello-mpi"):
+    reading = [path for path in overlays(tmp_path / "hello-mpi") if option.only != "jobset" or path.name == "servers"]
+    for overlay in reading:
         with pytest.raises(Exception, match=f"`data.{key.name}` is missing"):
             kustomize(overlay, program=str(kubectl))
     verified = mlpack("verify", "hello-mpi", "--kubectl", kubectl)
@@ -328,7 +360,7 @@ PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/
         ),
         (
             ["queue"],
-            {"QUEUE": '"q"'},
+            {**{key.name: key.example for key in BY_NAME["queue"].keys}, "QUEUE": '"q"'},
             {},
             [("QUEUE", """QUEUE: expected the name of an object in Kubernetes, found '"q"'""")],
         ),

@@ -208,12 +208,17 @@ class Plan(Value, frozen=True):
     def traits(self) -> frozenset[str]:
         """The traits of `packager.options.TRAITS` that the package has; some options are only for these."""
         having = {
-            "serves": self.serves,
             "dataset": self.spec.dataset,
             "checkpoint": self.checkpoints,
             "assets": bool(self.spec.assets or self.spec.downloads),
         }
-        return frozenset(trait for trait, has in having.items() if has)
+        of_kinds = (overlay.values.traits for overlay in self.overlays)
+        return frozenset(trait for trait, has in having.items() if has).union(*of_kinds)
+
+    def traits_of(self, overlay: PlannedOverlay) -> frozenset[str]:
+        """The traits of the package, of those of kinds only the ones of an overlay."""
+        of_others = (other.values.traits for other in self.overlays)
+        return self.traits.difference(*of_others) | overlay.values.traits
 
     def has(self, trait: str | None) -> bool:
         """Return whether the package has `trait`; None is the trait of options for every package."""

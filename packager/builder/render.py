@@ -92,8 +92,7 @@ def render(plan: Plan) -> Tree:
     for overlay in plan.overlays:
         for template, path in _in_overlay(plan, overlay):
             label = overlay.name if overlay.name in labelled else None
-            serving = {"serves"} if overlay.values.serves else set()
-            options = offered(plan.traits - {"serves"} | serving)
+            options = offered(plan.traits_of(overlay))
             context = {"overlay": overlay, "label": label, "pods": pods[overlay.name], "options": options}
             _add(entries, path, _fill(template, plan=plan, **context))
     if plan.site.placement:

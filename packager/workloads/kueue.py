@@ -11,6 +11,12 @@ from packager.workloads.structures import structures
 if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
+GROUP = "kueue.x-k8s.io"
+"""The API group."""
+
+PRIORITY = "kueue.x-k8s.io/priority-class"
+"""The label with the WorkloadPriorityClass of a workload."""
+
 LABEL = "kueue.x-k8s.io/queue-name"
 """The label with the LocalQueue of a workload."""
 

@@ -123,6 +123,9 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is
     called after its content."""
 
+    traits: ClassVar[frozenset[str]] = frozenset()
+    """The traits of `packager.options.TRAITS` that workloads of this kind have."""
+
     ways: ClassVar[tuple[str, ...]] = ()
     """How its pods can find each other, for `mlpack init`, the usual way first; none where there is no choice."""
 

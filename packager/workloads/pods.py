@@ -96,6 +96,11 @@ class Pods(Value, frozen=True):
         """Return the place of an annotation of theirs, as a JSON pointer."""
         return _pointer((*self.location, "metadata", "annotations", key))
 
+    def annotation_path(self, key: str) -> str:
+        """Return the place of an annotation of theirs, as the fieldPath of a kustomize replacement."""
+        escaped = key.replace(".", r"\.")
+        return f"{self.field_path.removesuffix('spec')}metadata.annotations.{escaped}"
+
     @property
     def processes_pointer(self) -> str | None:
         """The place of `processes`, as a JSON pointer."""

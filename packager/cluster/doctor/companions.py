@@ -1,12 +1,15 @@
-"""Checks the needs of the objects that site options put beside a workload: Ingress classes and metrics."""
+"""Checks the needs of site options in a cluster: queues, racks, Ingress classes and metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base.shortening import shortened
 from packager.cluster.doctor.case import fails, ok
-from packager.kubernetes.manifest import listing
-from packager.kubernetes.objects import shown
+from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.kubernetes.objects import annotation, condition, labels, sentence, shown
+from packager.workloads import kueue
+from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,10 +19,16 @@ if TYPE_CHECKING:
 
 _METRICS = "metrics.k8s.io"
 
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+_LONGEST = 300
+
 
 def beside(case: Case) -> Iterator[CheckResult]:
-    """Check that the class of each Ingress exists, and that the metrics of each autoscaler are served."""
+    """Check that queues, racks and classes exist, and that the metrics of each autoscaler are served."""
     for item in case.manifests.objects:
+        yield from _queue(case, item)
+        yield from _topology(case, item)
         if item["kind"] == "Ingress" and (ingress_class := item["spec"].get("ingressClassName")):
             if case.kubectl.get(f"ingressclasses.networking.k8s.io/{ingress_class}"):
                 yield ok("beside", f"{shown(item)}: the IngressClass {ingress_class} exists")
@@ -39,3 +48,40 @@ def _needs_metrics(autoscaler: Object) -> bool:
     return any(
         metric.get("type") in ("Resource", "ContainerResource") for metric in listing(autoscaler["spec"].get("metrics"))
     )
+
+
+def _queue(case: Case, item: Object) -> Iterator[CheckResult]:
+    """Check that the queue of a workload exists and takes workloads, and that its priority class exists."""
+    if (queue := kueue.of(item)) is None:
+        return
+    if not case.versions(kueue.GROUP):
+        message = f"{shown(item)} needs Kueue, which the cluster does not have"
+        yield fails("beside", message, f"kubectl api-resources --api-group={kueue.GROUP}")
+        return
+    show = f"kubectl get localqueues {case.namespace_flag}"
+    local_queue = case.kubectl.get(f"localqueues.{kueue.GROUP}/{queue}")
+    active = condition(local_queue or {}, "Active")
+    if local_queue is None:
+        yield fails("beside", f"{shown(item)} refers to the LocalQueue {queue}, which does not exist", show)
+    elif active and active["status"] == "False":
+        yield fails("beside", f"the LocalQueue {queue} starts nothing: {shortened(sentence(active), _LONGEST)}", show)
+    else:
+        yield ok("beside", f"{shown(item)}: the LocalQueue {queue} exists")
+    priority = labels(item).get(kueue.PRIORITY)
+    if priority and case.kubectl.get(f"workloadpriorityclasses.{kueue.GROUP}/{priority}") is None:
+        message = f"{shown(item)} refers to the WorkloadPriorityClass {priority}, which does not exist"
+        yield fails("beside", message, f"kubectl get workloadpriorityclasses.{kueue.GROUP}")
+
+
+def _topology(case: Case, item: Object) -> Iterator[CheckResult]:
+    """Check that nodes have the labels of the racks or blocks among which a workload has to be placed."""
+    keys = [annotation(item, _EXCLUSIVE)]
+    for pods in pods_of(Manifest(item)):
+        annotations = mapping(pods.metadata.get("annotations"))
+        keys += [annotations.get(f"{kueue.GROUP}/podset-{way}-topology") for way in ("required", "preferred")]
+    for key in dict.fromkeys(filter(None, keys)):
+        if case.kubectl.items("nodes", f"--selector={key}"):
+            yield ok("beside", f"{shown(item)}: nodes have the label {key}")
+        else:
+            message = f"{shown(item)} is placed by the label {key}, which no node has"
+            yield fails("beside", message, "kubectl get nodes --show-labels")

@@ -109,6 +109,7 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
 
     readme = "a Deployment"
     serves = True
+    traits = frozenset({"serves"})
 
     def faults(self) -> Iterator[Fault]:
         """Yield ports with the same number, and conflicting keys in `ready`."""

@@ -163,6 +163,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     ] = None
 
     readme = "a JobSet"
+    traits = frozenset({"jobset"})
     ways = tuple(sorted(RENDEZVOUS, key="none".__eq__))
 
     @classmethod

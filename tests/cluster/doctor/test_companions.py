@@ -75,3 +75,52 @@ def test_demand_counts_the_minimum_pods_of_an_autoscaler(target: str, count: int
     autoscaler = item("HorizontalPodAutoscaler", "a", spec={"minReplicas": 3, "scaleTargetRef": reference})
     overlay = RenderedOverlay("serving", (Manifest(deployment), Manifest(autoscaler)), cast("Any", None))
     assert [demand.count for demand in demands(overlay)] == [count]
+
+
+MISSING = "job/a refers to the WorkloadPriorityClass high, which does not exist"
+QUEUE = {"kueue.x-k8s.io/queue-name": "gpus", "kueue.x-k8s.io/priority-class": "high"}
+QUEUED = item("Job", "a", metadata={"labels": QUEUE})
+KUEUE: dict[str, list[str]] = {"kueue.x-k8s.io/v1beta2": []}
+LOCAL_QUEUE = item("LocalQueue", "gpus")
+STOPPED = {"type": "Active", "status": "False", "message": "the ClusterQueue is stopped"}
+HIGH = item("WorkloadPriorityClass", "high")
+
+
+@pytest.mark.parametrize(
+    ("objects", "messages"),
+    [
+        ([], ["job/a refers to the LocalQueue gpus, which does not exist", MISSING]),
+        ([LOCAL_QUEUE], ["job/a: the LocalQueue gpus exists", MISSING]),
+        ([LOCAL_QUEUE, HIGH], ["job/a: the LocalQueue gpus exists"]),
+        (
+            [{**LOCAL_QUEUE, "status": {"conditions": [STOPPED]}}, HIGH],
+            ["the LocalQueue gpus starts nothing: the ClusterQueue is stopped"],
+        ),
+    ],
+)
+def test_doctor_checks_queue_and_priority_of_a_workload(objects: list[dict[str, Any]], messages: list[str]) -> None:
+    assert [message for _, message, _ in results(FakeCluster(objects, served=KUEUE), QUEUED)] == messages
+
+
+def test_doctor_reports_a_cluster_without_kueue() -> None:
+    [(state, message, _)] = results(FakeCluster(), QUEUED)
+    assert (state, message) == ("fails", "job/a needs Kueue, which the cluster does not have")
+
+
+RACK = "topology.example.com/rack"
+JOB_SET = item("JobSet", "a", metadata={"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": RACK}})
+PLACED = item(
+    "Job",
+    "a",
+    spec={"template": {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": RACK}}}},
+)
+
+
+@pytest.mark.parametrize("workload", [JOB_SET, PLACED], ids=["exclusive", "queue"])
+def test_doctor_checks_that_nodes_have_the_label_of_a_topology(workload: dict[str, Any]) -> None:
+    name = f"{workload['kind'].lower()}/a"
+    nodes = [item("Node", "n", metadata={"labels": {RACK: "r1"}})]
+    assert results(FakeCluster(nodes), workload) == [("ok", f"{name}: nodes have the label {RACK}", None)]
+    [(state, message, fix)] = results(FakeCluster(), workload)
+    assert (state, message) == ("fails", f"{name} is placed by the label {RACK}, which no node has")
+    assert fix == "kubectl get nodes --show-labels"
