@@ -14,6 +14,7 @@ import pytest
 
 from packager import __version__
 from packager.publish import bundle, signer
+from tests import tools
 from tools import release
 
 if TYPE_CHECKING:
@@ -56,7 +57,16 @@ def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Pat
     assert bundle.read_statement(envelope.payload).digests == (f"sha256:{hashlib.sha256(content).hexdigest()}",)
     key = tmp_path / "release.pub"
     key.write_text(KEY.public.pem)
-    command = ["openssl", "dgst", "-sha256", "-verify", str(key), "-signature", "SHA256SUMS.sig", "SHA256SUMS"]
+    command = [
+        tools.require("openssl"),
+        "dgst",
+        "-sha256",
+        "-verify",
+        str(key),
+        "-signature",
+        "SHA256SUMS.sig",
+        "SHA256SUMS",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout == "Verified OK\n"
 
