@@ -13,7 +13,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.base.names import KEY, LABEL_VALUE, SUBDOMAIN
+from packager.base.names import IMAGE as ANY_IMAGE
+from packager.base.names import KEY, LABEL_VALUE, REGISTRY, SUBDOMAIN
 from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 
@@ -38,6 +39,11 @@ DOMAIN = Form(SUBDOMAIN, "a domain such as model.team.example")
 FOLDER = Form(r"/(?!.*(^|/)\.\.(/|$))[^:\x00-\x1f\x7f]*", "an absolute path without ':' and '..'")
 EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingress")
 VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
+IMAGE = Form(ANY_IMAGE, "the name of an image")
+PINNED = Form(
+    rf"(?=[^@]*/){REGISTRY}@sha256:[0-9a-f]{{64}}",
+    "HOST/REPOSITORY@sha256:…, as `mlpack push` prints it after oci://",
+)
 RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
 ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
 PLACING = Form("none|preferred|required", "none, preferred or required")
@@ -80,6 +86,7 @@ class Option(Value, frozen=True):
         paths: The keys of `mlops.env` that name folders outside of the container too.
         needs: The options one of which it adds to.
         only: The trait without which a package does not have it: a key of `TRAITS`.
+        since: The oldest minor version of Kubernetes that has the fields that it makes; None for any.
     """
 
     name: str
@@ -90,6 +97,7 @@ class Option(Value, frozen=True):
     paths: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     only: str | None = None
+    since: str | None = None
 
     @property
     def storage(self) -> bool:
@@ -112,6 +120,7 @@ PLACES = {
 
 TRAITS = {
     "jobset": "it is for a JobSet, and {} has none",
+    "ends": "it is for work that runs to its end, and {} serves until it is deleted",
     "serves": "it is for a workload that serves, and {} has none",
     "dataset": "it is for a dataset, and {} has none",
     "checkpoint": "it is for checkpoints, and {} has no CHECKPOINT_DIR",
@@ -127,6 +136,16 @@ _RESERVED_DOMAIN = "model.example.com"
 """A reserved domain (RFC 2606)."""
 
 _FOLDERS = ("MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "CHECKPOINT_DIR")
+
+IMAGE_VOLUMES = "1.35"
+"""The first minor version of Kubernetes whose pods mount images without a feature gate; it is no beta from 1.36 on."""
+
+_PACKAGE_IMAGE = Key(
+    "PACKAGE_IMAGE",
+    "This package in a registry, by the digest that `mlpack push` prints.",
+    PINNED,
+    f"registry.example.com/team/model@sha256:{'0' * 64}",
+)
 
 _OUTPUT_CLAIM = Key("OUTPUT_CLAIM", "The claim to mount at OUTPUT_DIR.", NAME, "results")
 _DATASET_CLAIM = Key("DATASET_CLAIM", "The claim to mount at DATASET_DIR, read-only.", NAME, "dataset", only="dataset")
@@ -210,6 +229,22 @@ OPTIONS: tuple[Option, ...] = (
     *_apart("dataset", "the dataset", _DATASET_CLAIM, only="dataset"),
     *_apart("checkpoint", "checkpoints", _CHECKPOINT_CLAIM, only="checkpoint"),
     *_apart("model", "this package with its assets", _MODEL_CLAIM, only="assets"),
+    Option(
+        "package-volume",
+        "this package from a registry as an image volume, in place of ConfigMaps with its code (Kubernetes 1.36)",
+        (_PACKAGE_IMAGE,),
+        places=("model",),
+        since=IMAGE_VOLUMES,
+    ),
+    Option(
+        "weights",
+        "a model from an image, read-only, as an image volume (Kubernetes 1.36)",
+        (
+            Key("WEIGHTS_IMAGE", "The image, whose files are the model.", IMAGE, "registry.example.com/models/bert:1"),
+            Key("WEIGHTS_DIR", "The folder at which the pods see them.", FOLDER, "/weights", usual=True),
+        ),
+        since=IMAGE_VOLUMES,
+    ),
     Option(
         "pvc-create",
         "creates the claim for results; `delete` deletes it, and the results with it",
@@ -328,6 +363,11 @@ OPTIONS: tuple[Option, ...] = (
         ),
         only="serves",
     ),
+    Option(
+        "gitops",
+        "Flux and Argo CD run the work again when the package changes, and keep it when it has ended",
+        only="ends",
+    ),
     Option("host-network", "the node's network, for fabrics that pods cannot reach otherwise", level=Level.privileged),
 )
 """Every option, in the order in which overlays list them."""
@@ -344,6 +384,12 @@ CLAIM = Option("claim", "the claim of the workspace", (_CLAIM_SIZE, _CLAIM_ACCES
 
 CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster's default", (_CLAIM_CLASS,))
 """A component for the same overlay, which is on if CLAIM_CLASS is set."""
+
+PACKAGE_VOLUME = "package-volume"
+"""The name of the option that mounts the package from a registry."""
+
+GITOPS = "gitops"
+"""The name of the option for Flux and Argo CD."""
 
 PLACEMENT = "placement"
 """The name of the option that says where pods run."""
@@ -439,6 +485,11 @@ def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault
         path = environment.get(name, "")
         if not path.startswith("/"):
             yield Fault((name,), f"{option.name} needs {name} as an absolute path, found {path!r}")
+    if option.name == PACKAGE_VOLUME:
+        for name in ("OUTPUT_DIR", "CHECKPOINT_DIR"):
+            if _within(environment.get(name, ""), environment.get("MODEL_DIR", "")):
+                message = f"{name} is inside MODEL_DIR, which {PACKAGE_VOLUME} makes read-only"
+                yield Fault((name,), f"{message}: use a folder such as /output")
     if {"dataset", "output"} <= set(option.places) and _within(
         environment.get("DATASET_DIR", ""), environment.get("OUTPUT_DIR", "")
     ):

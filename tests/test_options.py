@@ -475,3 +475,69 @@ def test_build_includes_local_component(build: Callable[..., Path], tmp_path: Pa
     assert "cost-center: n4711" in assert_alike(package / OVERLAYS / "single-node", BOTH_ENDS)
     with opened(package) as opened_package:
         assert opened_package.inventory["spec"]["with"] == ["gpu", "ours"]
+
+
+def test_package_volume_refuses_output_folder_in_package(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build("package-volume")
+    assert "OUTPUT_DIR=/output\n" in (package / OVERLAYS / "single-node" / "mlops.env").read_text()
+    refused = mlpack("configure", package, "--overlay", "single-node", "--set", "OUTPUT_DIR=/srv/hello-mpi/output")
+    assert refused.code == 0  # the value alone is valid
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    message = "OUTPUT_DIR is inside MODEL_DIR, which package-volume makes read-only: use a folder such as /output"
+    assert message in done.stdout
+
+
+def test_package_volume_mounts_code_in_every_pod_that_has_it(build: Callable[..., Path], kubectl: Path) -> None:
+    with opened(build("package-volume")) as package:
+        report = verify(package, Checks(kubectls=(str(kubectl),)))
+    assert report.kubernetes == ("1.35", "1.36", "1.37")
+    assert not [made for made in report.objects if "scripts" in made.name]
+    for overlay in overlays(package.folder):
+        documents, _ = yamlio.load_all(rendered(overlay, kubectl).encode(), "")
+        pods = [pods for document in documents for pods in structures.pods(Manifest(document.data)) if pods.has_code]
+        assert pods
+        for spec in (pod.spec for pod in pods):
+            [reference] = [volume["image"] for volume in spec["volumes"] if volume["name"] == "scripts"]
+            assert reference == {"reference": KEYS["PACKAGE_IMAGE"].example}
+            mount = {"name": "scripts", "mountPath": "/srv/hello-mpi", "subPath": "hello-mpi", "readOnly": True}
+            assert mount in spec["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize("name", ["package-volume", "weights"])
+def test_verify_refuses_image_volume_for_older_kubernetes(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path, name: str
+) -> None:
+    done = mlpack("verify", build(name), "--kubectl", kubectl, "--kubernetes-version", "1.34")
+    assert done.code == 5
+    assert f"{name} needs Kubernetes 1.35 or later, not 1.34 (switch it off for this cluster)" in done.stdout
+
+
+def test_gitops_is_refused_for_deployment(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build()
+    asked = mlpack("configure", package, "--overlay", "server", "--with", "gitops")
+    assert asked.code == 2
+    assert "server has no option 'gitops'" in asked.stderr
+    assert "hint: it is for work that runs to its end, and server serves until it is deleted" in asked.stderr
+    file = package / OVERLAYS / "server/kustomization.yaml"
+    replace(file, "components:\n", "components:\n  - ../../../common/mpi/k8s/mlops/gitops\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    message = "gitops: it is for work that runs to its end, and Deployment hello-mpi-server serves until it is deleted"
+    assert message in done.stdout
+
+
+def test_gitops_keeps_finished_work(build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path) -> None:
+    package = build("gitops")
+    job = package / OVERLAYS / "one-job/job.yaml"
+    replace(job, "  backoffLimit: 0\n", "  backoffLimit: 0\n  ttlSecondsAfterFinished: 60\n")
+    assert "ttlSecondsAfterFinished" not in rendered(job.parent, kubectl)
+    patch = job.with_name("job-patch.yaml")
+    replace(patch, "spec:\n", "spec:\n  ttlSecondsAfterFinished: 60\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "gitops is on, and Flux and Argo CD start the work again when it has been deleted" in done.stdout

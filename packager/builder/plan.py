@@ -17,7 +17,7 @@ from packager.builder.selection import Selection
 from packager.kubernetes import configmap
 from packager.kubernetes.mountpath import ROOT
 from packager.modelspec import code
-from packager.options import BY_NAME, TRAITS, offered
+from packager.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
 from packager.package.layout import SCRIPTS
 from packager.package.path_checks import shown
 from packager.workloads.amounts import GPUS
@@ -411,6 +411,7 @@ def _variables(
 ) -> tuple[Variable, ...]:
     """Return the lines of mlops.env: four for every package, then `environments`; the last value of a key counts."""
     model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
+    output_dir = "/output" if PACKAGE_VOLUME in options.site.options else f"{model_dir}/output"
     entries = {
         "REGISTRY": Parameter(
             value=options.registry or spec.image.registry,
@@ -418,7 +419,7 @@ def _variables(
         ),
         "DATASET_DIR": Parameter(value="/dataset", description="Where the dataset is, as the container sees it."),
         "MODEL_DIR": Parameter(value=model_dir, description="Where this package is, as the container sees it."),
-        "OUTPUT_DIR": Parameter(value=f"{model_dir}/output", description="Where results and checkpoints go."),
+        "OUTPUT_DIR": Parameter(value=output_dir, description="Where results and checkpoints go."),
     }
     if not spec.dataset:
         del entries["DATASET_DIR"]

@@ -84,4 +84,5 @@ def _place(pods: Pods) -> tuple[object, ...]:
         pods.port,
         pods.processes,
         pods.prepares,
+        pods.has_code,
     )

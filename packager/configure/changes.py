@@ -34,7 +34,7 @@ from packager.configure.settings import (
 )
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
+from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, TRAITS, conflicts
 from packager.package import ids as patch_ids
 from packager.package import inventory, kustomization, layout, placement, tree
 from packager.package.layout import INVENTORY, env
@@ -279,7 +279,9 @@ def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
     for name in switches:
         if name not in before:
             listed = ", ".join(before) or "none"
-            raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=similar(name, before))
+            trait = BY_NAME[name].only if name in BY_NAME else None
+            reason = TRAITS[trait].format(overlay) if trait else similar(name, before)
+            raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=reason)
     for conflict in conflicts(name for name, on in (before | switches).items() if on):
         raise UsageError(conflict.message, hint=conflict.hint)
     path = layout.kustomization(overlay)

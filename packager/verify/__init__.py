@@ -112,7 +112,8 @@ def verify(package: Package, checks: Checks) -> Report:
         ToolError: A folder cannot be read, or a file changes during the check. Files that cannot be read are in the
             report.
     """
-    versions = checks.kubernetes or schema.versions()
+    every_version = checks.kubernetes or schema.versions()
+    common = list(every_version)
     checked = integrity.check(package, checks.limits)
     problems, unchecked = checked.problems, [str(error) for error in checked.unread]
     edits = changes.read(package, checked.edits)
@@ -128,9 +129,11 @@ def verify(package: Package, checks: Checks) -> Report:
         problems += outcome.problems
         notes += outcome.sources.notes
         unchecked += outcome.unchecked
-        problems += options.check(outcome.sources, layout.env(name))
+        problems += options.check(outcome.sources, layout.env(name), checks.kubernetes)
         if outcome.overlay is None:
             continue
+        versions = options.supporting(outcome.sources, every_version)
+        common = [version for version in common if version in versions]
         schema_faults = [
             (manifest, fault)
             for manifest in outcome.overlay.manifests
@@ -158,12 +161,7 @@ def verify(package: Package, checks: Checks) -> Report:
         if checks.level is not None:
             unchecked += [f"{name}: the Pod Security level of {manifest} is unknown" for manifest in unknown]
         if checks.server is not None:
-            try:
-                from packager.verify import server  # noqa: PLC0415 - compiles many patterns, for this option alone
-
-                server_problems, server_unchecked = server.check(package, outcome, checks.server)
-            except ToolError as error:
-                server_problems, server_unchecked = [], [f"the cluster could not check {name}: {error}"]
+            server_problems, server_unchecked = _server_findings(package, outcome, name, checks.server)
             problems += server_problems
             unchecked += server_unchecked
     problems += _unread_additions(package, checked, read)
@@ -177,13 +175,25 @@ def verify(package: Package, checks: Checks) -> Report:
         notes=tuple(ordered(notes)),
         unchecked=tuple(dict.fromkeys(unchecked)),
         security=tuple(levels_reached),
-        kubernetes=tuple(versions),
+        kubernetes=tuple(common),
         kubectls=checks.kubectls,
         server=checks.server is not None,
         objects=tuple(made),
         images=images,
         renders=renders,
     )
+
+
+def _server_findings(
+    package: Package, outcome: render.Outcome, name: str, cluster: Kubectl
+) -> tuple[list[Problem], list[str]]:
+    """Return the problems that a cluster finds in an overlay, and the reasons why it could not check it."""
+    from packager.verify import server  # noqa: PLC0415 - compiles many patterns, for this option alone
+
+    try:
+        return server.check(package, outcome, cluster)
+    except ToolError as error:
+        return [], [f"the cluster could not check {name}: {error}"]
 
 
 def _unread_additions(
@@ -309,7 +319,7 @@ def _field_problems(
 def _manifest_problems(overlay: RenderedOverlay, schema_faults: Sequence[tuple[Manifest, Fault]]) -> Iterator[Problem]:
     for manifest, fault in schema_faults:
         yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
-    for check in (names.check, references.check, containers.check, podspec.check, kinds.check):
+    for check in (names.check, references.check, containers.check, podspec.check, kinds.check, options.check_gitops):
         yield from check(overlay)
 
 

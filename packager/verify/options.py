@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
-from packager.options import KEYS, KNOWN, conflicts, faults
+from packager.options import GITOPS, KEYS, KNOWN, TRAITS, conflicts, faults
 from packager.package import layout
 from packager.rendering.origins import Position, Written
+from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
+    from packager.base.yamlio import Location
+    from packager.rendering.overlay import RenderedOverlay
     from packager.rendering.sources import Sources
+
+_TTLS: tuple[Location, ...] = (("spec", "ttlSecondsAfterFinished"), ("spec", "runPolicy", "ttlSecondsAfterFinished"))
+"""The fields by which a cluster deletes a finished Job or JobSet, and a finished MPIJob's launcher."""
 
 
 def switched_on(sources: Sources) -> dict[str, str]:
@@ -35,12 +41,19 @@ def site_values(sources: Sources) -> dict[str, str]:
     return {line.key: line.value for text in dict.fromkeys(texts) if text for line in envfile.lines(text)}
 
 
-def check(sources: Sources, environment: str) -> Iterator[Problem]:
+def supporting(sources: Sources, versions: Sequence[str]) -> tuple[str, ...]:
+    """Return those minor versions of Kubernetes that have the fields of every option that an overlay has on."""
+    since = [_number(option) for name in switched_on(sources) if (option := KNOWN[name].since)]
+    return tuple(version for version in versions if all(_number(version) >= oldest for oldest in since))
+
+
+def check(sources: Sources, environment: str, versions: Collection[str] = ()) -> Iterator[Problem]:
     """Yield a finding for each component that is listed twice, for options that conflict, and for invalid values.
 
     Args:
         sources: The files of the overlay.
         environment: The path of its mlops.env, below the package's root.
+        versions: The minor versions of Kubernetes that the user has named.
     """
     listed: dict[str, Position] = {}
     for folder, place in sources.components:
@@ -51,10 +64,36 @@ def check(sources: Sources, environment: str) -> Iterator[Problem]:
     places = {name: listed[folder] for name, folder in on.items()}
     for conflict in conflicts(on):
         yield Problem(*places[str(conflict.location[-1])], conflict.message, conflict.hint)
+    for name in on:
+        since = KNOWN[name].since
+        if since and (older := [version for version in versions if _number(version) < _number(since)]):
+            message = f"{name} needs Kubernetes {since} or later, not {', '.join(older)}"
+            yield Problem(*places[name], message, "switch it off for this cluster")
     if "queue" in on:
         yield from _suspended(sources)
     for common in {posixpath.dirname(folder) for folder in on.values()}:
         yield from _values(sources, places, layout.site_env(common), environment)
+
+
+def check_gitops(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding if the option gitops is on for a workload that serves, or that is deleted after its end."""
+    folder = switched_on(overlay.sources).get(GITOPS)
+    if folder is None:
+        return
+    place = next(place for listed, place in overlay.sources.components if listed == folder)
+    for manifest in overlay.manifests:
+        workload = kinds().get(manifest.kind)
+        if workload is not None and workload.serves:
+            reason = TRAITS["ends"].format(manifest)
+            yield Problem(*place, f"{GITOPS}: {reason}", "switch it off: Flux and Argo CD change a Deployment in place")
+        for location in _TTLS:
+            if at(manifest.data, location) is not None:
+                message = f"{GITOPS} is on, and Flux and Argo CD start the work again when it has been deleted"
+                yield overlay.problem(manifest, location, message, "remove ttlSecondsAfterFinished")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _suspended(sources: Sources) -> Iterator[Problem]:

@@ -123,7 +123,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is
     called after its content."""
 
-    traits: ClassVar[frozenset[str]] = frozenset()
+    traits: ClassVar[frozenset[str]] = frozenset({"ends"})
     """The traits of `packager.options.TRAITS` that workloads of this kind have."""
 
     ways: ClassVar[tuple[str, ...]] = ()

@@ -126,6 +126,11 @@ class Pods(Value, frozen=True):
         return any(mapping(mount).get("name") == volume for mount in mounts)
 
     @property
+    def has_code(self) -> bool:
+        """Whether the main container mounts the package's code."""
+        return self.mounts("scripts")
+
+    @property
     def prepares(self) -> bool:
         """Whether an init container runs something of the model, as a build writes it: the second one."""
         return bool(at(self.spec, ("initContainers", 1, "name")) == "init")

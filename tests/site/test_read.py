@@ -69,10 +69,12 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
     )
     storages = (
         "scratch, host-path, nfs, pvc, output-host-path, output-nfs, output-pvc, dataset-host-path, dataset-nfs, "
-        "dataset-pvc, checkpoint-host-path, checkpoint-nfs, checkpoint-pvc, model-host-path, model-nfs, model-pvc"
+        "dataset-pvc, checkpoint-host-path, checkpoint-nfs, checkpoint-pvc, model-host-path, model-nfs, model-pvc, "
+        "package-volume"
     )
     others = (
-        "pvc-create, root, gpu, exclusive, placement, service-account, shared-memory, expose, autoscale, host-network"
+        "weights, pvc-create, root, gpu, exclusive, placement, service-account, shared-memory, expose, autoscale, "
+        "gitops, host-network"
     )
     assert problems(tmp_path / "site.yaml", text) == [
         "1:1: unknown key 'registery' (did you mean 'registry'?)",

@@ -163,7 +163,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     ] = None
 
     readme = "a JobSet"
-    traits = frozenset({"jobset"})
+    traits = frozenset({"jobset", "ends"})
     ways = tuple(sorted(RENDEZVOUS, key="none".__eq__))
 
     @classmethod
