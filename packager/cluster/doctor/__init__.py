@@ -5,6 +5,7 @@ permission  the namespace, and the user's permissions
 admission   whether policies admit the pods, and which changes they make in them
 quota       the namespace's quotas
 nodes       room on the nodes
+imagevolumes: whether the nodes can mount images as volumes
 reference   claims, secrets, names, and the server's own dry run
 beside      the needs of the objects that options put beside a workload
 memory      whether the processes of a pod can share enough of it
@@ -25,6 +26,7 @@ from packager.cluster.doctor import (
     admission,
     companions,
     image,
+    imagevolumes,
     memory,
     nodes,
     permission,
@@ -50,6 +52,7 @@ CHECKS: dict[str, Check] = {
     "quota": quota.quotas,
     "nodes": nodes.nodes,
     "image": image.images,
+    "volumes": imagevolumes.image_volumes,
     "claims": reference.claims,
     "references": reference.references,
     "beside": companions.beside,
