@@ -120,16 +120,21 @@ class Checks:
         )
 
 
-@contextmanager
-def registry(folder: Path) -> Iterator[str]:
-    """Yield the host of a running registry of Debian."""
+def free_port() -> int:
+    """Return a port of this machine that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = int(server.getsockname()[1])
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
+    """Yield the host of a running registry of Debian, which listens on an address of this machine."""
+    port = free_port()
     config = {
         "version": 0.1,
         "log": {"level": "error"},
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
+        "http": {"addr": f"{address}:{port}"},
     }
     (folder / "config.yml").write_text(json.dumps(config))
     argv = [tools.require("docker-registry"), "serve", str(folder / "config.yml")]
@@ -137,10 +142,10 @@ def registry(folder: Path) -> Iterator[str]:
         try:
             for _ in range(600):
                 with socket.socket() as tried:
-                    if tried.connect_ex(("127.0.0.1", port)) == 0:
+                    if tried.connect_ex((address, port)) == 0:
                         break
                 time.sleep(0.05)
-            yield f"localhost:{port}"
+            yield f"{'localhost' if address == '127.0.0.1' else address}:{port}"
         finally:
             server_process.terminate()
 

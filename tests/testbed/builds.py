@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed import pins, versions
-from tests.testbed.places import CACHE, SOURCES, cache_entry, only_one
+from tests.testbed.places import CACHE, IMAGE_VOLUMES, SOURCES, cache_entry, only_one
 from tests.testbed.process import bound, run
 from tests.testbed.progress import step
 
@@ -87,7 +87,31 @@ KUBERNETES = Build(
 )
 # Not for the cluster: `python -m tests.cosign` runs it.
 COSIGN = Build("cosign", ("github.com/sigstore/cosign/v3/cmd/cosign",), "about 5 minutes")
-BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES)
+# Not for every cluster: `python -m tests.gitops` runs them beside it.
+GITOPS = Build(
+    "gitops",
+    ("github.com/fluxcd/source-controller", "github.com/fluxcd/kustomize-controller"),
+    "about 8 minutes",
+    manifests=(
+        *(
+            ("github.com/fluxcd/source-controller", f"config/crd/bases/source.toolkit.fluxcd.io_{kind}.yaml")
+            for kind in (
+                *("buckets", "externalartifacts", "gitrepositories"),
+                *("helmcharts", "helmrepositories", "ocirepositories"),
+            )
+        ),
+        ("github.com/fluxcd/kustomize-controller", "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"),
+    ),
+)
+# Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
+CONTAINERD = Build(
+    "containerd",
+    tuple(
+        f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    ),
+    "about 3 minutes",
+)
+BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES, *((CONTAINERD,) if IMAGE_VOLUMES else ()))
 
 
 def build_all(builds: tuple[Build, ...] = BUILDS) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.testbed.errors import ClusterError, ToolError
 from tests.testbed.kubectl import kubectl
 from tests.testbed.node import ADDRESS, API_PORT, Node
-from tests.testbed.places import NAME, RUN
+from tests.testbed.places import IMAGE_VOLUMES, NAME, RUN
 from tests.testbed.process import run
 
 _CREDENTIALS = "/run/credentials"
@@ -149,7 +149,12 @@ ETCD = Component(
     port=2379,
 )
 CONTAINERD = Component(
-    "containerd", ("/usr/bin/containerd", "--config=/run/config/containerd.toml"), ready=_containerd_answers
+    "containerd",
+    (
+        "/run/bin/containerd/containerd" if IMAGE_VOLUMES else "/usr/bin/containerd",
+        "--config=/run/config/containerd.toml",
+    ),
+    ready=_containerd_answers,
 )
 NFS_SERVER = Component(
     "nfs-server",

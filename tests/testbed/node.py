@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.testbed import control_groups, link
 from tests.testbed.builds import BUILDS
 from tests.testbed.errors import ToolError
-from tests.testbed.places import RUN, SOURCES
+from tests.testbed.places import IMAGE_VOLUMES, RUN, SOURCES
 
 ADDRESS = "10.244.0.1"
 """The node's address among the pods. Nobody outside the node sees it, so it is the same in every cluster, and the
@@ -93,6 +93,8 @@ def create() -> Node:
     for folder in ("credentials", "run", "var"):
         (RUN / folder).mkdir(parents=True)
     shutil.copytree(SOURCES / "config", RUN / "config")  # edits during the start apply to the next node
+    if IMAGE_VOLUMES:
+        shutil.copytree(SOURCES / "imagevolumes", RUN / "config", dirs_exist_ok=True)
     control_groups.create()
     # The shell records its id and start time, and then executes unshare, so that no node runs unrecorded.
     record = 'echo $$ $(cut -d " " -f 22 /proc/$$/stat) >"$0" && exec unshare "$@"'

@@ -21,6 +21,13 @@ _REQUIRED = {
     "cosign": {
         "github.com/sigstore/cosign/v3": versions.COSIGN,
     },
+    "containerd": {
+        "github.com/containerd/containerd/v2": versions.CONTAINERD,
+    },
+    "gitops": {
+        "github.com/fluxcd/source-controller": versions.FLUX,
+        "github.com/fluxcd/kustomize-controller": versions.FLUX,
+    },
     "kubernetes": {
         "k8s.io/kubernetes": versions.KUBERNETES,
         "github.com/coredns/coredns": versions.COREDNS,
@@ -49,7 +56,9 @@ def write(go: Path) -> None:
                 run([go, "mod", "edit", f"-require={module}@v{version}"], cwd=folder, env=env)
             if name == "kubernetes":
                 _replace_staging(go, folder)
-            run([go, "mod", "tidy"], cwd=folder, env=env)
+            # The tests of Flux need modules that are not to be had, so go.mod has only what its programs need.
+            command = ["list", "-deps", "tool"] if name == "gitops" else ["mod", "tidy"]
+            run([go, *command], cwd=folder, env=env)
 
 
 def _replace_staging(go: Path, folder: Path) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent
 CHECKOUT = SOURCES.parents[1]
 
-_IDENTITY = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
+IMAGE_VOLUMES = os.environ.get("MLPACK_IMAGE_VOLUMES") == "1"
+"""Whether the cluster is the one of `python -m tests.imagevolumes`: its containerd mounts images as volumes."""
+
+_IDENTITY = hashlib.sha256(f"{CHECKOUT}{' image volumes' * IMAGE_VOLUMES}".encode()).hexdigest()[:8]
 
 NAME = f"mlpack-{_IDENTITY}"
 """The name of the machine's network interface and of the control group; of at most 15 characters for the interface."""

