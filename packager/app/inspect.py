@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from packager.app.pull import read
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import check_file
+from packager.app.stamps import judge
 from packager.base.errors import UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
 from packager.package.opened import opened
-from packager.publish import gitops
+from packager.publish import attachments, gitops
+from packager.publish.bundle import PROVENANCE, STAMP
 from packager.publish.gitops import GitopsTarget
 from packager.publish.reference import is_reference, parse
 from packager.publish.registry import Repository
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from packager.app.progress import Tell
     from packager.app.signatures import Trust
+    from packager.app.stamps import JudgedStamp
     from packager.base.runner import Runner
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
@@ -48,6 +51,8 @@ class Inspected:
         created: The time that the artefact names.
         is_plain: Whether the registry is used over http.
         signatures: The signatures in the registry; None for a package on disk.
+        stamps: The stamps in the registry; None for a package on disk.
+        has_provenance: Whether the registry lists a provenance.
     """
 
     facts: ArtefactFacts
@@ -57,6 +62,8 @@ class Inspected:
     created: str | None = None
     is_plain: bool = False
     signatures: tuple[Signature, ...] | None = None
+    stamps: tuple[JudgedStamp, ...] | None = None
+    has_provenance: bool = False
 
     @property
     def pinned(self) -> str | None:
@@ -93,6 +100,8 @@ class Inspected:
             "images": [{"image": image, "locked": is_locked(image)} for image in self.facts.images],
             "edited": list(self.facts.edited),
             "signatures": None if self.signatures is None else [one.as_json() for one in self.signatures],
+            "stamps": None if self.stamps is None else [one.as_json() for one in self.stamps],
+            "provenance": self.has_provenance,
             "files": None if self.files is None else list(self.files),
         }
 
@@ -128,7 +137,9 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     reference = parse(source)
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
-        signatures = find(registry, remote.digest, trust.verifier)
+        listed = attachments.listed(registry, remote.digest)
+        signatures = find(registry, remote.digest, trust.verifier, listed)
+        contents, _ = attachments.contents(registry, listed, STAMP)
     trust.require(signatures, str(reference), lambda _: None)
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
@@ -142,6 +153,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         described.created,
         is_plain=remote.is_plain,
         signatures=signatures,
+        stamps=tuple(judge(content, remote.facts.digest, trust.verifier) for content in contents),
+        has_provenance=any(one.predicate_type == PROVENANCE for one in listed),
     )
 
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
+from packager.app.attaching import StatementRequest, StatementSubject, statements
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.package import declared, integrity, inventory, layout
 from packager.package.opened import opened
-from packager.publish import artefact
+from packager.publish import artefact, attachments
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
+from packager.publish.bundle import Subject
 from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from packager.app.attaching import Attached
     from packager.app.progress import Progress, Tell
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from packager.publish.reference import PackageReference
     from packager.publish.signer import Signer
     from packager.verify import Checks
+    from packager.verify.report import Report
 
 _ARGO_BYTES = 1_000_000_000
 """The most bytes that Argo CD unpacks, unless it is configured otherwise."""
@@ -56,6 +60,7 @@ class PushRequest:
         force: Whether tags are moved that name another artefact.
         dry_run: Whether nothing is sent.
         signers: The keys that sign the artefact.
+        statements: The statements that are attached to it.
     """
 
     package: Path
@@ -69,6 +74,7 @@ class PushRequest:
     force: bool = False
     dry_run: bool = False
     signers: tuple[Signer, ...] = ()
+    statements: StatementRequest = field(default_factory=StatementRequest)
 
     @property
     def all_tags(self) -> tuple[str, ...]:
@@ -89,6 +95,7 @@ class PushedPackage:
         sent: The digests of the blobs that were sent; None for a dry run.
         is_new: Whether anything was sent.
         signed_by: The fingerprints of the keys that have signed it.
+        statements: The names of the statements that are attached to it.
     """
 
     reference: PackageReference
@@ -98,6 +105,7 @@ class PushedPackage:
     sent: tuple[str, ...] | None
     is_new: bool
     signed_by: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
 
     @property
     def pinned(self) -> str:
@@ -118,6 +126,7 @@ class PushedPackage:
             "dry_run": self.sent is None,
             "sent": list(self.sent or ()),
             "signed_by": list(self.signed_by),
+            "statements": list(self.statements),
             "manifest": json.loads(self.artefact.manifest),
             "config": json.loads(self.artefact.config),
         }
@@ -139,16 +148,40 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
     """
     choices = _choices(request)
     with opened(request.package) as package:
-        facts = _facts(package, request)
+        facts, report = _facts(package, request)
         with packed(package, request.created or 0) as (path, layer, size):
             _note(facts, size, tell)
             made = artefact.compose(facts, layer, choices)
+            attached = _statements(request, package, facts, report, made, tell)
+            pushed = PushedPackage(
+                request.reference,
+                request.all_tags,
+                facts,
+                made,
+                None,
+                is_new=False,
+                signed_by=tuple(signer.public.fingerprint for signer in request.signers),
+                statements=tuple(dict.fromkeys(one.name for one in attached)),
+            )
             if request.dry_run:
-                return PushedPackage(request.reference, request.all_tags, facts, made, None, is_new=False)
+                return pushed
             with Repository(request.reference, access, may_push=True) as registry:
-                sent, is_new = _send(registry, request, made, path, progress)
-    by = tuple(signer.public.fingerprint for signer in request.signers)
-    return PushedPackage(request.reference, request.all_tags, facts, made, sent, is_new=is_new, signed_by=by)
+                sent, is_new = _send(registry, request, made, attached, path, progress)
+    return replace(pushed, sent=sent, is_new=is_new)
+
+
+def _statements(  # noqa: PLR0913, PLR0917 - what a statement is about
+    request: PushRequest, package: Package, facts: ArtefactFacts, report: Report | None, made: Artefact, tell: Tell
+) -> tuple[Attached, ...]:
+    """Return the statements that are attached to the artefact; see `packager.app.attaching` for the errors."""
+    reference = request.reference
+    subjects = (
+        Subject(facts.digest, f"{facts.package}/{layout.INVENTORY}"),
+        Subject(made.layer.blob.digest, made.layer.name),
+        Subject(made.digest, f"{reference.host}/{reference.repository}"),
+    )
+    subject = StatementSubject(package, facts.edited, report, request.checks, made.digest, subjects)
+    return statements(request.statements, subject, request.signers, tell)
 
 
 def _choices(request: PushRequest) -> ArtefactChoices:
@@ -164,10 +197,10 @@ def _choices(request: PushRequest) -> ArtefactChoices:
     return choices
 
 
-def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
-    """Return the facts about a package, after it was verified. Raises VerificationError or ToolError."""
+def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Report | None]:
+    """Return the facts about a package, and the report of its verification. Raises VerificationError or ToolError."""
     if not request.verify:
-        return facts_of(package, images_of(package, request.checks))
+        return facts_of(package, images_of(package, request.checks)), None
     report = stage.verify(package, request.checks)
     problems = [*report.problems, *_dropped(package)]
     verified = shlex.join(["mlpack", "verify", argument(request.package)])
@@ -176,7 +209,7 @@ def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
         raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
     if report.unchecked:
         raise ToolError(f"{report.unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
-    return facts_of(package, {image for images in report.images.values() for image in images})
+    return facts_of(package, {image for images in report.images.values() for image in images}), report
 
 
 def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
@@ -225,18 +258,26 @@ def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:
         tell(f"note: the package unpacks to {size:,} bytes, and Argo CD takes at most {_ARGO_BYTES:,}")
 
 
-def _send(
-    registry: Repository, request: PushRequest, made: Artefact, path: Path, progress: Progress
+def _send(  # noqa: PLR0913, PLR0917 - what is sent, and where
+    registry: Repository,
+    request: PushRequest,
+    made: Artefact,
+    attached: tuple[Attached, ...],
+    path: Path,
+    progress: Progress,
 ) -> tuple[tuple[str, ...], bool]:
     """Send an artefact, the tags last; return the digests of the blobs that were sent, and whether anything was."""
     tags = [tag for tag in request.all_tags if _is_to_set(registry, request, tag, made.digest)]
     is_stored = not tags and (bool(request.all_tags) or registry.digest_of(made.digest) is not None)
     sent = () if is_stored else _send_blobs(registry, made, path, progress)
-    signed = attach(registry, _signed(request, made), request.signers)
+    signed = _signed(request, made)
+    has_signed = attach(registry, signed, request.signers)
+    for one in attached:
+        has_signed |= attachments.attach(registry, signed.manifest, one.content, one.predicate_type, signed.created)
     for tag in tags:
         if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
             registry.put_manifest(tag, made.manifest)
-    return sent, signed or not is_stored
+    return sent, has_signed or not is_stored
 
 
 def _send_blobs(registry: Repository, made: Artefact, path: Path, progress: Progress) -> tuple[str, ...]:

@@ -114,8 +114,12 @@ def beside(path: Path) -> Path:
 
 def lines(signatures: Sequence[Signature]) -> bytes:
     """Return the content of the file for those bundles that are about the package."""
-    bundles = [one.content for one in signatures if one.content and one.problem is None]
-    return b"".join(content.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n" for content in bundles)
+    return b"".join(one_line(one.content) for one in signatures if one.content and one.problem is None)
+
+
+def one_line(content: bytes) -> bytes:
+    """Return a JSON document as one line."""
+    return content.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
 def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ class Target:
         kubectl: The user's kubectl.
         sources: The files of the overlay.
         person: The user, to record in the cluster: user@machine.
+        render: The digest of kubectl's output for the overlay.
     """
 
     package: Package
@@ -51,6 +53,7 @@ class Target:
     kubectl: Kubectl
     sources: Sources
     person: str
+    render: str
 
     def observe(self, *, events: bool = True) -> Snapshot | None:
         """Return a snapshot of the workload. Raises ClusterError."""
@@ -211,7 +214,8 @@ def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person:
     for warning in rendered.warnings:
         tell(warning)
     manifests = load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
-    return Target(package, overlay, manifests, kubectl, sources, person)
+    render_digest = f"sha256:{hashlib.sha256(rendered.manifests.encode()).hexdigest()}"
+    return Target(package, overlay, manifests, kubectl, sources, person, render_digest)
 
 
 def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
-from packager.app.stamp import use
+from packager.app.stamps import StampedPackage, use
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.shortening import bounded
 from packager.base.values import Value, as_dict, replace
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.stamp import StampChecks
+    from packager.app.stamps import StampChecks
     from packager.verify.report import Report
     from packager.verify.security import Exceeded
 
@@ -90,8 +90,9 @@ def verify(path: Path, checks: Checks, stamp: StampChecks | None = None) -> Veri
         report = stage.verify(package, checks)
     if stamp is None:
         return Verification(report)
-    used = use(path, report, stamp, checks.kubectls, checks.runner)
-    return Verification(replace(report, problems=(*report.problems, *used.problems)), used.notes)
+    stamped = StampedPackage(path, report.digest, report.edits, report.renders, checks.kubectls, checks.runner)
+    used = use(stamped, stamp)
+    return Verification(replace(report, problems=(*report.problems, *used.problems)), tuple(used.notes))
 
 
 def required_properties(names: Sequence[str]) -> tuple[str, ...]:

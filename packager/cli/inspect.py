@@ -109,11 +109,22 @@ def _show(inspected: Inspected) -> None:
         emit(f"{'image:':16}{image} ({'locked' if is_locked(image) else 'not locked'})")
     for path in facts.edited:
         emit(f"{'edited:':16}{path}")
-    for signature in inspected.signatures or ():
-        emit(f"{'signature:':16}{signature}")
-    if inspected.signatures == ():
-        emit(f"{'signature:':16}none")
+    _show_attached(inspected)
     for path in inspected.files or ():
         emit(f"{'file:':16}{path}")
     if inspected.files is None:
         say("the files are not listed: mlpack pull shows them")
+
+
+def _show_attached(inspected: Inspected) -> None:
+    """Print the signatures, and the statements that are attached."""
+    for signature in inspected.signatures or ():
+        emit(f"{'signature:':16}{signature}")
+    if inspected.signatures == ():
+        emit(f"{'signature:':16}none")
+    for stamp in inspected.stamps or ():
+        emit(f"{'stamp:':16}{stamp}")
+        for name in stamp.facts.properties if stamp.is_trusted and stamp.facts else ():
+            emit(f"{'':16}{name}")
+    if inspected.has_provenance:
+        emit(f"{'provenance:':16}listed: mlpack verify --rebuild SPEC proves it")

@@ -17,6 +17,7 @@ from packager.cli.console import progress, say, show_as
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
+    from packager.app.pull import LocalPackage
     from packager.app.signatures import Trust
     from packager.publish.client import Access
 
@@ -98,17 +99,37 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
     are checked if `trust` has keys. See `packager.app.pull.local` and `packager.app.signatures.check_file` for the
     errors.
     """
-    text = str(package)
     if not is_remote(package):
         if trust is not None:
             from packager.app.signatures import check_file
 
             check_file(package, trust, tell=say)
         return package
+    return _pulled(ctx, package, trust, with_stamps=False).path
+
+
+def stamped_package(ctx: typer.Context, package: Path, trust: Trust) -> LocalPackage:
+    """Return a package with the stamps that its registry has; see `local_package`."""
+    from packager.app.pull import LocalPackage
+
+    if not is_remote(package):
+        return LocalPackage(local_package(ctx, package, trust))
+    return _pulled(ctx, package, trust, with_stamps=True)
+
+
+def _pulled(ctx: typer.Context, package: Path, trust: Trust | None, *, with_stamps: bool) -> LocalPackage:
     from packager.app.pull import local
     from packager.app.registry_access import parse
 
-    reference = parse(f"oci://{text.removeprefix(_REFERENCE)}")
-    path = local(reference, RegistryOptions().access(ctx), cache_folder(), tell=say, progress=progress, trust=trust)
-    show_as(path, str(reference))
-    return path
+    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
+    pulled = local(
+        reference,
+        RegistryOptions().access(ctx),
+        cache_folder(),
+        tell=say,
+        progress=progress,
+        trust=trust,
+        with_stamps=with_stamps,
+    )
+    show_as(pulled.path, str(reference))
+    return pulled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +53,10 @@ class SignatureOptions:
         folder = site_path().with_name(_FOLDER)
         usual += [folder] if folder.is_dir() else []
         return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature), host(ctx).runner)
+
+    def for_stamp(self, trust: Trust) -> Trust:
+        """Return the keys where they are for a stamp: a signature is required only by --require-signature."""
+        return replace(trust, is_required=self.require_signature)
 
     def refuse(self, source: str) -> None:
         """Refuse to require a signature of something that cannot have one. Raises UsageError."""

@@ -15,7 +15,7 @@ from packager.cli.signature_arguments import password_of
 from packager.cli.verify import Kubectls, KubernetesVersions, versions
 
 if TYPE_CHECKING:
-    from packager.app.stamp import StampedPackage
+    from packager.app.stamp import WrittenStamp
 
 
 def stamp(
@@ -59,7 +59,7 @@ def stamp(
     _explain(made)
 
 
-def _explain(made: StampedPackage) -> None:
+def _explain(made: WrittenStamp) -> None:
     for name in made.statement["predicate"]["properties"]:
         say(name)
     say(f"signed by {made.signed_by}" if made.signed_by else "not signed: its claims prove nothing to others")

@@ -19,6 +19,7 @@ from packager.cli.cluster_arguments import (
     Expect,
     PackageToRead,
     PodSecurity,
+    RequiredProperties,
 )
 from packager.cli.console import emit, emit_output, say
 from packager.cli.option_groups import with_options
@@ -70,10 +71,7 @@ def verify(
         str | None,
         typer.Option(metavar="FILE|none", help="The stamp to use, instead of PACKAGE.stamp.json if there is one."),
     ] = None,
-    require_stamp: Annotated[
-        list[str],
-        typer.Option(metavar="PROPERTY", help="Require this property in a stamp by a trusted key. Repeatable."),
-    ] = [],  # noqa: B006
+    require_stamp: RequiredProperties = [],  # noqa: B006
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
     max_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
@@ -96,11 +94,11 @@ def verify(
     with a kubectl of one of its versions, the package must render as it says.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app.stamp import StampChecks
+    from packager.app.stamps import StampChecks
     from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
     from packager.app.verify import verify as judge
     from packager.cli.host import host
-    from packager.cli.registry_arguments import local_package
+    from packager.cli.registry_arguments import stamped_package
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
@@ -122,10 +120,10 @@ def verify(
         runner=host(ctx).runner,
     )
     trust = signatures.trust(ctx)
-    chosen = None if stamp == _NONE else StampChecks(Path(stamp) if stamp else None, required, trust)
-    if (stamp or required) and not signatures.require_signature:
-        trust = dataclasses.replace(trust, is_required=False)
-    verdict = judge(local_package(ctx, package, trust), checks, chosen)
+    local = stamped_package(ctx, package, signatures.for_stamp(trust) if stamp or required else trust)
+    file = Path(stamp) if stamp else None
+    chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
+    verdict = judge(local.path, checks, chosen)
     report = verdict.report
     if output is not None:
         emit_output(verdict.as_json(), [report.package], output)

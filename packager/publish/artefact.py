@@ -6,6 +6,7 @@ package and options give the same bytes.
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import hashlib
 import re
@@ -183,7 +184,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
 
     Args:
         kind: The type of the manifest and of its only layer.
-        content: The layer.
+        content: The layer, which the manifest contains too, so readers need not ask for it.
         subject: The manifest that it refers to.
         annotations: The annotations.
     """
@@ -192,7 +193,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": _entry(_EMPTY_CONFIG, descriptor(EMPTY)),
-        "layers": [_entry(kind, descriptor(content))],
+        "layers": [_entry(kind, descriptor(content)) | {"data": base64.b64encode(content).decode()}],
         "subject": _entry(MANIFEST, subject),
         "annotations": dict(annotations),
     }

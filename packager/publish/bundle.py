@@ -24,6 +24,12 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
 """The predicate of a statement that says nothing but that the subject is signed."""
 
+STAMP = "https://in-toto.io/attestation/svr/v0.2"
+"""The predicate of a statement about what was verified; `packager.publish.stamp` makes it."""
+
+PROVENANCE = "https://slsa.dev/provenance/v1"
+"""The predicate of a statement about how a package was built; `packager.publish.provenance` makes it."""
+
 BUNDLE_BYTES = 256 << 10
 """The most bytes of a bundle."""
 

@@ -6,19 +6,18 @@ from 2.8 on looks for bundles first, and ignores the tag if there is one, so bot
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ToolError, VerificationError
 from packager.base.values import Value
-from packager.publish import artefact, bundle, referrers, sigtag
-from packager.publish.bundle import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError
-from packager.publish.reference import is_digest
-from packager.publish.registry import MANIFEST
+from packager.publish import artefact, attachments, bundle, sigtag
+from packager.publish.attachments import MOST_READ
+from packager.publish.bundle import PROVENANCE, SIGNATURE, STAMP, BundleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from packager.publish.attachments import Attachment
     from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
     from packager.publish.referrers import Readable
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
     Check = Callable[[PublicKey, bytes, bytes], bool]
     """Whether a key has made a signature (the second value) over some bytes (the third)."""
 
-_PREDICATE = "dev.sigstore.bundle.predicateType"
-_CONTENT = "dev.sigstore.bundle.content"
-
-_MOST_READ = 16
-"""So many bundles, and so many signatures in the tag, are read."""
+_OTHERS = (STAMP, PROVENANCE)
+"""The types of statements that are read by other modules."""
 
 _MOST_TAGGED = 100
 _TRIES = 3
@@ -118,7 +114,9 @@ def _name(key: PublicKey | None, hint: str | None) -> tuple[str | None, str | No
     return (None, hint) if key is None else (key.name, key.fingerprint)
 
 
-def find(registry: Readable, digest: str, verifier: Verifier) -> tuple[Signature, ...]:
+def find(
+    registry: Readable, digest: str, verifier: Verifier, listed: Sequence[Attachment] | None = None
+) -> tuple[Signature, ...]:
     """Return the signatures of an artefact; the older tag is read only if no bundle is trusted.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
@@ -127,51 +125,32 @@ def find(registry: Readable, digest: str, verifier: Verifier) -> tuple[Signature
         registry: The repository.
         digest: The digest of the artefact.
         verifier: The keys, and the way to check signatures.
+        listed: The bundles that refer to the artefact; None reads the list.
 
     Raises:
         VerificationError: The registry sends something else than it has promised.
         ToolError: The registry does not respond as it must, or signatures cannot be checked.
     """
-    signatures = _bundles(registry, digest, verifier)
+    signatures = _bundles(registry, digest, verifier, listed)
     is_decided = any(signature.is_trusted for signature in signatures) if verifier.keys else bool(signatures)
     return tuple(signatures if is_decided else [*signatures, *_tagged(registry, digest, verifier)])
 
 
-def _bundles(registry: Readable, digest: str, verifier: Verifier) -> list[Signature]:
-    entries = [entry for entry in referrers.listed(registry, digest) if entry.get("artifactType") == BUNDLE]
-    entries.sort(key=_predicate_of)  # signatures before other statements
+def _bundles(
+    registry: Readable, digest: str, verifier: Verifier, listed: Sequence[Attachment] | None
+) -> list[Signature]:
+    if listed is None:
+        listed = attachments.listed(registry, digest)
+    chosen = [one for one in listed if one.predicate_type not in _OTHERS]
     signatures = []
-    for entry in entries[:_MOST_READ]:
+    for attachment in chosen[:MOST_READ]:
         try:
-            signatures.append(verifier.bundle(_bundle(registry, entry), digest))
+            signatures.append(verifier.bundle(attachments.content(registry, attachment), digest))
         except BundleError as error:
             signatures.append(Signature("bundle", problem=str(error)))
-    if len(entries) > _MOST_READ:
-        signatures.append(Signature("bundle", problem=f"{len(entries) - _MOST_READ:,} more bundles were not read"))
+    if len(chosen) > MOST_READ:
+        signatures.append(Signature("bundle", problem=f"{len(chosen) - MOST_READ:,} more bundles were not read"))
     return signatures
-
-
-def _predicate_of(entry: dict[str, Any]) -> int:
-    annotations = entry.get("annotations")
-    kind = annotations.get(_PREDICATE) if isinstance(annotations, dict) else None
-    return 1 if isinstance(kind, str) and kind != SIGNATURE else 0
-
-
-def _bundle(registry: Readable, entry: dict[str, Any]) -> bytes:
-    """Return the bundle that an entry of the list names. Raises BundleError."""
-    name, size = entry.get("digest"), entry.get("size")
-    if not is_digest(name) or not isinstance(size, int) or not 0 < size <= BUNDLE_BYTES:
-        raise BundleError("expected a bundle with a digest of sha256 and a small manifest")
-    present = registry.find_manifest(str(name))
-    if present is None:
-        raise BundleError(f"{name} not found")
-    try:
-        described = artefact.described(present[0], str(name), (BUNDLE,))
-    except VerificationError as error:
-        raise BundleError(str(error)) from None
-    if not 0 < described.layer.size <= BUNDLE_BYTES:
-        raise BundleError(f"expected at most {BUNDLE_BYTES >> 10} KiB, found {described.layer.size:,} bytes")
-    return registry.content(described.layer)
 
 
 def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signature]:
@@ -184,7 +163,7 @@ def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signatu
         layers = sigtag.layers(present[0])
     except BundleError as error:
         return [Signature("tag", problem=str(error))]
-    for layer in layers[:_MOST_READ]:
+    for layer in layers[:MOST_READ]:
         try:
             tagged = sigtag.signature(layer)
         except BundleError as error:
@@ -193,8 +172,8 @@ def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signatu
         if tagged.payload not in payloads:
             payloads[tagged.payload] = registry.content(tagged.payload)
         signatures.append(verifier.payload(payloads[tagged.payload], tagged.signature, digest))
-    if len(layers) > _MOST_READ:
-        signatures.append(Signature("tag", problem=f"{len(layers) - _MOST_READ:,} more signatures were not read"))
+    if len(layers) > MOST_READ:
+        signatures.append(Signature("tag", problem=f"{len(layers) - MOST_READ:,} more signatures were not read"))
     return signatures
 
 
@@ -225,7 +204,7 @@ def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signe
     """
     is_new = False
     for signer in signers:
-        is_new |= _attach_bundle(registry, signed, signer)
+        is_new |= attachments.attach(registry, signed.manifest, sign(signed, signer), SIGNATURE, signed.created)
     if signers:
         is_new |= _attach_tag(registry, signed, signers)
     return is_new
@@ -235,24 +214,7 @@ def sign(signed: SignedArtefact, signer: Signer) -> bytes:
     """Return the bundle with the signature of a key."""
     subjects = (bundle.Subject(signed.manifest.digest), bundle.Subject(signed.layer, signed.file))
     payload = bundle.statement(subjects, SIGNATURE, {})
-    return bundle.compose(payload, signer.sign(bundle.signed_bytes(payload)), signer.public.fingerprint)
-
-
-def _attach_bundle(registry: Repository, signed: SignedArtefact, signer: Signer) -> bool:
-    content = sign(signed, signer)
-    annotations = {_CONTENT: "dsse-envelope", _PREDICATE: SIGNATURE}
-    if signed.created is not None:
-        annotations[artefact.CREATED] = signed.created
-    manifest = artefact.referring(BUNDLE, content, signed.manifest, annotations)
-    digest, size = f"sha256:{hashlib.sha256(manifest).hexdigest()}", len(manifest)
-    if any(entry.get("digest") == digest for entry in referrers.listed(registry, signed.manifest.digest)):
-        return False
-    for blob in (artefact.EMPTY, content):
-        registry.upload(artefact.descriptor(blob), blob)
-    if not registry.put_manifest(digest, manifest):
-        entry = {"mediaType": MANIFEST, "digest": digest, "size": size, "artifactType": BUNDLE}
-        referrers.add(registry, signed.manifest.digest, entry | {"annotations": annotations})
-    return True
+    return signer.bundle(payload)
 
 
 def _attach_tag(registry: Repository, signed: SignedArtefact, signers: Sequence[Signer]) -> bool:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from packager.base.errors import UsageError
-from packager.publish import keys
+from packager.publish import bundle, keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +48,10 @@ class Signer:
     def sign(self, content: bytes) -> bytes:
         """Return the signature over some bytes, in DER."""
         return self._key.sign(content, ec.ECDSA(_SHA256, deterministic_signing=True))
+
+    def bundle(self, payload: bytes) -> bytes:
+        """Return the bundle of a statement with the signature."""
+        return bundle.compose(payload, self.sign(bundle.signed_bytes(payload)), self.public.fingerprint)
 
     def pem(self, password: bytes | None) -> bytes:
         """Return the private key as PKCS#8 in PEM, encrypted unless `password` is None."""

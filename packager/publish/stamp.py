@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
-from packager.publish.bundle import BundleError
+from packager.publish.bundle import STAMP, BundleError
 from packager.publish.reference import is_digest
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from packager.publish.bundle import Statement
 
-STAMP = "https://in-toto.io/attestation/svr/v0.2"
 _VERIFIER = "mlpack:verify/v1"
 """The meaning of the properties; another meaning needs another value."""
 

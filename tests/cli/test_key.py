@@ -219,7 +219,7 @@ def test_models_have_no_signature(mlpack: Mlpack, pair: str) -> None:  # noqa: A
     assert (done.code, "--require-signature: hello-mpi is a model" in done.stderr) == (2, True)
 
 
-def test_inspect_lists_signatures_in_six_requests(
+def test_inspect_lists_signatures_in_five_requests(
     mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str
 ) -> None:
     assert mlpack("push", archive, where(registry)).code == 0
@@ -228,7 +228,7 @@ def test_inspect_lists_signatures_in_six_requests(
     registry.requests.clear()
     done = mlpack("inspect", where(registry))
     assert f"signature:      {UNKNOWN} {pair}: not trusted\n" in done.stdout
-    assert [method for method, _, _ in registry.requests] == ["GET"] * 6
+    assert [method for method, _, _ in registry.requests] == ["GET"] * 5
     done = mlpack("inspect", where(registry), "--key", "prod.pub")
     assert f"signature:      by prod {pair}\n" in done.stdout
     assert mlpack("key", "new", "other", "--no-password").code == 0

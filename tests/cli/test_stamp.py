@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.publish import bundle, signer, stamp
-from packager.publish.bundle import SIGNATURE, BundleError, Subject
+from packager.publish.bundle import SIGNATURE, STAMP, BundleError, Subject
 from tests.cli.test_key import recipe
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def test_packages_with_problems_get_no_stamp(mlpack: Mlpack, package: Path) -> N
 def test_flipped_bits_of_a_stamp_are_found(mlpack: Mlpack) -> None:
     assert mlpack("stamp", "hello-mpi.tar.gz", "--sign-key", "prod.key").code == 0
     from packager.app.signatures import TrustRequest, trust
-    from packager.app.stamp import _opened
+    from packager.app.stamps import _opened
     from packager.base.runner import SYSTEM
 
     trusted = trust(TrustRequest((Path("prod.pub"),), (), is_required=False), SYSTEM)
@@ -175,7 +175,7 @@ def test_flipped_bits_of_a_stamp_are_found(mlpack: Mlpack) -> None:
         damaged = bytearray(content)
         damaged[offset] = ord("A") if damaged[offset] != ord("A") else ord("B")
         with pytest.raises(BundleError):
-            bundle.read_statement(_opened(bytes(damaged), trusted)[0])
+            bundle.read_statement(_opened(bytes(damaged), trusted.verifier)[0])
     FILE.write_bytes(content[:-20])
     assert mlpack("verify", "hello-mpi.tar.gz").code == 5
     FILE.write_bytes(b" " * (300 << 10))
@@ -208,13 +208,11 @@ HOSTILE: dict[str, dict[str, Any]] = {
 def test_hostile_predicates_are_refused(name: str) -> None:
     facts = stamp.Stamp("2026-01-01T00:00:00Z", ("1.36.2",), ("1.36",), {})
     predicate = stamp.predicate(facts, "hello-mpi", "0")
-    good = bundle.statement([Subject("sha256:" + "0" * 64)], stamp.STAMP, predicate)
+    good = bundle.statement([Subject("sha256:" + "0" * 64)], STAMP, predicate)
     assert stamp.read(bundle.read_statement(good)).kubectls == ()
     with pytest.raises(BundleError):
         stamp.read(
-            bundle.read_statement(
-                bundle.statement([Subject("sha256:" + "0" * 64)], stamp.STAMP, predicate | HOSTILE[name])
-            )
+            bundle.read_statement(bundle.statement([Subject("sha256:" + "0" * 64)], STAMP, predicate | HOSTILE[name]))
         )
 
 

@@ -1,0 +1,184 @@
+"""Makes the statements that a push attaches to an artefact: the package's stamp, and its provenance.
+
+Flux accepts an artefact by any bundle that refers to it, is signed by the key, and names it. So each statement that is
+attached names the artefact, and is attached only together with a signature.
+
+Tests: cli/test_push_statements.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.app import stamps
+from packager.app.stamps import StampedPackage, judge
+from packager.base.errors import UsageError, VerificationError, unreadable
+from packager.publish import bundle, provenance
+from packager.publish.bundle import BUNDLE_BYTES, PROVENANCE, STAMP, Subject
+from packager.publish.signatures import Verifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from packager.app.progress import Tell
+    from packager.package.opened import Package
+    from packager.publish.keys import PublicKey
+    from packager.publish.signer import Signer
+    from packager.publish.stamp import Stamp
+    from packager.verify import Checks
+    from packager.verify.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRequest:
+    """The statements that a user asks for.
+
+    Attributes:
+        stamp: The file with the stamp; None for the one beside the package, if there is one.
+        without_stamp: Whether no stamp is attached.
+        provenance: Whether the provenance is attached.
+    """
+
+    stamp: Path | None = None
+    without_stamp: bool = False
+    provenance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A statement that is attached: its type, and the bundle."""
+
+    predicate_type: str
+    content: bytes
+
+    @property
+    def name(self) -> str:
+        """The name for people."""
+        return "stamp" if self.predicate_type == STAMP else "provenance"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSubject:
+    """The package that the statements are about.
+
+    Attributes:
+        package: The package.
+        edits: The files that were edited since it was built.
+        report: The result of the verification; None if it was left out.
+        checks: The options of the verification.
+        artefact: The digest of the artefact.
+        subjects: What the statements name: the inventory, the layer and the artefact.
+    """
+
+    package: Package
+    edits: tuple[str, ...]
+    report: Report | None
+    checks: Checks
+    artefact: str
+    subjects: tuple[Subject, ...]
+
+
+def statements(
+    request: StatementRequest, subject: StatementSubject, signers: tuple[Signer, ...], tell: Tell
+) -> tuple[Attached, ...]:
+    """Return the statements that are attached.
+
+    Args:
+        request: What the user asks for.
+        subject: The package.
+        signers: The keys that sign.
+        tell: Receives a note about a stamp that is left out.
+
+    Raises:
+        UsageError: A statement is asked for without a key, or a stamp does not exist.
+        VerificationError: The stamp is not one of this package, or states something that does not hold.
+        ToolError: The stamp cannot be read.
+    """
+    asked = "--provenance" if request.provenance else "--stamp" if request.stamp is not None else None
+    if asked is not None and not signers:
+        raise UsageError(f"{asked} needs --sign-key: what a registry has must be signed")
+    attached = [] if request.without_stamp else list(_stamp(request, subject, signers, tell))
+    if request.provenance:
+        attached += _signed(PROVENANCE, provenance.predicate(subject.package.inventory), subject, signers)
+    return tuple(attached)
+
+
+def _signed(
+    predicate_type: str, predicate: Mapping[str, Any], subject: StatementSubject, signers: tuple[Signer, ...]
+) -> Iterable[Attached]:
+    payload = bundle.statement(subject.subjects, predicate_type, predicate)
+    contents = [signer.bundle(payload) for signer in signers]
+    if any(len(content) > BUNDLE_BYTES for content in contents):
+        raise VerificationError(f"a statement of {subject.package.source} has more than {BUNDLE_BYTES >> 10} KiB")
+    return [Attached(predicate_type, content) for content in contents]
+
+
+def _stamp(
+    request: StatementRequest, subject: StatementSubject, signers: tuple[Signer, ...], tell: Tell
+) -> Iterable[Attached]:
+    """Return the bundles of the stamp: signed again, so that it names the artefact, or one that names it already."""
+    file = request.stamp or stamps.beside(subject.package.source)
+    content = _content(file)
+    if content is None and request.stamp is not None:
+        raise UsageError(f"{file} does not exist", hint="`mlpack stamp` writes the stamp of a package")
+    if content is None:
+        return ()
+    if obstacle := _obstacle(file, subject, signers):
+        if request.stamp is not None:
+            raise VerificationError(obstacle)
+        tell(f"note: {obstacle}")
+        return ()
+    judged = judge(content, subject.package.digest, Verifier(tuple(signer.public for signer in signers), _is_valid))
+    if judged.statement is None or judged.facts is None or judged.problem is not None:
+        raise VerificationError(f"{file}: {judged}; nothing was pushed", hint="--stamp none leaves it out")
+    _check(file, judged.facts, subject)
+    if judged.signer is not None or not judged.is_signed:
+        return _signed(STAMP, judged.statement.predicate, subject, signers)
+    if subject.artefact in judged.statement.digests:
+        return [Attached(STAMP, content)]
+    by = f"another key{f' {judged.fingerprint}' if judged.fingerprint else ''}"
+    raise VerificationError(
+        f"{file} is signed by {by}, and does not name the artefact {subject.artefact}; nothing was pushed",
+        hint="sign with the key of the stamp, or --stamp none leaves it out",
+    )
+
+
+def _obstacle(file: Path, subject: StatementSubject, signers: tuple[Signer, ...]) -> str | None:
+    """Return the reason why a stamp cannot be attached; None without one."""
+    if not signers:
+        return f"the stamp {file} is not pushed, as nothing is signed: --sign-key signs it"
+    if subject.edits:
+        edited = ", ".join(subject.edits)
+        return f"the stamp {file} is not pushed: {subject.package.source} was edited since it was built: {edited}"
+    return None
+
+
+def _check(file: Path, facts: Stamp, subject: StatementSubject) -> None:
+    """Refuse a stamp whose renders are not those of the verification. Raises VerificationError or ToolError."""
+    if subject.report is None:
+        return
+    package, checks = subject.package, subject.checks
+    renders = subject.report.renders
+    stamped = StampedPackage(package.source, package.digest, (), renders, checks.kubectls, checks.runner)
+    if problems := stamps.other_renders(stamped, facts):
+        raise VerificationError(f"{file} does not hold here; nothing was pushed", problems=problems)
+
+
+def _is_valid(key: PublicKey, signature: bytes, content: bytes) -> bool:
+    from packager.publish.signer import is_valid
+
+    return is_valid(key, signature, content)
+
+
+def _content(file: Path) -> bytes | None:
+    """Return the stamp in a file; None without the file. Raises ToolError."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(BUNDLE_BYTES + 1).strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(file, error) from None
