@@ -70,7 +70,7 @@ class StatementSubject:
         report: The result of the verification; None if it was left out.
         checks: The options of the verification.
         artefact: The digest of the artefact.
-        subjects: What the statements name: the inventory, the layer and the artefact.
+        subjects: The subjects of the statements: the inventory, the layer and the artefact.
     """
 
     package: Package
@@ -87,7 +87,7 @@ def statements(
     """Return the statements that are attached.
 
     Args:
-        request: What the user asks for.
+        request: The statements that the user asks for.
         subject: The package.
         signers: The keys that sign.
         tell: Receives a note about a stamp that is left out.

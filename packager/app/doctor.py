@@ -6,12 +6,16 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from packager.app.lock import LockedImage, LockRequest, prepared
 from packager.base import values
 from packager.base.errors import MlpackError, ToolError
 from packager.base.paths import argument
 from packager.cluster.doctor import examine
-from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails
+from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails, note, ok, unknown
+from packager.configure.lock import bare
 from packager.package import layout
+from packager.publish.images import image_reference
+from packager.publish.registry import Repository
 from packager.verify import Checks, security, trust
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from packager.app.target import Target
     from packager.kubernetes.podsecurity import Level
     from packager.package.opened import Package
+    from packager.publish.client import Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +54,16 @@ class Examination:
         return {"findings": [_as_json(finding) for finding in self.findings], "exit_code": self.exit_code}
 
 
-def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:
+def doctor(
+    target: Target, allowed: frozenset[str], level: Level | None, registries: Access | None = None
+) -> Iterator[CheckResult]:
     """Check everything that a deploy of the package needs from the cluster, and yield the results one by one.
 
     Args:
         target: The overlay, and the cluster.
         allowed: The kinds and variables that the deploy will allow.
         level: The Pod Security level that the deploy will accept; None for the level that the package was sealed with.
+        registries: The way to the registries of locked images; None leaves these out.
 
     Raises:
         ClusterError: The cluster does not answer.
@@ -75,6 +83,44 @@ def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iter
         _creating(target.package),
     )
     yield from itertools.chain(_trust_failures(target, allowed, level), examine(case))
+    if registries is not None:
+        yield from _locked_images(target, registries)
+
+
+def _locked_images(target: Target, registries: Access) -> Iterator[CheckResult]:
+    """Check that each locked image is in its registry, and note what its tag has now if that is another image."""
+    locked = [image for image in target.rendered.images if "@" in image]
+    if not locked:
+        return
+    moved = _moved_tags(target, registries)
+    fix = f"mlpack lock {argument(target.package.source)}"
+    for image in locked:
+        reference = image_reference(image)
+        tag = moved.get(bare(image))
+        now = f"; {tag.image} is {tag.digest} now" if tag else ""
+        try:
+            with Repository(reference, registries) as registry:
+                is_there = registry.digest_of(reference.version or "") is not None
+        except MlpackError as error:
+            yield unknown("lock", f"{image} could not be looked up: {error}")
+            continue
+        if not is_there:
+            yield fails("lock", f"{image} is not in its registry{now}", fix)
+        elif tag:
+            yield note("lock", f"{image} is locked{now}", fix)
+        else:
+            yield ok("lock", f"{image} is in its registry")
+
+
+def _moved_tags(target: Target, registries: Access) -> dict[str, LockedImage]:
+    """Return the images whose tag has another digest now than the lock, by their names; none if they are unknown."""
+    package, kubectl = target.package, target.kubectl
+    request = LockRequest(package.source, target.overlay, kubectl=kubectl.program)
+    try:
+        with prepared(request, registries, kubectl.runner) as lock:
+            return {bare(image.image): image for image in lock.images if image.locked and not image.is_current}
+    except MlpackError:
+        return {}
 
 
 def _creating(package: Package) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Judges the stamps of a package: those in the file beside it, and those that its registry has.
 
-Tests: cli/test_stamp.py, cli/test_push_statements.py.
+Tests: cli/test_stamp.py.
 """
 
 from __future__ import annotations

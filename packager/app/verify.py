@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from packager.app.rebuild import RebuildRequest
     from packager.app.stamps import StampChecks
     from packager.verify.report import Report
     from packager.verify.security import Exceeded
@@ -41,11 +42,11 @@ class Verification(Value, frozen=True):
 
     Attributes:
         report: The problems, notes and unchecked parts.
-        stamped: Sentences about the package's stamp.
+        proofs: Sentences about the package's stamps, and about a second build.
     """
 
     report: Report
-    stamped: tuple[str, ...] = ()
+    proofs: tuple[str, ...] = ()
 
     @property
     def is_valid(self) -> bool | None:
@@ -79,20 +80,40 @@ def _exceeded_json(field: Exceeded) -> dict[str, Any]:
     return {**as_dict(field), "place": field.place._asdict()}
 
 
-def verify(path: Path, checks: Checks, stamp: StampChecks | None = None) -> Verification:
-    """Verify the package at `path`, a folder or an archive, and use its stamp if `stamp` says how.
+def verify(
+    path: Path, checks: Checks, stamp: StampChecks | None = None, rebuild: RebuildRequest | None = None
+) -> Verification:
+    """Verify the package at `path`, a folder or an archive.
+
+    Args:
+        path: The package.
+        checks: The options.
+        stamp: The way stamps are used; None uses none.
+        rebuild: The spec that the package is built from again; None builds nothing.
 
     Raises:
-        UsageError: The path or the stamp does not exist.
+        UsageError: The path, the stamp or the spec does not exist.
         VerificationError: The path is not a package, or the package exceeds the limits.
     """
     with opened(path, limits=checks.limits) as package:
         report = stage.verify(package, checks)
-    if stamp is None:
-        return Verification(report)
-    stamped = StampedPackage(path, report.digest, report.edits, report.renders, checks.kubectls, checks.runner)
-    used = use(stamped, stamp)
-    return Verification(replace(report, problems=(*report.problems, *used.problems)), tuple(used.notes))
+    notes: list[str] = []
+    problems = list(report.problems)
+    if rebuild is not None:
+        from packager.app.rebuild import rebuild as build_again
+
+        rebuilt = build_again(path, rebuild, checks.limits)
+        problems += rebuilt.problems
+        notes += [rebuilt.note] if rebuilt.note else []
+    if stamp is not None:
+        used = use(_stamped(path, report, checks), stamp)
+        problems += used.problems
+        notes += used.notes
+    return Verification(replace(report, problems=tuple(problems)), tuple(notes))
+
+
+def _stamped(path: Path, report: Report, checks: Checks) -> StampedPackage:
+    return StampedPackage(path, report.digest, report.edits, report.renders, checks.kubectls, checks.runner)
 
 
 def required_properties(names: Sequence[str]) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ class Format(StrEnum):
 
 
 def build(
+    ctx: typer.Context,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -76,6 +77,10 @@ def build(
     record: Annotated[
         bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
     ] = False,
+    lock: Annotated[
+        bool,
+        typer.Option("--lock", help="Lock the images to the digests that their tags have now, as mlpack lock does."),
+    ] = False,
     specs: Specs = [],  # noqa: B006
     output: Output = None,
 ) -> None:
@@ -107,11 +112,13 @@ def build(
     # Closing the generator ends the other build processes before this one, also after an error.
     with closing(build_packages(request, where, tell=say, progress=progress)) as built:
         for outcome in built:
-            outcomes.append(outcome)
-            if isinstance(outcome, MlpackError):
-                print_error(outcome)
+            error = _lock_error(ctx, outcome.path) if lock and isinstance(outcome, Built) else None
+            result = error or outcome
+            outcomes.append(result)
+            if isinstance(result, MlpackError):
+                print_error(result)
             elif output is None:
-                emit_data(str(outcome.path))
+                emit_data(str(result.path))
     if output is not None:
         emit_output(as_json(outcomes), [str(item.path) for item in outcomes if isinstance(item, Built)], output)
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]
@@ -119,3 +126,15 @@ def build(
         if every:
             say(f"{len(outcomes) - len(failures)} built, {len(failures)} failed")
         raise typer.Exit(max(failure.exit_code for failure in failures))
+
+
+def _lock_error(ctx: typer.Context, package: Path) -> MlpackError | None:
+    """Lock the images of a package that was built, and return the error; None without one."""
+    from packager.cli.lock import lock_images
+
+    try:
+        lock_images(ctx, package)
+    except MlpackError as error:
+        say(f"{package} was built, and its images are not locked")
+        return error
+    return None

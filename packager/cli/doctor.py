@@ -43,14 +43,14 @@ def doctor(
     from packager.app.doctor import Examination
     from packager.app.doctor import doctor as examine
     from packager.app.verify import allowed_words, level
-    from packager.cli.registry_arguments import local_package
+    from packager.cli.registry_arguments import RegistryOptions, local_package
 
     findings: list[CheckResult] = []
     accepted = allowed_words(with_site(allow)), level(pod_security)
     package = local_package(ctx, package, signatures.trust(ctx))
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
-        for finding in examine(target, *accepted):
+        for finding in examine(target, *accepted, RegistryOptions().access(ctx)):
             findings.append(finding)
             if output is None:
                 emit(_line(finding))

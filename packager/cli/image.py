@@ -76,6 +76,9 @@ def push(
     registry: RegistryHost = None,
     program: Builders = None,
     kubectl: Program = "kubectl",
+    lock: Annotated[
+        bool, typer.Option("--lock", help="Then lock the package to the digests that the registry has, in place.")
+    ] = False,
     dry_run: DryRun = False,
     output: Output = None,
 ) -> None:
@@ -97,6 +100,10 @@ def push(
                 raise _not_built(image, package, overlay, registry) from None
         if output is None:
             emit(shlex.join(command) if dry_run else image)
+    if lock and not dry_run:
+        from packager.cli.lock import lock_images
+
+        lock_images(ctx, package, registry, overlay, kubectl)
     if output is not None:
         emit_output(plan.as_json(), plan.commands, output, is_bounded=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,3 +75,35 @@ def _write(locked: PreparedLock, destination: Path | None, *, force: bool, is_sh
             emit_data(path)
     if not locked.edits.changed:
         say("nothing to change")
+
+
+def lock_images(
+    ctx: typer.Context,
+    package: Path,
+    registry: str | None = None,
+    overlay: str | None = None,
+    kubectl: str | None = None,
+) -> None:
+    """Lock the images of a package in place, with the logins of docker or podman.
+
+    Args:
+        ctx: The command.
+        package: The package.
+        registry: The registry that the images are pulled from, which is set in the package; None leaves it unchanged.
+        overlay: The overlay; None for all overlays.
+        kubectl: The kubectl that renders; None for that of KUBECTL.
+
+    Raises:
+        MlpackError: See `packager.app.lock.prepared`.
+    """
+    from packager.app import configure
+    from packager.app import lock as use_case
+
+    destination = None if package.is_dir() else package
+    program = kubectl or os.environ.get("KUBECTL", "kubectl")
+    request = use_case.LockRequest(package, overlay, registry, destination=destination, kubectl=program)
+    with use_case.prepared(request, RegistryOptions().access(ctx), host(ctx).runner) as locked:
+        for image in locked.images:
+            say(f"{image.overlay}: {image.image} is {image.digest}")
+        for _ in configure.write(locked.edits, destination=destination, force=True, tell=say):
+            pass

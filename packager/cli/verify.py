@@ -12,7 +12,7 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import Output, with_site
+from packager.cli.arguments import Output, folders, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -72,6 +72,10 @@ def verify(
         typer.Option(metavar="FILE|none", help="The stamp to use, instead of PACKAGE.stamp.json if there is one."),
     ] = None,
     require_stamp: RequiredProperties = [],  # noqa: B006
+    rebuild: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="Also build it again from this model or spec: the digest must be the same."),
+    ] = None,
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
     max_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
@@ -94,6 +98,7 @@ def verify(
     with a kubectl of one of its versions, the package must render as it says.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
+    from packager.app.rebuild import RebuildRequest
     from packager.app.stamps import StampChecks
     from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
     from packager.app.verify import verify as judge
@@ -123,14 +128,15 @@ def verify(
     local = stamped_package(ctx, package, signatures.for_stamp(trust) if stamp or required else trust)
     file = Path(stamp) if stamp else None
     chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
-    verdict = judge(local.path, checks, chosen)
+    again = None if rebuild is None else RebuildRequest(rebuild, tuple(folders([])))
+    verdict = judge(local.path, checks, chosen, again)
     report = verdict.report
     if output is not None:
         emit_output(verdict.as_json(), [report.package], output)
     else:
         for problem in report.problems:
             emit(str(problem))
-    for line in verdict.stamped:
+    for line in verdict.proofs:
         say(line)
     _explain(report, verbose=verbose)
     if expect is not None and not report.problems:

@@ -3,7 +3,7 @@
 A bundle is the only layer of a manifest that refers to the artefact. Small ones are also in the manifest itself (the
 field `data` of OCI image-spec 1.1), so one request reads both.
 
-Tests: publish/test_signatures.py, cli/test_push_statements.py.
+Tests: cli/test_push_statements.py.
 """
 
 from __future__ import annotations

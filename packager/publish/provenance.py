@@ -1,4 +1,4 @@
-"""Makes and reads the predicate of a provenance: how a package was built (SLSA v1).
+"""Makes the predicate of a provenance: how a package was built (SLSA v1).
 
 slsa.dev/spec/v1.0/provenance. Builds are reproducible, so a provenance can be proven: `mlpack verify --rebuild` builds
 the package again. Tests: cli/test_push_statements.py.
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.publish.bundle import PROVENANCE, BundleError
+from packager.package import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from packager.publish.bundle import Statement
 
 _BUILD = "mlpack:build/v1"
 """The meaning of the parameters, which are those in the package's inventory; another meaning needs another value."""
 
 
-_SOURCES = ("Dockerfile", "spec.yaml")
-_PROGRAMS = "quickstart/scripts/"
-_GENERATED = "/kustomization.yaml"
+_SOURCES = ("Dockerfile", layout.SPEC)
+_PROGRAMS = f"{layout.SCRIPTS}/"
+_GENERATED = f"/{layout.KUSTOMIZATION}"
 _MOST_SOURCES = 1_000
 
 
@@ -41,16 +39,3 @@ def predicate(inventory: Mapping[str, Any]) -> dict[str, Any]:
         },
         "runDetails": {"builder": {"id": _BUILD, "version": dict(inventory.get("tool", {}))}},
     }
-
-
-def parameters(statement: Statement) -> Mapping[str, Any]:
-    """Return the parameters in a statement from others. Raises BundleError."""
-    if statement.predicate_type != PROVENANCE:
-        raise BundleError(f"expected a statement of the type {PROVENANCE}, found {statement.predicate_type}")
-    definition = statement.predicate.get("buildDefinition")
-    if not isinstance(definition, dict) or definition.get("buildType") != _BUILD:
-        raise BundleError(f"expected a build of the type {_BUILD}")
-    values = definition.get("externalParameters")
-    if not isinstance(values, dict):
-        raise BundleError("expected the parameters of a build")
-    return values

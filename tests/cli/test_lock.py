@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base import yamlio
+from packager.base.runner import SYSTEM
+from packager.cli.host import Host
+from tests.fake_cluster import healthy
+from tests.publish import fake_registry
 from tests.publish.fake_registry import PASSWORD, USER, digest_of
 
 if TYPE_CHECKING:
@@ -207,3 +211,64 @@ def test_image_of_configure_is_locked_at_its_place(
     assert images(mlpack, package, "single-node") == {f"{registry.host}/new:2@{moved}"}
     assert mlpack("configure", package, "--image", "new:3").code == 0
     assert images(mlpack, package, "single-node") == {f"{registry.host}/new:3"}
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "dir"])
+def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry, form: str, digest: str) -> None:
+    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock", "--format", form)
+    assert built.code == 0, built.stderr
+    package = built.stdout.strip()
+    assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert mlpack("verify", package, "--require-locked").code == 0
+
+
+def test_build_reports_an_image_that_cannot_be_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
+    registry.manifests.clear()
+    assert digest
+    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
+    assert (built.code, built.stdout) == (6, "")
+    assert "hello-mpi.tar.gz was built, and its images are not locked\n" in built.stderr
+    assert f"{NAME}:openmpi not found" in built.stderr
+
+
+def test_image_push_locks_to_the_answer_of_the_registry(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, tmp_path: Path
+) -> None:
+    builder = tmp_path / "podman"
+    builder.write_text("#!/bin/sh\nexit 0\n")
+    builder.chmod(0o755)
+    push = ("image", "push", package, "--with", str(builder), "--registry", registry.host)
+    assert mlpack(*push, "--lock", "--dry-run").code == 0
+    assert "@sha256:" not in str(images(mlpack, package, "single-node"))
+    done = mlpack(*push, "--lock")
+    assert (done.code, done.stdout) == (0, f"{registry.host}/{NAME}:openmpi\n")
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+
+
+def test_doctor_looks_up_locked_images(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, kubectl: Path
+) -> None:
+    cluster = healthy()
+    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+
+    def findings() -> list[tuple[str, str]]:
+        done = mlpack("doctor", package, "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json")
+        return [(entry["state"], entry["message"]) for entry in done.json["findings"] if entry["check"] == "lock"]
+
+    system = mlpack.host
+    mlpack.host = Host(cluster)
+    assert findings() == []
+    mlpack.host = system
+    assert mlpack("lock", package, "--registry", registry.host).code == 0
+    mlpack.host = Host(cluster)
+    image = f"{registry.host}/{NAME}"
+    assert findings() == [("ok", f"{image}@{digest} is in its registry")]
+    other = registry.put(NAME, "openmpi", json.dumps(INDEX | {"x": 1}).encode())
+    now = f"{image}:openmpi is {other} now"
+    assert findings() == [("note", f"{image}@{digest} is locked; {now}")]
+    del registry.manifests[NAME, digest]
+    assert findings() == [("fails", f"{image}@{digest} is not in its registry; {now}")]
+    registry.fault = lambda handler, _number: fake_registry.status(403)(handler)
+    ((state, message),) = findings()
+    assert (state, f"{image}@{digest} could not be looked up: " in message) == ("unknown", True)

@@ -1,0 +1,131 @@
+"""Builds a package again from its spec, and compares the digests: builds are reproducible, so they must be the same.
+
+The options are those that the package's inventory and its `site.env` record. Tests: app/test_rebuild.py.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import packager
+from packager.base import envfile, workfolder
+from packager.base.errors import RenderError, SpecError, UsageError
+from packager.base.problems import Problem
+from packager.builder.plan import Options, check_options, choose, plan
+from packager.builder.render import render
+from packager.builder.selection import select
+from packager.modelspec import catalog
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
+from packager.options import BY_NAME, KEYS
+from packager.package import layout, tree
+from packager.package.opened import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from packager.base.limits import Limits
+    from packager.package.opened import Package
+    from packager.package.tree import Entry
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest:
+    """The spec that a package is built from again.
+
+    Attributes:
+        spec: A model's name or alias, or the path of its spec.
+        folders: The folders in which models are looked up by name.
+    """
+
+    spec: str
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The result of a second build: a sentence if it is the same package, else problems."""
+
+    note: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> Rebuilt:
+    """Build a package again, and compare it with the package at `path` as it was delivered.
+
+    Raises:
+        UsageError: There is no such package or spec.
+        VerificationError: The path is not a package.
+        ToolError: A file cannot be read or written.
+    """
+    spec = catalog.find(request.spec, request.folders)
+    with opened(path, limits=limits) as package:
+        try:
+            again = _build(package, spec)
+        except (UsageError, SpecError, RenderError) as error:
+            message = f"it cannot be built again from {spec}: {error}"
+            details = tuple(error.problems[:_SHOWN])
+            return Rebuilt(problems=(Problem(package.shown(layout.INVENTORY), 0, 0, message, error.hint), *details))
+        digest = tree.digest(again)
+        if digest == package.digest:
+            return Rebuilt(f"built again from {spec}: the same digest {digest}")
+        assert isinstance(again.content, bytes)
+        problems = list(_differences(package, json.loads(again.content), str(spec)))
+        message = f"built again from {spec}, it has another digest: expected {package.digest}, found {digest}"
+        place = package.shown(layout.INVENTORY)
+        return Rebuilt(problems=(Problem(place, 0, 0, message, _hint(package)), *problems[:_SHOWN]))
+
+
+def _build(package: Package, spec: Path) -> Entry:
+    """Return the inventory of the package that the spec makes with the recorded options."""
+    about = package.inventory.get("spec", {})
+    additions = [parse_setting(text, adds=True) for text in about.get("add", ())]
+    settings = [*additions, *(parse_setting(text) for text in about.get("set", ()))]
+    loaded = load(spec, settings)
+    names = about.get("with", ())
+    if own := [name for name in names if name not in BY_NAME]:
+        raise UsageError(f"the site's own component {own[0]} is not in the spec")
+    site = select(names, tuple(_site_values(package.inventory)))
+    options = Options(root=about.get("root"), registry=about.get("registry"), site=site)
+    check_options(options)
+    planned = plan(loaded, choose(loaded.spec, about.get("precision"), about.get("mode")), options)
+    with workfolder.temporary() as work:
+        folder = work / "again"
+        folder.mkdir()
+        return tree.write(render(planned), folder)
+
+
+def _site_values(inventory: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of the site's options, KEY=VALUE each, as the package was delivered with them."""
+    pattern = layout.site_env(layout.COMMON)
+    for path, lines in inventory["editable"].items():
+        if fnmatch.fnmatchcase(path, pattern):
+            for line in envfile.lines("\n".join(lines).encode()):
+                if line.key in KEYS:
+                    yield f"{line.key}={line.value}"
+
+
+def _differences(package: Package, again: Mapping[str, Any], spec: str) -> Iterator[Problem]:
+    """Yield a problem for each file that differs."""
+    sealed, built = package.inventory["files"], again["files"]
+    for path in sorted(sealed.keys() | built.keys()):
+        if path not in built:
+            yield Problem(package.shown(path), 0, 0, f"{spec} does not make this file")
+        elif path not in sealed:
+            yield Problem(package.shown(path), 0, 0, f"{spec} makes this file, which the package lacks")
+        elif sealed[path] != built[path]:
+            yield Problem(package.shown(path), 0, 0, f"{spec} makes another file")
+
+
+def _hint(package: Package) -> str | None:
+    """Return the reason that most likely makes the difference."""
+    version = package.inventory.get("tool", {}).get("version")
+    if version == packager.__version__:
+        return None
+    return f"the package was built by mlpack {version}, and this is {packager.__version__}: use that version"
