@@ -29,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ quickstart: setup ## build quickstart/ again
 pictures: setup ## take the pictures of docs/service.md and README.md again
 	$(WITH_KUBECTL) python -m tools.terminal_picture > docs/pictures/terminal.svg.new && mv docs/pictures/terminal.svg.new docs/pictures/terminal.svg
 	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
+
+stamps: setup ## stamp the package of quickstart/ and every other bundled one, with every kubectl, in build/stamps
+	rm -rf build/stamps && mlpack build --all --destination build/stamps --quiet
+	for package in build/stamps/*.tar.gz; do SOURCE_DATE_EPOCH=0 mlpack stamp "$$package" --quiet \
+	  $$(python -m tests.kubectls --all | sed 's/^/--kubectl /') || exit 1; done
 
 docs: setup ## update docs/spec.md, docs/commands.md and the list in docs/security.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md

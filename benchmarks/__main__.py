@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import crowd, imports, many, payload, running, scale, service, startup
+from benchmarks import crowd, imports, many, payload, registry, running, scale, service, startup
 from hatch_build import compile_templates
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "service": service.measure,
     "crowd": crowd.measure,
     "running": running.measure,
+    "registry": registry.measure,
 }
 
 

@@ -159,6 +159,8 @@ def use(package: StampedPackage, checks: StampChecks) -> StampUse:
             used.problems.append(Problem(place, 0, 0, str(judged)))
             continue
         used.notes.append(str(judged))
+        if judged.facts is not None and not judged.is_signed and not is_attached and not package.edits:
+            used.problems += other_renders(package, judged.facts)  # no key is needed to prove a render
         if not judged.is_trusted or judged.facts is None:
             continue
         if package.edits:

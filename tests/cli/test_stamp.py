@@ -101,11 +101,17 @@ def test_stamp_of_an_unknown_key_is_not_used(mlpack: Mlpack) -> None:
     assert mlpack("verify", "hello-mpi.tar.gz", "--stamp", "none", *required).code == 2
 
 
-def test_unsigned_stamp_is_not_used(mlpack: Mlpack) -> None:
+def test_unsigned_stamp_proves_only_its_renders(mlpack: Mlpack) -> None:
     done = mlpack("stamp", "hello-mpi.tar.gz")
     assert (done.code, done.stdout, "not signed: " in done.stderr) == (0, f"{FILE}\n", True)
     used = mlpack("verify", "hello-mpi.tar.gz", "--require-stamp", "MLPACK_FILES_SEALED", "--key", "prod.pub")
     assert (used.code, "the stamp is not signed: its claims are not used\n" in used.stderr) == (5, True)
+    assert mlpack("verify", "hello-mpi.tar.gz").code == 0
+    value = json.loads(FILE.read_text())
+    value["predicate"]["mlpack"]["overlays"]["single-node"]["renders"][0]["sha256"] = "0" * 64
+    FILE.write_text(json.dumps(value))
+    other = mlpack("verify", "hello-mpi.tar.gz")
+    assert (other.code, "single-node: renders otherwise (sha256:" in other.stdout) == (5, True)
 
 
 def test_missing_stamp_is_a_problem_only_if_required(mlpack: Mlpack) -> None:
