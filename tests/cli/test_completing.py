@@ -45,7 +45,7 @@ def kubectl(tmp_path: Path, mlpack: Mlpack) -> Path:
         ("configure hello-mpi --site NFS_S", ["NFS_SERVER="]),
         ("configure hello-mpi --with nf", ["nfs"]),
         ("configure hello-mpi --without nf", ["nfs"]),
-        ("configure hello-mpi --storage p", ["pvc"]),
+        ("configure hello-mpi --storage p", ["pvc", "package-volume"]),
         ("build hello-mpi --with host-p", ["host-path"]),
         ("deploy hello-mpi --kubectl ./kubectl --context p", ["production"]),
         ("deploy hello-mpi --kubectl ./kubectl --context lab -n t", ["team"]),

@@ -114,4 +114,4 @@ def test_invalid_claim_size_is_reported_at_its_line(mlpack: Mlpack, shared: Path
     site = shared / "quickstart/common/mpi/k8s/mlops/site/site.env"
     replace(site, "CLAIM_SIZE=10Gi", "CLAIM_SIZE=a lot")
     (line,) = problems(mlpack, shared, kubectl)
-    assert line.startswith(f"{site}:41:1: CLAIM_SIZE: expected a quantity such as 10Gi, found ")
+    assert line.startswith(f"{site}:51:1: CLAIM_SIZE: expected a quantity such as 10Gi, found ")

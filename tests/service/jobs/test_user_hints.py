@@ -20,7 +20,7 @@ ORIGIN = PackageOrigin(source="p", name="p", digest="0" * 64, overlay="single-no
 
 VALUES = {
     name: f"some-{name}"
-    for name in ("controller", "key", "kind", "limit", "name", "object", "policy", "resource", "role", "verb")
+    for name in ("controller", "key", "kind", "limit", "name", "object", "policy", "queue", "resource", "role", "verb")
 }
 
 

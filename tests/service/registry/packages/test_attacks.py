@@ -176,8 +176,11 @@ def test_option_adds_a_pod_field_only_if_the_project_permits_it(
 
 def test_package_with_a_queue_is_refused(site: Site) -> None:
     package = {"source": "file:demo", "options": ["secrets", "queue"], "site": {"QUEUE": "others"}}
-    [refusal] = refusals(site, package)
-    assert refusal.endswith("the queue of the project decides when its jobs start")
+    refused = refusals(site, package)
+    keys = ("kueue.x-k8s.io/queue-name", "mlpack/placing")
+    assert len(refused) == len(keys)
+    for key, refusal in zip(keys, refused, strict=True):
+        assert refusal.endswith(f"metadata.labels.{key}: the queue of the project decides when its jobs start")
 
 
 def test_package_jobs_count_parts_of_gpus(site: Site, folder: Path) -> None:
