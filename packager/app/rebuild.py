@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import packager
+from packager.app.downloads import with_downloads
 from packager.base import envfile, workfolder
 from packager.base.errors import RenderError, SpecError, UsageError
 from packager.base.problems import Problem
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from packager.app.progress import Progress, Tell
     from packager.base.limits import Limits
     from packager.package.opened import Package
     from packager.package.tree import Entry
@@ -42,10 +44,16 @@ class RebuildRequest:
     Attributes:
         spec: A model's name or alias, or the path of its spec.
         folders: The folders in which models are looked up by name.
+        cache: The folder of mlpack's caches, for the downloads of the spec.
+        tell: Receives messages about them.
+        progress: Shows their progress.
     """
 
     spec: str
     folders: tuple[Path, ...]
+    cache: Path
+    tell: Tell
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +69,13 @@ def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> Rebuilt:
 
     Raises:
         UsageError: There is no such package or spec.
-        VerificationError: The path is not a package.
-        ToolError: A file cannot be read or written.
+        VerificationError: The path is not a package, or a download of the spec has another digest.
+        ToolError: A file cannot be read or written, or a download of the spec could not be fetched.
     """
     spec = catalog.find(request.spec, request.folders)
     with opened(path, limits=limits) as package:
         try:
-            again = _build(package, spec)
+            again = _build(package, spec, request)
         except (UsageError, SpecError, RenderError) as error:
             message = f"it cannot be built again from {spec}: {error}"
             details = tuple(error.problems[:_SHOWN])
@@ -82,15 +90,24 @@ def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> Rebuilt:
         return Rebuilt(problems=(Problem(place, 0, 0, message, _hint(package)), *problems[:_SHOWN]))
 
 
-def _build(package: Package, spec: Path) -> Entry:
-    """Return the inventory of the package that the spec makes with the recorded options."""
+def _build(package: Package, spec: Path, request: RebuildRequest) -> Entry:
+    """Return the inventory of the package that the spec makes with the recorded options.
+
+    The spec is the user's, and the recorded options are a stranger's: what is fetched is in the spec alone.
+    """
     about = package.inventory.get("spec", {})
     additions = [parse_setting(text, adds=True) for text in about.get("add", ())]
     settings = [*additions, *(parse_setting(text) for text in about.get("set", ()))]
     loaded = load(spec, settings)
+    if loaded.spec.downloads:
+        if own := [setting for setting in settings if setting.location[0] == "downloads"]:
+            raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
+        loaded = with_downloads(
+            loaded, settings, request.cache, record=False, tell=request.tell, progress=request.progress
+        )
     names = about.get("with", ())
-    if own := [name for name in names if name not in BY_NAME]:
-        raise UsageError(f"the site's own component {own[0]} is not in the spec")
+    if foreign := [name for name in names if name not in BY_NAME]:
+        raise UsageError(f"the site's own component {foreign[0]} is not in the spec")
     site = select(names, tuple(_site_values(package.inventory)))
     options = Options(root=about.get("root"), registry=about.get("registry"), site=site)
     check_options(options)

@@ -12,7 +12,7 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import Output, folders, with_site
+from packager.cli.arguments import Output, cache_folder, folders, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -21,7 +21,7 @@ from packager.cli.cluster_arguments import (
     PodSecurity,
     RequiredProperties,
 )
-from packager.cli.console import emit, emit_output, say
+from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.option_groups import with_options
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
@@ -128,7 +128,7 @@ def verify(
     local = stamped_package(ctx, package, signatures.for_stamp(trust) if stamp or required else trust)
     file = Path(stamp) if stamp else None
     chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
-    again = None if rebuild is None else RebuildRequest(rebuild, tuple(folders([])))
+    again = None if rebuild is None else RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
     verdict = judge(local.path, checks, chosen, again)
     report = verdict.report
     if output is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import json
+import shutil
 import tarfile
 import threading
 from functools import partial
@@ -26,6 +28,13 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None:
         self.server.requests.append(self.path)  # type: ignore[attr-defined]
+
+
+def _with_setting(path: Path, setting: str) -> None:
+    """Add a `--set` to the options that a package records."""
+    inventory = json.loads(path.read_text(encoding="utf-8"))
+    inventory["spec"]["set"] = [setting]
+    path.write_text(json.dumps(inventory), encoding="utf-8")
 
 
 @pytest.fixture
@@ -71,6 +80,24 @@ def test_build_adds_download_to_assets_and_fetches_it_once(
     assert mlpack("build", path, "--force").code == 0
     assert archive.read_bytes() == before
     assert len(server.requests) == 1  # type: ignore[attr-defined]
+
+
+def test_rebuild_fetches_downloads_of_the_spec_and_none_that_the_package_sets(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer, kubectl: Path
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
+    assert mlpack("build", path, "--format", "dir").code == 0
+    shutil.rmtree(tmp_path / "cache")
+    done = mlpack("verify", "demo-fp32-training", "--rebuild", path, "--kubectl", kubectl)
+    assert (done.code, "the same digest sha256:" in done.stderr) == (0, True), done.stderr
+    requests = server.requests  # type: ignore[attr-defined]
+    assert len(requests) == 2
+    address = f"http://127.0.0.1:{server.server_address[1]}/other"
+    _with_setting(tmp_path / "demo-fp32-training/manifest.json", f"downloads.0.url={address}")
+    done = mlpack("verify", "demo-fp32-training", "--rebuild", path, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"the package changes a download of the spec: --set downloads.0.url={address}" in done.stdout
+    assert len(requests) == 2
 
 
 def test_lint_and_render_fetch_no_downloads(
