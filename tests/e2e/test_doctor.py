@@ -166,7 +166,7 @@ WRONG = {
     "nodes": (
         "--set overlays.nodes.resources.requests.cpu=900 --set overlays.one-job.resources.requests.cpu=900",
         "900 requested",
-        "Insufficient cpu",
+        "too little cpu left",
     ),
 }
 """The options that cause a fault, and the messages of doctor and of deploy, by the check that finds the fault."""

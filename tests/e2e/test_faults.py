@@ -86,7 +86,7 @@ def test_deploy_reports_insufficient_cpu_within_20_seconds(site: Site, overlay: 
     package = faulty(site, "none", f"overlays.{overlay}.resources.requests.cpu=999", overlay=overlay)
     failed = package.run("deploy", "--patience", "5s")
     assert failed.code == 7
-    assert failed.seen_after("Insufficient cpu") <= 20
+    assert failed.seen_after("too little cpu left") <= 20
     package.delete()
 
 
