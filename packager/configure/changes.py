@@ -249,7 +249,7 @@ def _set_root(files: Files, path: str, root: str) -> None:
     text = files.read(path)
     model_dir = next((line.value for line in envfile.lines(text) if line.key == "MODEL_DIR"), None)
     if model_dir is None or not model_dir.endswith(f"/{name}"):
-        reason = "MODEL_DIR is not set" if model_dir is None else f"MODEL_DIR={model_dir} does not end with /{name}"
+        reason = "MODEL_DIR is not set" if model_dir is None else f"MODEL_DIR does not end with /{name}: {model_dir!r}"
         raise UsageError(
             f"{files.package.shown(path)}: {reason}", hint=shlex.join(["--set", f"MODEL_DIR={root}/{name}"])
         )

@@ -117,7 +117,7 @@ def test_root_is_refused_with_an_edited_model_dir(mlpack: Mlpack, package: Path)
     mlpack("configure", package, "--set", "MODEL_DIR=/elsewhere")
     done = mlpack("configure", package, "--root", "/one")
     assert done.code == 2
-    assert "MODEL_DIR=/elsewhere does not end with /hello-mpi" in done.stderr
+    assert "MODEL_DIR does not end with /hello-mpi: '/elsewhere'" in done.stderr
 
 
 def test_overlay_option_limits_changes_to_one_overlay(mlpack: Mlpack, package: Path) -> None:
