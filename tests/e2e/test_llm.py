@@ -133,6 +133,6 @@ def test_trained_model_answers_by_the_openai_api(site: Site, claim: str) -> None
 
 def test_serving_without_a_model_names_the_fix(site: Site) -> None:
     package = overlay(site, "serving")
-    deploy = package.run("deploy", "--timeout", "3m", timeout=300)
+    deploy = package.run("deploy", "--timeout", "6m", timeout=450)
     assert deploy.code == 7
     assert "train one first, with storage that stays, or set BASE_MODEL" in deploy.err

@@ -53,7 +53,9 @@ done
 
 hostname node
 ip link set lo up
-ip link add cni0 type bridge
+# A bridge without an address of its own takes the lowest one of its ports. Each pod that comes or goes could change it, and
+# the others then reached neither the API server nor DNS until they asked for it again, up to half a minute later.
+ip link add cni0 address 0a:58:0a:f4:00:01 type bridge
 ip address add 10.244.0.1/24 dev cni0
 ip address add 10.96.0.1/32 dev cni0 # of the Service `kubernetes`: there is no kube-proxy to lead pods to the API server
 ip link set cni0 up
