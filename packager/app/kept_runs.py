@@ -20,8 +20,6 @@ from packager.cluster.savedlogs import FILE_NAME
 from packager.kubernetes.objects import container_statuses, created, name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from packager.app.target import Target
     from packager.cluster.follow import Update
     from packager.kubernetes.objects import Object
@@ -52,7 +50,7 @@ def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
         folder: The folder of all records, which is created for its owner alone.
 
     Returns:
-        The reason why a record is missing; None if there is none: a run counts, whether it could be recorded or not.
+        The reason why a record is missing, which does not make the run a failed one; None if all are written.
     """
     parts = update.per_workload or (update,)
     try:
@@ -116,10 +114,13 @@ def _end_of_log(target: Target, pod: Object, container: str) -> bytes:
 
 
 def _prune(folder: Path) -> None:
-    """Remove the oldest records."""
+    """Remove the oldest records. A folder whose verdict lists no files was not made by `keep`, and stays."""
     verdicts = sorted(folder.glob(f"*/*/{VERDICT}"), key=lambda path: path.parent.name, reverse=True)
     for verdict in verdicts[MOST_RECORDS:]:
-        for path in (*_files(verdict), verdict):
+        files = _files(verdict)
+        if files is None:
+            continue
+        for path in (*files, verdict):
             path.unlink(missing_ok=True)
         for path in sorted(verdict.parent.glob("logs/*"), reverse=True):
             _remove_empty(path)
@@ -127,16 +128,18 @@ def _prune(folder: Path) -> None:
             _remove_empty(path)
 
 
-def _files(verdict: Path) -> Iterator[Path]:
-    """Yield the files that a record lists as its own."""
+def _files(verdict: Path) -> list[Path] | None:
+    """Return the files that a record lists as its own; None if it has no list, so `keep` has not made it."""
     try:
-        answer = jsonio.read(verdict.read_bytes()[:_VERDICT_BYTES])
+        with verdict.open("rb") as stream:
+            answer = jsonio.read(stream.read(_VERDICT_BYTES))
     except jsonio.JsonError:
-        return
+        return None
     listed = answer.get("files") if isinstance(answer, dict) else None
-    for path in listed if isinstance(listed, list) else ():
-        if isinstance(path, str) and _FILES.fullmatch(path) and ".." not in PurePosixPath(path).parts:
-            yield verdict.parent / path
+    if not isinstance(listed, list):
+        return None
+    names = (path for path in listed if isinstance(path, str) and _FILES.fullmatch(path))
+    return [verdict.parent / path for path in names if ".." not in PurePosixPath(path).parts]
 
 
 def _remove_empty(folder: Path) -> None:

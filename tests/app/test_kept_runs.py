@@ -68,9 +68,14 @@ def test_old_records_are_removed_without_other_files(
         for name in ("mlops.env", "logs/a/b.log", *(["mine.txt"] if day == 2 else [])):
             (old / name).write_text("x")
         (old / "verdict.json").write_text(json.dumps({"files": listed}))
+    other = runs / "results/20200103T000000Z/verdict.json"  # as of `deploy --results` into the same folder
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
     (runs / "mine").mkdir()
     (runs / "mine/mlops.env").write_text("x")
     assert mlpack(*DEPLOY).code == 0
+    assert other.exists()
+    other.unlink()
     assert len(list(runs.glob("*/*/verdict.json"))) == 1
     left = {path.relative_to(runs).as_posix() for path in (runs / "old").rglob("*") if path.is_file()}
     assert left == {f"old/20200102T000000Z/{name}" for name in ("mlops.env", "logs/a/b.log", "mine.txt")}
