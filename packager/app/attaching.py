@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from packager.app.progress import Tell
     from packager.package.opened import Package
-    from packager.publish.keys import PublicKey
     from packager.publish.signer import Signer
     from packager.publish.stamp import Stamp
     from packager.verify import Checks
@@ -131,7 +130,9 @@ def _stamp(
             raise VerificationError(obstacle)
         tell(f"note: {obstacle}")
         return ()
-    judged = judge(content, subject.package.digest, Verifier(tuple(signer.public for signer in signers), _is_valid))
+    from packager.publish.signer import is_valid  # a signer exists, so its library is installed
+
+    judged = judge(content, subject.package.digest, Verifier(tuple(signer.public for signer in signers), is_valid))
     if judged.statement is None or judged.facts is None or judged.problem is not None:
         raise VerificationError(f"{file}: {judged}; nothing was pushed", hint="--stamp none leaves it out")
     _check(file, judged.facts, subject)
@@ -165,12 +166,6 @@ def _check(file: Path, facts: Stamp, subject: StatementSubject) -> None:
     stamped = StampedPackage(package.source, package.digest, (), renders, checks.kubectls, checks.runner)
     if problems := stamps.other_renders(stamped, facts):
         raise VerificationError(f"{file} does not hold here; nothing was pushed", problems=problems)
-
-
-def _is_valid(key: PublicKey, signature: bytes, content: bytes) -> bool:
-    from packager.publish.signer import is_valid
-
-    return is_valid(key, signature, content)
 
 
 def _content(file: Path) -> bytes | None:
