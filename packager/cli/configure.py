@@ -188,7 +188,7 @@ def _assignment(option: str, text: str) -> Assignment:
 
 
 def _check(problems: Sequence[Problem], output: OutputFormat | None) -> None:
-    """Print what `--check` has found, and end with 1 if there is something."""
+    """Print the findings of `--check`, and end with exit code 1 if there are any."""
     if output is not None:
         value = {"problems": [problem.as_json() for problem in problems]}
         emit_output(value, dict.fromkeys(problem.file for problem in problems), output)

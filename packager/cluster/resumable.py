@@ -112,7 +112,7 @@ class _Copy:
         return copied
 
     def resumed(self) -> Copied:
-        """Copy what is missing, or differs by its digest."""
+        """Copy the files that are missing here, or whose digest differs."""
         required = download.compare(self.shell, self.where, self.folder, force=True)
         changed = download.fetch(self.shell, self.where, required, self.folder, lambda _size: None)
         latest = download.fetch_latest(self.shell, self.where, changed, self.folder)

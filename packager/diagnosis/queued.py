@@ -182,7 +182,7 @@ class _Held(Value, frozen=True):
                 names = {"queue": self.queueing.name, "cluster_queue": self.queueing.cluster_queue}
                 words = cause.words.format(**names, **groups)
                 return self.finding(cause.reason, words, cause.action, cause.final_after)
-        words = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has yet to look at it"
+        words = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has not examined it yet"
         return self.finding("Queued", words, Action.WAIT_FOR_QUOTA)
 
     def finding(self, reason: str, words: str, action: Action, final_after: float = NEVER) -> Finding:
@@ -194,11 +194,12 @@ class _Held(Value, frozen=True):
         return Finding(reason, self.subject, words, remedy, final_after=final_after)
 
     def unchecked(self) -> Finding | None:
-        """Return the admission check that a workload with a quota waits for; None if there is none."""
+        """Return a finding for the first admission check that is not ready; None if all are ready."""
         for check in map(mapping, listing(at(self.own, ("status", "admissionChecks")))):
             if check.get("state") != "Ready":
                 detail = f": {_short(text(check['message']))}" if check.get("message") else ""
-                words = f"it has its quota, and the admission check {check.get('name')} is {check.get('state')}{detail}"
+                state = f"{check.get('name')} is {check.get('state')}{detail}"
+                words = f"its quota is reserved, and the admission check {state}"
                 return self.finding("AdmissionCheck", words, Action.ASK_ABOUT_QUEUE)
         return None
 

@@ -100,7 +100,7 @@ def plan(old: Package, new: Package, base: Callable[[], Package | None], decide:
         new: The newer package.
         base: Returns the package that the user's one was unpacked from, or None; called for a file whose text its
             inventory lacks.
-        decide: Returns the answer to a conflict; None if there is none.
+        decide: Returns the user's answer to a conflict; None leaves it undecided.
 
     Raises:
         VerificationError: The result would have files that no package may have.

@@ -122,7 +122,7 @@ def merged(path: str, versions: Versions, *, decide: Decide, labels: VersionName
     Args:
         path: The path of the file below the package's root.
         versions: The versions.
-        decide: Returns the answer to a conflict; None if there is none.
+        decide: Returns the user's answer to a conflict; None leaves it undecided.
         labels: The names of versions in marks.
     """
     forms = list(map(_Form.of, versions))

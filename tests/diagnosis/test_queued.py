@@ -144,7 +144,7 @@ def condition(kind: str, status: str, message: str) -> dict[str, Any]:
             "Kueue starts one workload after the other",
         ),
         ("a sentence of a later Kueue", "Kueue holds it: a sentence of a later Kueue"),
-        ("", "Kueue has yet to look at it"),
+        ("", "Kueue has not examined it yet"),
         ("x" * 10_000, "Kueue holds it: xxx"),
     ],
 )
@@ -167,7 +167,7 @@ def test_admission_check_that_is_pending_is_named() -> None:
     checks = {"admissionChecks": [{"name": "nodes", "state": "Pending", "message": "a node is being made"}]}
     status = {**condition("QuotaReserved", "True", ""), **checks}
     assert reason(changed("first", status=status)).message == (
-        "it has its quota, and the admission check nodes is Pending: a node is being made"
+        "its quota is reserved, and the admission check nodes is Pending: a node is being made"
     )
 
 
