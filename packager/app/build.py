@@ -18,7 +18,7 @@ from packager.modelspec import catalog
 from packager.modelspec.load import load, values
 from packager.modelspec.settings import parse_setting
 from packager.options import BY_NAME, GPU, gpus
-from packager.package import layout, tree
+from packager.package import layout, placement, tree
 from packager.workloads import accelerators
 
 if TYPE_CHECKING:
@@ -266,12 +266,18 @@ def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Re
 def _settings(request: BuildRequest) -> list[Setting]:
     """Return the changes to the spec; additions come first, so that another setting may describe them."""
     additions = [parse_setting(addition, adds=True) for addition in request.additions]
-    return [*additions, *(parse_setting(setting) for setting in request.settings)]
+    return [*additions, *(parse_setting(setting) for setting in request.settings if not _is_placement(setting))]
+
+
+def _is_placement(setting: str) -> bool:
+    """Whether a KEY=VALUE of `--set` is one of the option `placement`, and not a field of the spec."""
+    return setting.partition("=")[0] in placement.FIELDS
 
 
 def _options(request: BuildRequest) -> Options:
-    """Return the options that are added to the spec."""
-    options = Options(root=request.root, registry=request.registry, site=select(request.components, request.site))
+    """Return the options that are added to the spec; `--set` has those of placement too, as `configure` does."""
+    values = (*request.site, *filter(_is_placement, request.settings))
+    options = Options(root=request.root, registry=request.registry, site=select(request.components, values))
     check_options(options)
     return options
 

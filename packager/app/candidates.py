@@ -39,16 +39,20 @@ def overlays_of_model(model: str, folders: Sequence[Path]) -> list[str]:
 
 
 def settings(package: Path) -> list[str]:
-    """Return the keys of the package's mlops.env and site.env. Raises MlpackError for one that cannot be opened."""
+    """Return the keys of the package's mlops.env and site.env, and those of placement.
+
+    Raises MlpackError for a package that cannot be opened.
+    """
     from packager.base import envfile
     from packager.configure.settings import Files, site_files
     from packager.package.layout import env
     from packager.package.opened import opened
+    from packager.package.placement import FIELDS
 
     with opened(package) as content:
         files = Files(content)
         paths = [*(env(overlay) for overlay in content.overlays), *site_files(content)]
-        return [key for path in paths for key in envfile.keys(files.read(path))]
+        return [*(key for path in paths for key in envfile.keys(files.read(path))), *FIELDS]
 
 
 def options() -> dict[str, str]:
@@ -61,8 +65,9 @@ def options() -> dict[str, str]:
 def site_keys() -> list[str]:
     """Return the keys that site options read."""
     from packager.options import KEYS
+    from packager.package.placement import FIELDS
 
-    return [*KEYS]
+    return [*KEYS, *FIELDS]
 
 
 def storages() -> list[str]:

@@ -1,6 +1,8 @@
 """Builds a package again from its spec, and compares the digests: builds are reproducible, so they must be the same.
 
-The options are those that the package's inventory and its `site.env` record. Tests: app/test_rebuild.py.
+The options are those that the package's inventory, its `site.env` and its `placement.yaml` record.
+
+Tests: app/test_rebuild.py.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import packager
@@ -15,6 +18,7 @@ from packager.app.downloads import with_downloads
 from packager.base import envfile, workfolder
 from packager.base.errors import RenderError, SpecError, UsageError
 from packager.base.problems import Problem
+from packager.base.values import replace
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render
 from packager.builder.selection import select
@@ -22,7 +26,7 @@ from packager.modelspec import catalog
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.options import BY_NAME, KEYS
-from packager.package import layout, tree
+from packager.package import layout, placement, tree
 from packager.package.opened import opened
 
 if TYPE_CHECKING:
@@ -109,6 +113,7 @@ def _build(package: Package, spec: Path, request: RebuildRequest) -> Entry:
     if foreign := [name for name in names if name not in BY_NAME]:
         raise UsageError(f"the site's own component {foreign[0]} is not in the spec")
     site = select(names, tuple(_site_values(package.inventory)))
+    site = replace(site, placement=MappingProxyType(_placement(package.inventory)))
     options = Options(root=about.get("root"), registry=about.get("registry"), site=site)
     check_options(options)
     planned = plan(loaded, choose(loaded.spec, about.get("precision"), about.get("mode")), options)
@@ -126,6 +131,15 @@ def _site_values(inventory: Mapping[str, Any]) -> Iterator[str]:
             for line in envfile.lines("\n".join(lines).encode()):
                 if line.key in KEYS:
                     yield f"{line.key}={line.value}"
+
+
+def _placement(inventory: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `site/placement.yaml`, as the package was delivered with them."""
+    pattern = layout.placement(layout.COMMON)
+    for path, lines in inventory["editable"].items():
+        if fnmatch.fnmatchcase(path, pattern):
+            return placement.values("\n".join(lines).encode(), path)
+    return {}
 
 
 def _differences(package: Package, again: Mapping[str, Any], spec: str) -> Iterator[Problem]:

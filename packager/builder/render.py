@@ -123,7 +123,7 @@ def _annotate(entries: dict[str, Entry], plan: Plan, component: bytes) -> None:
 
 def _place(entries: dict[str, Entry], plan: Plan) -> None:
     """Put the fields that the plan has into site/placement.yaml."""
-    path = f"{layout.common(plan.spec.framework)}/{layout.SITE}/{layout.PLACEMENT}"
+    path = layout.placement(layout.common(plan.spec.framework))
     text = entries[path].content
     assert isinstance(text, bytes)
     content = placement.assign(text, plan.site.placement, path)

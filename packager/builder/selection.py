@@ -14,7 +14,7 @@ from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.base.values import Value, field
 from packager.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
-from packager.package import tree
+from packager.package import placement, tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
 from packager.workloads import podannotations
 
@@ -97,7 +97,19 @@ def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
         if names.count(name) > 1:
             raise UsageError(f"--with: two folders have the name {name}")
     options = tuple(option.name for option in OPTIONS if option.name in option_names)
-    return Selection(options, tuple(components.values()), MappingProxyType(dict(map(_value, settings))))
+    placed = [setting for setting in settings if setting.partition("=")[0] in placement.FIELDS]
+    values = dict(_value(setting) for setting in settings if setting not in placed)
+    return Selection(
+        options, tuple(components.values()), MappingProxyType(values), MappingProxyType(_placement(placed))
+    )
+
+
+def _placement(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a pod for `site/placement.yaml`; the last value of a field counts."""
+    fields: dict[str, Any] = {}
+    for key, _, value in (setting.partition("=") for setting in settings):
+        fields |= placement.parse(key, key, value)
+    return fields
 
 
 def _value(setting: str) -> tuple[str, str]:
@@ -105,7 +117,8 @@ def _value(setting: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"--site {setting}: expected KEY=VALUE")
     if name not in KEYS:
-        raise UsageError(f"--site {setting}: no option reads {name!r}", hint=similar(name, KEYS))
+        hint = similar(name, (*KEYS, *placement.FIELDS))
+        raise UsageError(f"--site {setting}: no option reads {name!r}", hint=hint)
     if complaint := KEYS[name].complaint(value):
         raise UsageError(f"--site {name}: {complaint}")
     return name, value

@@ -1,4 +1,4 @@
-"""Sets values by key: in mlops.env, and in the env file of the site options.
+"""Sets values by key: in mlops.env, in the env file of the site options, and in site/placement.yaml.
 
 A key has its line there already, perhaps commented out: an unknown one is probably misspelt, and is refused unless it
 is to be added.
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import similar
-from packager.configure.settings import site_files, value, workloads
+from packager.configure.settings import placement_file, site_files, value, workloads
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.options import KEYS
-from packager.package import declared
+from packager.package import declared, placement
 from packager.package.layout import env
 from packager.workloads import structures
 from packager.workloads.program import CHOICE, choices, wrong_choice
@@ -70,6 +70,9 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
             _check_choice(files, overlays, entry)
         if entry.option == "--add":
             _add(files, overlays, entry)
+        elif entry.key in placement.FIELDS and (file := placement_file(files.package)):
+            fields = placement.parse(entry.label, entry.key, entry.value)
+            files.write(file, placement.assign(files.read(file), fields, files.package.shown(file)))
         elif paths := [path for path in _env_files(files, overlays, entry) if _has_key(files.read(path), entry.key)]:
             for path in paths:
                 files.assign(path, entry.key, entry.value)
@@ -105,7 +108,7 @@ def _unknown(files: Files, overlays: Sequence[str], absent: Sequence[Assignment]
     messages, hints = [], []
     for entry in absent:
         texts = [files.read(path) for path in _env_files(files, overlays, entry)]
-        names = {key for text in texts for key in envfile.keys(text)}
+        names = {key for text in texts for key in envfile.keys(text)} | placement.FIELDS.keys()
         messages.append(f"{entry.label}: the package has no such value")
         if nearest := similar(entry.key, names) or similar(entry.key.upper(), names):
             hints.append(nearest)

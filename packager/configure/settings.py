@@ -106,7 +106,7 @@ def site_files(package: Package) -> list[str]:
 
 def placement_file(package: Package) -> str | None:
     """Return the path of the values of the option `placement`; None if the package has no such file."""
-    paths = package.folder.glob(f"{COMMON}/{layout.SITE}/{layout.PLACEMENT}")
+    paths = package.folder.glob(layout.placement(COMMON))
     return next((path.relative_to(package.folder).as_posix() for path in paths if path.is_file()), None)
 
 

@@ -103,6 +103,11 @@ def is_common(folder: str) -> bool:
     return len(steps) == 5 and folder == common(steps[2])
 
 
+def placement(common: str) -> str:
+    """Return the path of the values of the option `placement`, beside the components in `common`."""
+    return f"{common}/{SITE}/{PLACEMENT}"
+
+
 def site_env(common: str) -> str:
     """Return the path of the options' values, below the folder that overlays share."""
     return f"{common}/{SITE}/{SITE}.env"

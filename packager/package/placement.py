@@ -1,10 +1,10 @@
-"""Edits site/placement.yaml, the values of the option `placement`, and keeps its comments."""
+"""Reads and edits site/placement.yaml, the values of the option `placement`, and keeps its comments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.base import yamlio
+from packager.base import names, yamlio
 from packager.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,6 +13,64 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document, Location
 
 _POD: Location = ("template", "spec")
+
+FIELDS = {"NODE_SELECTOR": "nodeSelector", "TOLERATIONS": "tolerations"}
+"""The keys by which the command line sets fields of the pod, and the fields."""
+
+_EXAMPLES = {"NODE_SELECTOR": "pool=train,disk=ssd", "TOLERATIONS": "dedicated=train:NoSchedule,nvidia.com/gpu"}
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+_MOST = 100
+"""The entries of one value; a site's file has the same limit."""
+
+
+def parse(label: str, key: str, value: str) -> dict[str, Any]:
+    """Return a field of the pod by its value on the command line.
+
+    Labels are written as in `kubectl label`, and taints as in `kubectl taint`, with ',' between them. A taint without a
+    value is tolerated with any, and one without an effect with each.
+
+    Args:
+        label: The beginning of a message about it.
+        key: A key of `FIELDS`.
+        value: The value on the command line.
+
+    Raises:
+        UsageError: The value has another form.
+    """
+    entries = value.split(",")
+    read = [(_label if key == "NODE_SELECTOR" else _toleration)(entry) for entry in entries[: _MOST + 1]]
+    fields = [entry for entry in read if entry is not None]
+    if len(fields) != len(entries) or len(fields) > _MOST:
+        noun = "labels" if key == "NODE_SELECTOR" else "taints"
+        raise UsageError(f"{label}: expected {noun} such as {_EXAMPLES[key]} (at most {_MOST}), found {value[:200]!r}")
+    if key == "TOLERATIONS":
+        return {FIELDS[key]: fields}
+    return {FIELDS[key]: {name: content for entry in fields for name, content in entry.items()}}
+
+
+def _label(text: str) -> dict[str, str] | None:
+    key, equals, value = text.partition("=")
+    return {key: value} if equals and names.is_key(key) and names.is_label_value(value) else None
+
+
+def _toleration(text: str) -> dict[str, str] | None:
+    taint, colon, effect = text.partition(":")
+    key, equals, value = taint.partition("=")
+    if not names.is_key(key) or not names.is_label_value(value) or (colon and effect not in _EFFECTS):
+        return None
+    matching = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
+    return {"key": key, **matching, **({"effect": effect} if colon else {})}
+
+
+def values(text: bytes, name: str) -> dict[str, Any]:
+    """Return the fields of the pod in the file, by their names; none if it is not YAML. `name` is the file's."""
+    document, _ = yamlio.load(text, name)
+    pod: Any = document.data
+    for step in _POD:
+        pod = pod.get(step) if isinstance(pod, dict) else None
+    return {key: pod[key] for key in FIELDS.values() if isinstance(pod, dict) and key in pod}
 
 
 def assign(text: bytes, fields: Mapping[str, Any], name: str) -> bytes:

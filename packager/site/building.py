@@ -54,6 +54,6 @@ def _selection(given: Selection, values: Defaults, available: set[str]) -> Selec
         given,
         options=tuple(option.name for option in OPTIONS if option.name in chosen),
         values=MappingProxyType({**site_values, **given.values}),
-        placement=values.placement if PLACEMENT in chosen else given.placement,
+        placement=MappingProxyType({**values.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
         annotations=values.annotations if PLACEMENT in chosen else given.annotations,
     )

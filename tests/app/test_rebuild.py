@@ -33,6 +33,7 @@ def model(mlpack: Mlpack) -> str:
         ("--set", "title=Ours", "--add", "environment.MINE=1"),
         ("--root", "/models", "--registry", "registry.example.com/team"),
         ("--root", "/m", "--with", "nfs", "--site", "NFS_SERVER=nfs.example.com"),
+        ("--with", "placement", "--set", "NODE_SELECTOR=pool=on", "--site", "TOLERATIONS=a:NoSchedule"),
     ],
 )
 def test_package_is_the_same_when_it_is_built_again(mlpack: Mlpack, options: tuple[str, ...]) -> None:

@@ -43,6 +43,8 @@ def kubectl(tmp_path: Path, mlpack: Mlpack) -> Path:
         ("configure hello-mpi --overlay s", ["single-node"]),
         ("configure hello-mpi --set WORK", ["WORKERS="]),
         ("configure hello-mpi --site NFS_S", ["NFS_SERVER="]),
+        ("configure hello-mpi --set TOL", ["TOLERATIONS="]),
+        ("build hello-mpi --site NODE_", ["NODE_SELECTOR="]),
         ("configure hello-mpi --with nf", ["nfs"]),
         ("configure hello-mpi --without nf", ["nfs"]),
         ("configure hello-mpi --storage p", ["pvc", "package-volume"]),

@@ -193,6 +193,26 @@ def test_site_sets_value_of_option_and_set_value_of_one_overlay(mlpack: Mlpack, 
     assert list(changed(before, package)) == [f"{OVERLAYS}/single-node/mlops.env"]
 
 
+@pytest.mark.parametrize("option", ["--set", "--site"])
+def test_placement_is_set_without_an_editor(mlpack: Mlpack, package: Path, kubectl: Path, option: str) -> None:
+    values = (option, "NODE_SELECTOR=pool=train", option, "TOLERATIONS=dedicated=train:NoSchedule,nvidia.com/gpu")
+    done = mlpack("configure", package, "--with", "placement", *values)
+    assert done.code == 0, done.stderr
+    assert mlpack("build", "hello-mpi", "--format", "dir", "-d", "again", "--with", "placement", *values).code == 0
+    for folder in (package, Path("again/hello-mpi")):
+        job = rendered(kubectl, folder, "multi-node")[-1]
+        for role in job["spec"]["mpiReplicaSpecs"].values():
+            assert role["template"]["spec"]["nodeSelector"] == {"pool": "train"}
+            assert role["template"]["spec"]["tolerations"] == [
+                {"key": "dedicated", "operator": "Equal", "value": "train", "effect": "NoSchedule"},
+                {"key": "nvidia.com/gpu", "operator": "Exists"},
+            ]
+        assert mlpack("verify", folder, "--kubectl", kubectl).code == 0
+    refused = mlpack("configure", package, option, "TOLERATIONS=dedicated=train:Never")
+    assert refused.code == 2
+    assert f"{option} TOLERATIONS: expected taints such as dedicated=train:NoSchedule,nvidia.com/gpu" in refused.stderr
+
+
 def test_storage_option_replaces_the_other_storage(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     claims = ("--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
     assert mlpack("configure", package, "--storage", "nfs", "--set", "NFS_SERVER=nfs.example", "--root", "/x").code == 0
