@@ -1,7 +1,8 @@
 """Makes the statements that a push attaches to an artefact: the package's stamp, and its provenance.
 
 Flux accepts an artefact by any bundle that refers to it, is signed by the key, and names it. So each statement that is
-attached names the artefact, and is attached only together with a signature.
+attached names the artefact, and is attached only together with a signature. A push signs no claims of others: a stamp
+is signed again only if one of the keys has signed it.
 
 Tests: cli/test_push_statements.py.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from packager.app import stamps
 from packager.app.stamps import StampedPackage, judge
 from packager.base.errors import UsageError, VerificationError, unreadable
+from packager.base.paths import argument
 from packager.publish import bundle, provenance
 from packager.publish.bundle import BUNDLE_BYTES, PROVENANCE, STAMP, Subject
 from packager.publish.signatures import Verifier
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from packager.publish.stamp import Stamp
     from packager.verify import Checks
     from packager.verify.report import Report
+
+_SIGN = "`mlpack stamp --force --sign-key KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,12 @@ def statements(
     if asked is not None and not signers:
         raise UsageError(f"{asked} needs --sign-key: what a registry has must be signed")
     attached = [] if request.without_stamp else list(_stamp(request, subject, signers, tell))
+    if request.provenance and subject.edits:
+        edited = ", ".join(subject.edits)
+        raise VerificationError(
+            f"{subject.package.source} was edited since it was built: {edited}; nothing was pushed",
+            hint="leave out --provenance: an edited package is not as it was built",
+        )
     if request.provenance:
         attached += _signed(PROVENANCE, provenance.predicate(subject.package.inventory), subject, signers)
     return tuple(attached)
@@ -118,7 +128,12 @@ def _signed(
 def _stamp(
     request: StatementRequest, subject: StatementSubject, signers: tuple[Signer, ...], tell: Tell
 ) -> Iterable[Attached]:
-    """Return the bundles of the stamp: signed again, so that it names the artefact, or one that names it already."""
+    """Return the bundles of the stamp.
+
+    A stamp by one of the keys is signed again, so that it names the artefact. One by another key is attached as it is
+    if it names the artefact already. An unsigned one is not attached: anyone may have written its claims, and a push
+    proves only some of them.
+    """
     file = request.stamp or stamps.beside(subject.package.source)
     content = _content(file)
     if content is None and request.stamp is not None:
@@ -135,8 +150,15 @@ def _stamp(
     judged = judge(content, subject.package.digest, Verifier(tuple(signer.public for signer in signers), is_valid))
     if judged.statement is None or judged.facts is None or judged.problem is not None:
         raise VerificationError(f"{file}: {judged}; nothing was pushed", hint="--stamp none leaves it out")
+    if not judged.is_signed:
+        message = f"the stamp {file} is not pushed, as no key has signed it"
+        hint = f"{_SIGN} {argument(subject.package.source)}` proves its claims here, and signs them"
+        if request.stamp is not None:
+            raise VerificationError(message, hint=hint)
+        tell(f"note: {message}: {hint}")
+        return ()
     _check(file, judged.facts, subject)
-    if judged.signer is not None or not judged.is_signed:
+    if judged.signer is not None:
         return _signed(STAMP, judged.statement.predicate, subject, signers)
     if subject.artefact in judged.statement.digests:
         return [Attached(STAMP, content)]

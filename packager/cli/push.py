@@ -72,9 +72,9 @@ def push(
     """Push a package to a registry, and print the reference with the digest.
 
     An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, after
-    the signatures, so no one sees a part of a push. A stamp beside it is signed again by the key, so that it names the
-    artefact, and attached. The password of a key is asked for, or read from
-    MLPACK_KEY_PASSWORD. Exit code 5 if the package is not valid, or a tag names another artefact.
+    the signatures, so no one sees a part of a push. A stamp beside it, signed by the same key, is signed again so that
+    it names the artefact, and attached. The password of a key is asked for, or read from MLPACK_KEY_PASSWORD. Exit code
+    5 if the package is not valid, or a tag names another artefact.
     """
     from packager.app.attaching import StatementRequest
     from packager.app.key import signers

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_logins")
 
 PROD, OTHER = signer.new("prod"), signer.new("other")
 FILE = Path("hello-mpi.tar.gz.stamp.json")
+BY_PROD = ("--sign-key", "prod.key")
 REQUIRED = ("--require-stamp", "MLPACK_FILES_SEALED")
 PREDICATE = "dev.sigstore.bundle.predicateType"
 
@@ -62,13 +63,11 @@ def attached(registry: FakeRegistry, predicate_type: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("has_referrers", [True, False])
-@pytest.mark.parametrize("is_signed", [True, False])
 def test_stamp_beside_an_archive_is_pushed_and_pulled(
-    mlpack: Mlpack, registry: FakeRegistry, *, has_referrers: bool, is_signed: bool
+    mlpack: Mlpack, registry: FakeRegistry, *, has_referrers: bool
 ) -> None:
     registry.has_referrers = has_referrers
-    key = ("--sign-key", "prod.key") if is_signed else ()
-    assert mlpack("stamp", "hello-mpi.tar.gz", *key).code == 0
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
     done = mlpack("push", "hello-mpi.tar.gz", where(registry), "--sign-key", "prod.key")
     assert (done.code, "attached: stamp\n" in done.stderr) == (0, True)
     package = registry.manifests["team/hello-mpi", "1.0"]
@@ -97,7 +96,7 @@ def test_verify_and_deploy_require_the_stamp_of_a_registry(mlpack: Mlpack, regis
     assert mlpack("push", "hello-mpi.tar.gz", where(registry), "--sign-key", "prod.key").code == 0
     verify = ("verify", where(registry), *REQUIRED)
     assert mlpack(*verify, "--key", "prod.pub").code == 5
-    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
     assert mlpack("push", "hello-mpi.tar.gz", where(registry), "--sign-key", "prod.key").code == 0
     done = mlpack(*verify, "--key", "prod.pub")
     assert (done.code, "stamped by prod on 2026-01-01" in done.stderr) == (0, True)
@@ -115,7 +114,7 @@ def test_verify_and_deploy_require_the_stamp_of_a_registry(mlpack: Mlpack, regis
 
 
 def test_inspect_lists_the_stamp_in_six_requests(mlpack: Mlpack, registry: FakeRegistry) -> None:
-    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
     push = ("push", "hello-mpi.tar.gz", where(registry), "--sign-key", "prod.key")
     assert mlpack(*push, "--provenance").code == 0
     registry.requests.clear()
@@ -161,21 +160,64 @@ def test_stamp_that_does_not_hold_is_not_pushed(mlpack: Mlpack, registry: FakeRe
     value = json.loads(FILE.read_text())
     for overlay in value["predicate"]["mlpack"]["overlays"].values():
         overlay["renders"][0]["sha256"] = "0" * 64
-    FILE.write_text(json.dumps(value))
+    FILE.write_bytes(PROD.bundle(json.dumps(value).encode()))
     false = mlpack(*push)
     assert (false.code, "renders otherwise (sha256:" in false.stderr) == (5, True)
     value["subject"] = [{"digest": {"sha256": "0" * 64}}]
-    FILE.write_text(json.dumps(value))
+    FILE.write_bytes(PROD.bundle(json.dumps(value).encode()))
     foreign = mlpack(*push)
     assert (foreign.code, "the stamp is of another package: expected sha256:" in foreign.stderr) == (5, True)
     assert registry.manifests == {}
-    assert mlpack("stamp", package).code == 0
+    assert mlpack("stamp", package, *BY_PROD).code == 0
     file = package / "quickstart/k8s/mlops/single-node/mlops.env"
     file.write_text(file.read_text().replace("REGISTRY=docker.io", "REGISTRY=example.com"))
     edited = mlpack("push", package, where(registry), "--sign-key", "prod.key")
     assert (edited.code, "was edited since it was built: quickstart/" in edited.stderr) == (0, True)
     stamp = package.with_name(f"{package.name}.stamp.json")
     assert mlpack("push", package, where(registry), "--sign-key", "prod.key", "--stamp", stamp).code == 5
+
+
+def claims_of_others() -> dict[str, Any]:
+    """Return an unsigned stamp of hello-mpi whose renders hold, and whose other claims nobody has proven."""
+    value: dict[str, Any] = json.loads(FILE.read_text())
+    predicate = value["predicate"]
+    names = ("IMAGES_LOCKED", "SERVER_DRY_RUN_1_37", "RENDERS_KUBECTL_1_27", "SCHEMA_KUBERNETES_1_99")
+    predicate["properties"] += [f"MLPACK_{name}" for name in names]
+    predicate["mlpack"]["schemas"].append("1.99")
+    for overlay in predicate["mlpack"]["overlays"].values():
+        overlay["podSecurity"] = "restricted"
+        overlay["renders"][0]["kubectl"].append("1.27.1")
+    return value
+
+
+@pytest.mark.parametrize("options", [(), ("--no-verify",)])
+@pytest.mark.parametrize("form", ["unsigned", "other", "forged"])
+def test_push_signs_no_claims_of_others(
+    mlpack: Mlpack, registry: FakeRegistry, form: str, options: tuple[str, ...]
+) -> None:
+    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
+    payload = json.dumps(claims_of_others()).encode()
+    forged = bundle.compose(payload, OTHER.sign(bundle.signed_bytes(payload)), PROD.public.fingerprint)
+    FILE.write_bytes({"unsigned": payload, "other": OTHER.bundle(payload), "forged": forged}[form])
+    push = ("push", "hello-mpi.tar.gz", where(registry), *BY_PROD, *options)
+    named = mlpack(*push, "--stamp", FILE)
+    assert (named.code, registry.manifests) == (5, {})
+    beside = mlpack(*push)
+    if form != "unsigned":
+        assert (beside.code, registry.manifests) == (5, {})
+        return
+    assert "as no key has signed it" in named.stderr
+    assert "mlpack stamp --force --sign-key KEY hello-mpi.tar.gz" in named.stderr
+    assert (beside.code, f"note: the stamp {FILE} is not pushed, as no key has signed it" in beside.stderr) == (0, True)
+    assert "attached" not in beside.stderr
+    assert mlpack("verify", where(registry), *REQUIRED, "--key", "prod.pub").code == 5
+    pulled = mlpack("pull", where(registry), "-d", "out", "--key", "prod.pub")
+    assert (pulled.code, Path("out", FILE).exists()) == (0, False)
+    assert mlpack("stamp", "--force", *BY_PROD, "hello-mpi.tar.gz").code == 0
+    assert "attached: stamp\n" in mlpack(*push).stderr
+    assert mlpack("verify", where(registry), *REQUIRED, "--key", "prod.pub").code == 0
+    unproven = ("--require-stamp", "MLPACK_SCHEMA_KUBERNETES_1_99")
+    assert mlpack("verify", where(registry), *unproven, "--key", "prod.pub").code == 5
 
 
 HOSTILE = {
@@ -188,7 +230,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_stamps_in_a_registry_count_for_nothing(mlpack: Mlpack, registry: FakeRegistry, name: str) -> None:
-    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
     assert mlpack("push", "hello-mpi.tar.gz", where(registry), "--sign-key", "prod.key").code == 0
     content = HOSTILE[name]
     if name == "other-package":
@@ -225,7 +267,7 @@ def test_embedded_bundle_must_be_the_described_one(mlpack: Mlpack, registry: Fak
 
 
 def test_bundle_carries_the_stamp(mlpack: Mlpack, registry: FakeRegistry) -> None:
-    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
     assert mlpack("push", "hello-mpi.tar.gz", where(registry), "--sign-key", "prod.key").code == 0
     assert mlpack("bundle", where(registry), "--no-images").code == 0
     before = len(registry.manifests)
@@ -246,3 +288,11 @@ def test_provenance_says_how_the_package_was_built(mlpack: Mlpack, registry: Fak
     assert "spec.yaml" in names
     assert not any(name.endswith("kustomization.yaml") for name in names)
     assert mlpack("verify", where(registry), "--key", "prod.pub").code == 0
+
+
+def test_provenance_of_an_edited_package_is_refused(mlpack: Mlpack, registry: FakeRegistry) -> None:
+    edit = ("configure", "hello-mpi.tar.gz", "--registry", "registry.example.com")
+    assert mlpack(*edit).code == 0
+    done = mlpack("push", "hello-mpi.configured.tar.gz", where(registry), *BY_PROD, "--provenance")
+    assert (done.code, "hello-mpi.configured.tar.gz was edited since it was built: " in done.stderr) == (5, True)
+    assert registry.manifests == {}

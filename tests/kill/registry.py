@@ -128,7 +128,7 @@ def trial(kills: Kills, count: int) -> None:
     for arguments in (
         ("build", "hello-mpi"),
         ("key", "new", "prod", "--no-password"),
-        ("stamp", "hello-mpi.tar.gz"),
+        ("stamp", "hello-mpi.tar.gz", "--sign-key", "prod.key"),
     ):
         kills.run(*arguments)
 
