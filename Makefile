@@ -29,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,7 +78,7 @@ quickstart: setup ## build quickstart/ again
 	mlpack build resnet50 --precision fp32 --mode training --format dir --force --destination build
 	rm -rf quickstart && cp -R build/$(PACKAGE)/quickstart quickstart
 
-pictures: setup ## take the pictures of docs/service.md and README.md again
+pictures: setup ## take the pictures of docs/service/page.md and README.md again
 	$(WITH_KUBECTL) python -m tools.terminal_picture > docs/pictures/terminal.svg.new && mv docs/pictures/terminal.svg.new docs/pictures/terminal.svg
 	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
 
@@ -125,10 +125,13 @@ requests: setup ## send N=10000 generated requests to the REST API; each answer 
 
 check: lint types test matrix fuzz e2e ## everything that CI runs
 
+site: setup ## make a static site of docs/, with search, in build/site
+	python -m tools.site
+
 release: setup ## write the files of a release to build/release: wheel, source archive, zipapp, SBOM; KEY=FILE signs them
 	python -m tools.release $(if $(KEY),--sign-key "$(KEY)")
 
-lock: setup ## update requirements-dev.lock, and those of the images and the site; UPGRADE=--upgrade upgrades all dependencies
+lock: setup ## update requirements-dev.lock and those of the images; UPGRADE=--upgrade upgrades all dependencies
 	python -m pip --quiet install uv
 	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
@@ -142,7 +145,3 @@ lock: setup ## update requirements-dev.lock, and those of the images and the sit
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/cli/requirements.txt
-	uv --no-config pip compile tools/site/requirements.in \
-		--universal --python-version 3.11 \
-		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
-		--quiet --output-file tools/site/requirements.txt

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs/pictures"
-"""The folder with the pictures of docs/service.md."""
+"""The folder with the pictures of docs/service/page.md."""
 
 
 @contextmanager

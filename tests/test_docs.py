@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.conftest import Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,20 @@ def test_readme_is_short() -> None:
     assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
-@pytest.mark.parametrize(("document", "number"), [("README.md", 3), ("docs/tour.md", 10)])
+EXAMPLES = {
+    "README.md": 3,
+    "docs/tour.md": 10,
+    "docs/index.md": 4,
+    "docs/guides/storage.md": 3,
+    "docs/guides/gpus.md": 3,
+    "docs/guides/queues.md": 3,
+    "docs/guides/mlcubes.md": 2,
+    "docs/guides/kubeflow.md": 2,
+}
+"""Documents whose console blocks are run, and how many commands each has at least."""
+
+
+@pytest.mark.parametrize(("document", "number"), EXAMPLES.items())
 def test_document_shows_output_of_its_commands(
     document: str,
     number: int,
@@ -136,6 +149,9 @@ def test_document_shows_output_of_its_commands(
     (tmp_path / "bin/kubectl").symlink_to(kubectl)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     text = (CHECKOUT / document).read_text(encoding="utf-8")
+    for name, content in re.findall(r"Save this as\s`([^`]+)`:\n\n```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
     examples = "\n".join(re.findall(r"^```console\n(.*?)\n```$", text, flags=re.MULTILINE | re.DOTALL))
     commands = [example.partition("\n") for example in examples.removeprefix("$ ").split("\n$ ")]
     assert len(commands) >= number

@@ -398,10 +398,12 @@ def test_task_delete_requires_confirmation(mlpack: Mlpack, service: Service) -> 
     assert "nothing was deleted" in done.stderr
 
 
-def run_of_documentation(heading: str, live: tuple[Service, str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the shell blocks of a section of docs/service.md, with address and token in the environment."""
-    document = (CHECKOUT / "docs/service.md").read_text(encoding="utf-8")
-    section = document.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+def run_of_documentation(
+    document: str, heading: str, live: tuple[Service, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run the shell blocks of a section of a document, with address and token in the environment."""
+    text = (CHECKOUT / document).read_text(encoding="utf-8")
+    section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     assert blocks[0].startswith("cat")
     service, address = live
@@ -418,14 +420,14 @@ def test_package_commands_of_documentation_run(
     live: tuple[Service, str], tmp_path: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(kubectl.parent), prepend=os.pathsep)
-    done = run_of_documentation("Packages", live, tmp_path)
+    done = run_of_documentation("docs/service/packages.md", "Definitions of packages", live, tmp_path)
     assert '"origin":{"source":"hello-mpi"' in done.stdout
     assert "OUTPUT_DIR: /results" in done.stdout
     assert done.stderr.splitlines()[-1].endswith(" is being stopped")
 
 
 def test_first_job_commands_of_documentation_run(live: tuple[Service, str], tmp_path: Path) -> None:
-    done = run_of_documentation("A first job", live, tmp_path)
+    done = run_of_documentation("docs/service.md", "A first job", live, tmp_path)
     assert '"revision":1' in done.stdout
     assert "kind: Job" in done.stdout
     assert done.stderr.splitlines()[-1].endswith(" is being stopped")

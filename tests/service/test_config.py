@@ -24,7 +24,7 @@ def test_address_refuses_faulty_text(listen: str) -> None:
 
 
 def test_documentation_lists_each_limit_with_its_default() -> None:
-    text = (CHECKOUT / "docs/service.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "docs/service/api.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z_]+)` \| ([0-9,]+) \|", text, re.MULTILINE)
     documented = {key: int(value.replace(",", "")) for key, value in rows}
     assert documented == as_plain(config.LimitsConfig())

@@ -145,7 +145,7 @@ def test_documentation_lists_all_metrics(digits: Service) -> None:
     digits.server.figures.ended("default", "failed")
     digits.server.figures.watch_failed("Pod")
     digits.until(lambda: "mlpack_watches" in scraped(digits), "a watch")
-    text = Path(__file__).parents[2].joinpath("docs/service.md").read_text(encoding="utf-8")
+    text = Path(__file__).parents[2].joinpath("docs/service/operations.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(mlpack_[a-z_]+)", text))
     told = re.findall(r"^# TYPE (mlpack_\w+)", digits.get("/metrics").text, re.MULTILINE)
     assert documented == set(told)

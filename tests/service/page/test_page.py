@@ -365,6 +365,6 @@ def test_pictures_of_the_documentation_exist_and_are_used(
                 browser.picture(page, PICTURED[name])
     pictures = {path.stem for path in browser.PICTURES.glob("*.png")}
     assert pictures == set(PICTURED.values())
-    guide = (browser.PICTURES.parent / "service.md").read_text(encoding="utf-8")
-    assert [name for name in pictures if f"](pictures/{name}.png)" not in guide] == []
+    guide = (browser.PICTURES.parent / "service/page.md").read_text(encoding="utf-8")
+    assert [name for name in pictures if f"](../pictures/{name}.png)" not in guide] == []
     assert all(path.stat().st_size < 150_000 for path in browser.PICTURES.glob("*.png"))
