@@ -14,10 +14,12 @@ import os
 import re
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,7 +31,6 @@ from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 Argv = tuple[str, ...]
 
@@ -130,7 +131,7 @@ class Trial:
 
     def __init__(self, scenario: Scenario, work: Path) -> None:
         self._scenario = scenario
-        self._out, self._temporary, self._kept = work / "out", work / "tmp", work / "kept"
+        self._out, self._temporary = work / "out", work / "tmp"
         self._log, self._modules = work / "log", work / "modules"
         self._out.mkdir(parents=True)
         self._temporary.mkdir()
@@ -140,7 +141,7 @@ class Trial:
             spec.write_text(spec.read_text().replace("name: hello-mpi\n", f"name: {name}\n", 1))
         for argv in scenario.before:
             assert _end(self._start(argv)) == 0, self._log.read_text()
-        self._out.rename(self._kept)
+        self._kept = _state(self._out)
         self._empty()
         self._old = _state(self._out)
         self._import_modules()
@@ -274,14 +275,9 @@ class Trial:
         }
 
     def _empty(self) -> None:
-        for folder in (self._out, self._temporary):
-            shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self._kept, self._out)
-        self._temporary.mkdir()
-        for name in _USER_FILES:
-            for path in (self._out / name, self._temporary / name):
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                path.write_text("theirs")
+        """Make the folders as they were before the first run; what a run has left as it was is not written again."""
+        _restore(self._out, self._kept | _user_entries())
+        _restore(self._temporary, _user_entries())
 
     def _start(self, argv: Argv, step: int | None = None, number: signal.Signals = signal.SIGKILL) -> int:
         child = os.fork()
@@ -379,11 +375,42 @@ def _tops(state: State) -> set[str]:
 
 def _state(folder: Path) -> State:
     entries = {}
-    for path in folder.rglob("*"):
-        mode = path.lstat().st_mode
-        content = b"" if path.is_dir() else path.read_bytes()
-        entries[path.relative_to(folder).as_posix()] = (mode, content)
+    for parent, folders, files, descriptor in os.fwalk(folder):  # a long path is looked up once, which NFS is slow at
+        above = os.path.relpath(parent, folder)
+        for name in (*folders, *files):
+            mode, content = os.lstat(name, dir_fd=descriptor).st_mode, b""
+            if stat.S_ISREG(mode):
+                with os.fdopen(os.open(name, os.O_RDONLY, dir_fd=descriptor), "rb") as stream:
+                    content = stream.read()
+            entries[os.path.normpath(f"{above}/{name}")] = (mode, content)
     return entries
+
+
+def _user_entries() -> State:
+    """Return the files that are not of mlpack, and their folders."""
+    entries: State = {}
+    for name in _USER_FILES:
+        entries |= {str(parent): (stat.S_IFDIR | 0o700, b"") for parent in Path(name).parents[:-1]}
+        entries[name] = (stat.S_IFREG | 0o644, b"theirs")
+    return entries
+
+
+def _restore(folder: Path, entries: State) -> None:
+    """Make a folder have these entries and no others."""
+    folder.mkdir(exist_ok=True)
+    now = _state(folder)
+    for path in sorted(now, reverse=True):
+        is_folder = stat.S_ISDIR(now[path][0])
+        if path not in entries or (now[path] != entries[path] and not is_folder):
+            (folder / path).rmdir() if is_folder else (folder / path).unlink()
+            del now[path]
+    for path, (mode, content) in sorted(entries.items()):
+        if path not in now and stat.S_ISDIR(mode):
+            (folder / path).mkdir()
+        elif path not in now:
+            (folder / path).write_bytes(content)
+        if now.get(path, (0, b""))[0] != mode:
+            (folder / path).chmod(stat.S_IMODE(mode))
 
 
 def _is_step(event: str, arguments: tuple[Any, ...]) -> bool:
