@@ -20,7 +20,6 @@ from packager.configure.changes import Answers
 from packager.configure.consent import consent
 from packager.package import archive, integrity
 from packager.package.opened import opened
-from packager.rendering import render
 
 __all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
 
@@ -75,8 +74,9 @@ class PreparedEdits:
     @property
     def notes(self) -> tuple[str, ...]:
         """The numbers of GPUs in manifests that the option `gpu` replaces since these edits."""
-        before = set(settings.replaced_gpus(self.files.original))
-        return tuple(note for note in settings.replaced_gpus(self.files) if note not in before)
+        notes = tuple(settings.replaced_gpus(self.files))
+        before = set(settings.replaced_gpus(self.files.original)) if notes else ()
+        return tuple(note for note in notes if note not in before)
 
     def as_json(self) -> dict[str, Any]:
         """Return the edits as JSON; values that may be secret are masked."""
@@ -122,6 +122,8 @@ def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -
         UsageError: There is no such package or overlay.
         VerificationError: An overlay cannot be rendered.
     """
+    from packager.rendering import render
+
     with _opened(path, overlay, destination) as (package, overlays):
         problems = tuple(settings.unset(settings.Files(package), overlays))
         for name in overlays:

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 
 from packager.app.key import key_content
 from packager.base.errors import UsageError, VerificationError, unreadable
-from packager.base.fetch import digest_of
 from packager.publish import keys
-from packager.publish.bundle import BUNDLE_BYTES
-from packager.publish.signatures import Signature, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from packager.app.progress import Tell
     from packager.base.runner import Runner
     from packager.publish.keys import PublicKey
+    from packager.publish.signatures import Signature, Verifier
 
 _ENDING = ".sigstore.json"
 _MOST_BUNDLES = 16
@@ -49,17 +47,26 @@ class Trust:
     """The keys that are trusted.
 
     Attributes:
-        verifier: The keys, and the way to check signatures.
+        keys: The keys.
+        runner: Starts openssl, where the library for signatures is not installed.
         is_required: Whether a package needs a signature by one of them.
     """
 
-    verifier: Verifier
+    keys: tuple[PublicKey, ...]
+    runner: Runner
     is_required: bool
+
+    @property
+    def verifier(self) -> Verifier:
+        """The keys, and the way to check signatures."""
+        from packager.publish.signatures import Verifier
+
+        return Verifier(self.keys, _check(self.runner))
 
     @property
     def is_asked(self) -> bool:
         """Whether signatures are of interest."""
-        return self.is_required or bool(self.verifier.keys)
+        return self.is_required or bool(self.keys)
 
     def require(self, signatures: Sequence[Signature], shown: str, tell: Tell) -> None:
         """Report signatures, and refuse a package without one by a trusted key.
@@ -70,7 +77,7 @@ class Trust:
         for signature in signatures:
             tell(f"signature {signature}")
         if self.is_required and not any(signature.is_trusted for signature in signatures):
-            names = " or ".join(key.name for key in self.verifier.keys)
+            names = " or ".join(key.name for key in self.keys)
             hint = None if signatures else "its publisher signs it with `mlpack push --sign-key KEY`"
             raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
 
@@ -93,7 +100,7 @@ def trust(request: TrustRequest, runner: Runner) -> Trust:
         hint = "--key FILE names a public key; so do MLPACK_KEYS and files in ~/.config/mlpack/keys"
         raise UsageError("--require-signature needs a public key to trust", hint=hint)
     public = [keys.public(key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
-    return Trust(Verifier(tuple(public), _check(runner)), is_required)
+    return Trust(tuple(public), runner, is_required)
 
 
 def _check(runner: Runner) -> Callable[[PublicKey, bytes, bytes], bool]:
@@ -141,6 +148,9 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
             hint = "mlpack pull --extract checks the signature, and unpacks what is signed"
             raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
         return
+    from packager.base.fetch import digest_of
+    from packager.publish.bundle import BUNDLE_BYTES
+
     file = beside(path)
     try:
         digest = f"sha256:{digest_of(path)}"
@@ -152,7 +162,8 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
         content = b""
     except OSError as error:
         raise unreadable(path, error) from None
-    signatures = [trust.verifier.bundle(line, digest) for line in content.splitlines()[:_MOST_BUNDLES] if line.strip()]
+    verifier = trust.verifier
+    signatures = [verifier.bundle(line, digest) for line in content.splitlines()[:_MOST_BUNDLES] if line.strip()]
     try:
         trust.require(signatures, str(path), tell)
     except VerificationError as error:

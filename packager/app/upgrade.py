@@ -10,21 +10,19 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager import verify as verification
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
+from packager.base.runner import SYSTEM
 from packager.package import integrity, inventory, journal
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
 from packager.upgrade import plan as stage
 from packager.upgrade.plan import FileResult, UpgradePlan
 from packager.upgrade.replay import Choice, Conflict, OwnText
-from packager.verify import Checks
 
 __all__ = [
-    "Checks",
     "Choice",
     "Conflict",
     "Decisions",
@@ -40,6 +38,7 @@ __all__ = [
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.upgrade.plan import PlannedFile
     from packager.upgrade.replay import Answer
@@ -268,13 +267,21 @@ def _problem(package: Package, conflict: Conflict) -> Problem:
     return Problem(package.shown(conflict.path), conflict.line, min(conflict.line, 1), conflict.message)
 
 
-def check(upgrade: PreparedUpgrade, checks: Checks) -> None:
+def check(upgrade: PreparedUpgrade, kubectl: str, runner: Runner = SYSTEM) -> None:
     """Render and verify the package as it will be.
+
+    Args:
+        upgrade: The upgrade.
+        kubectl: The kubectl that renders.
+        runner: Starts kubectl.
 
     Raises:
         VerificationError: The package would have problems that the present one does not have.
         ToolError: A part could not be checked, such as without kubectl.
     """
+    from packager import verify as verification
+
+    checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
     with workfolder.temporary() as folder:
         _write_result(upgrade, folder)
         with opened(folder, shown_as=upgrade.old.source) as package:

@@ -81,7 +81,7 @@ def inspect(
             for image in inspected.facts.images:
                 emit(image)
         case InspectFormat.flux | InspectFormat.argo:
-            key = trust.verifier.keys[0] if signatures.key else None
+            key = trust.keys[0] if signatures.key else None
             target = stage.gitops_target(inspected, overlay, namespace, key)
             is_flux = output is InspectFormat.flux
             emit_data(yamlio.dump(stage.for_flux(target) if is_flux else stage.for_argo(target)))

@@ -93,7 +93,7 @@ def upgrade(
     with use_case.prepared(folder, newer, decisions, base=base, archives=_pulled) as prepared:
         _show(prepared, output)
         if not (no_verify or prepared.conflicts or prepared.is_done):
-            use_case.check(prepared, use_case.Checks(kubectls=(kubectl,), runner=host(ctx).runner))
+            use_case.check(prepared, kubectl, host(ctx).runner)
         if prepared.conflicts and (dry_run or not mark):
             raise prepared.error
         if not (dry_run or prepared.is_done):

@@ -271,8 +271,10 @@ def _set_ids(files: Files, overlay: str, new: Mapping[str, int]) -> None:
 
 
 def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
-    before = options(files, overlay)
     switches = dict.fromkeys(answers.switch_on, True) | dict.fromkeys(answers.switch_off, False)
+    if not (switches or answers.storage):
+        return
+    before = options(files, overlay)
     if answers.storage:
         off = {name: False for name in _replaced(answers.storage, before) if name in before}
         switches = off | switches | dict.fromkeys(answers.storage, True)
@@ -282,8 +284,7 @@ def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
             trait = BY_NAME[name].only if name in BY_NAME else None
             reason = TRAITS[trait].format(overlay) if trait else similar(name, before)
             raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=reason)
-    for conflict in conflicts(name for name, on in (before | switches).items() if on):
-        raise UsageError(conflict.message, hint=conflict.hint)
+    _refuse_conflicts(before | switches)
     path = layout.kustomization(overlay)
     text, shown = files.read(path), files.package.shown(path)
     for name, on in switches.items():
@@ -293,6 +294,11 @@ def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
         if not switches.get(name, True):
             message = f"{shown} does not list {name} any more, but it is still on"
             raise UsageError(message, hint=f"leave it out in {place.file}:{place.line}")
+
+
+def _refuse_conflicts(options: Mapping[str, bool]) -> None:
+    for conflict in conflicts(name for name, on in options.items() if on):
+        raise UsageError(conflict.message, hint=conflict.hint)
 
 
 def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
@@ -318,6 +324,8 @@ def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
 
 def _check_overlay(files: Files, overlay: str, answers: Answers, filled: Answers) -> None:
     """Refuse answers, and values of the site, with which the overlay could not run."""
+    offered = options(files, overlay)
+    _refuse_conflicts(offered)
     requested = {*answers.switch_on, *answers.storage, *filled.switch_on, *filled.storage}
     problems = [problem for option, problem in option_problems(files, overlay) if option in requested]
     if problems:
@@ -329,7 +337,6 @@ def _check_overlay(files: Files, overlay: str, answers: Answers, filled: Answers
             f"{files.package.source} contains invalid values; nothing was changed", problems=problems
         )
     is_asked = answers.uid is not None or "root" in answers.switch_off
-    offered = options(files, overlay)
     if is_asked and ids(files, overlay).get("runAsUser") == 0 and not offered.get("root"):
         hint = "--with root allows it" if "root" in offered else None
         raise UsageError(f"{overlay} would run as root, which the package does not allow", hint=hint)

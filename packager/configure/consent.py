@@ -8,9 +8,9 @@ from packager import options as components
 from packager.base import envfile
 from packager.base.values import Value
 from packager.configure import settings
+from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import kustomization, layout
-from packager.verify.environment import permission
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def consent(files: Files) -> Consent:
     """
     new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
     level = components.level(new_options)
-    allowed = [permission(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    allowed = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
     if _ACCOUNT in new_options:
         allowed.append("ServiceAccount")
     return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))

@@ -89,6 +89,7 @@ class Checks(Value, frozen=True):
         namespace: The namespace that the objects may name; None if they may name none.
         expected: The digest that the user expects, `sha256:…`; None without an expectation.
         must_be_locked: Whether an image that is named by its tag is a problem.
+        has_notes: Whether the report has notes about the images, programs and storage that edits change.
         runner: Starts kubectl.
     """
 
@@ -101,6 +102,7 @@ class Checks(Value, frozen=True):
     namespace: str | None = None
     expected: str | None = None
     must_be_locked: bool = False
+    has_notes: bool = True
     runner: Runner = SYSTEM
 
 
@@ -155,7 +157,7 @@ def verify(package: Package, checks: Checks) -> Report:
         try:
             problems += _permission_problems(outcome.overlay, original, checks)
             problems += _field_problems(outcome.overlay, exceeded, original, checks, schema_faults)
-            notes += replaced.notes(outcome.overlay, original)
+            notes += replaced.notes(outcome.overlay, original) if checks.has_notes else ()
         except ToolError as error:
             unchecked.append(f"{error}, so what edits have brought to {name} is unknown")
         if checks.level is not None:

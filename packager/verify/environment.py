@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.allowed.words import VARIABLE
+from packager.kubernetes.allowed import words
 from packager.kubernetes.environment import BUILT, refusal_reason
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.verify.objects import permits_hint
@@ -58,7 +58,7 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
     Args:
         overlay: An overlay of the package, with its edits.
         original: The overlay without its edits.
-        allowed: The words of `--allow`; `permission` returns that of a variable.
+        allowed: The words of `--allow`; `words.variable` returns that of a variable.
 
     Raises:
         ToolError: A file cannot be read, or there is no room for a copy.
@@ -68,15 +68,10 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
     known = {name for name, _, _ in _variables(original.permitted)} if original.permitted else set()
     for name, manifest, location in _variables(overlay):
         is_reported = name not in BUILT and refusal_reason(name) is not None
-        if name not in known and permission(name) not in allowed and not is_reported:
+        word = words.variable(name)
+        if name not in known and word not in allowed and not is_reported:
             message = "an edit adds this variable, and programs may run what it says"
-            word = permission(name)
             yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(KIND, word)
-
-
-def permission(name: str) -> str:
-    """Return the word of `--allow` that permits an edit to add a variable."""
-    return f"{VARIABLE}{name}"
 
 
 def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:

@@ -25,7 +25,6 @@ from packager.package import integrity, journal, layout, tree
 from packager.package.editable import is_editable
 from packager.package.opened import opened
 from packager.upgrade import diff
-from packager.verify import Checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -149,7 +148,7 @@ def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Pa
     message = f"{LOCK}: the package had {IMAGE}:openmpi, you have {IMAGE}@{digest}, the new package has {IMAGE}:intel"
     assert conflicts(package, new) == [message]
     with upgrade.prepared(package, new, Decisions(theirs=(LOCK,))) as prepared:
-        upgrade.check(prepared, Checks(kubectls=(str(kubectl),)))
+        upgrade.check(prepared, str(kubectl))
         upgrade.write(prepared)
     assert "images: []\n" in (package / LOCK).read_text()
 
@@ -522,17 +521,16 @@ def test_upgrade_to_same_build_does_nothing(package: Path, hello_mpi: Path) -> N
 def test_result_with_new_problems_is_refused(package: Path, tmp_path: Path, kubectl: Path) -> None:
     pod = files(package)[POD][1]
     new = newer(package, tmp_path / "new", {POD: pod.replace(b"image:", b"imaje:")})
-    checks = Checks(kubectls=(str(kubectl),))
     with (
         upgrade.prepared(package, new, Decisions()) as prepared,
         pytest.raises(VerificationError, match="would not be valid") as refused,
     ):
-        upgrade.check(prepared, checks)
+        upgrade.check(prepared, str(kubectl))
     assert refused.value.problems
     good = newer(package, tmp_path / "good", {"README.md": b"new"})
     edit(package / ENV, "=docker.io", "=example.com")
     with upgrade.prepared(package, good, Decisions()) as prepared:
-        upgrade.check(prepared, checks)
+        upgrade.check(prepared, str(kubectl))
 
 
 def test_names_that_differ_in_case_only_are_refused(package: Path, tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ EXPECTED = (
 )
 
 
+def variable(name: str) -> str:
+    """Return the word that permits an edit to add a variable."""
+    return f"{VARIABLE}{name}"
+
+
 def is_kind(word: str) -> bool:
     """Whether a word names a kind: `Kind`, or `Kind.group`."""
     group = word.partition(".")[2]
