@@ -1,6 +1,6 @@
 """Bundles a package, its images and their signatures into one file, which needs no network to be loaded.
 
-Tests: cli/test_bundle.py.
+Operators and their images can be in it, too. Tests: cli/test_bundle.py.
 """
 
 from __future__ import annotations
@@ -11,31 +11,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from packager.app import stamps
 from packager.app.image import check_pushable
 from packager.app.push import facts_of, images_of
-from packager.app.signatures import check_file
+from packager.app.signatures import bundles_beside, check_file
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.problems import similar
+from packager.cluster.operator_release import bundle as operator_manifest
 from packager.package.opened import opened
-from packager.publish import artefact, layout, referrers
-from packager.publish.artefact import ArtefactChoices
+from packager.publish import artefact, attachments, layout, referrers
+from packager.publish.artefact import OPERATOR, ArtefactChoices
+from packager.publish.bundle import BUNDLE, SIGNATURE, STAMP, STATEMENT
+from packager.publish.bundled import BundledRepository
 from packager.publish.images import image_reference, split_host
 from packager.publish.layout import Root
 from packager.publish.packing import packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.signatures import find
+from packager.publish.signatures import Verifier, find
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
+from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
     from packager.base.runner import Runner
+    from packager.cluster.operator_release import Bundle as OperatorManifest
     from packager.publish.client import Access
+    from packager.publish.layout import Layout
+    from packager.workloads.operator import Operator
+
+    Source = Repository | BundledRepository
 
 _SIGNATURES = (".sig", ".att", ".sbom")
 """The ends of the tags by which cosign stores what belongs to a manifest."""
@@ -55,6 +66,9 @@ class BundleRequest:
         created: The time in seconds since 1970 for a package that is packed from a folder.
         kubectl: The kubectl that renders a package on disk.
         trust: The keys that are trusted; None leaves signatures unread.
+        operators: The names of operators that are in the bundle with their images, each with the file of its manifest;
+            None for upstream's.
+        archives: Archives of images that are in no registry, as podman and docker save them.
     """
 
     package: str
@@ -64,6 +78,8 @@ class BundleRequest:
     created: int | None = None
     kubectl: str = "kubectl"
     trust: Trust | None = None
+    operators: tuple[tuple[str, Path | None], ...] = ()
+    archives: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +119,24 @@ def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Prog
         runner: Starts kubectl.
 
     Raises:
-        UsageError: The package does not exist, an image is in no registry, or the bundle exists.
+        UsageError: The package or an operator does not exist, an image is in no registry, or the bundle exists.
         VerificationError: A registry sends something else than it has promised, or the package is not signed by a
             trusted key.
         ToolError: A registry does not respond as it must, or there is no room for the bundle.
     """
+    manifests = [_operator_manifest(name, file) for name, file in request.operators]
     with ExitStack() as stack:
         work = _Collected(access, stack)
         if is_reference(request.package):
             name, images = _remote(work, request, tell)
         else:
             name, images = _local(work, request, runner, tell)
-        for image in sorted(images) if request.with_images else ():
-            _image(work, image, tell)
+        for operator, manifest in manifests:
+            _operator(work, operator, manifest)
+            images = (*images, *manifest.images)
+        saved = [layout.read(archive, is_ours=False) for archive in request.archives]
+        for image in sorted(set(images)) if request.with_images else ():
+            _image(work, image, saved, tell)
         path = request.destination or Path(f"{name}.bundle.tar")
         size = sum(blob.size for blob in work.blobs)
         _check_room(path, size)
@@ -157,7 +178,7 @@ class _Collected:
     manifests: set[str] = field(default_factory=set)
     manifest_bytes: int = 0
 
-    def add(self, registry: Repository, content: bytes, digest: str) -> str:
+    def add(self, registry: Source, content: bytes, digest: str) -> str:
         """Add a manifest of a registry and all that it consists of, and return its media type."""
         kind = layout.parsed(content, digest).kind
         waiting = [(content, digest)]
@@ -177,7 +198,14 @@ class _Collected:
             waiting += [registry.manifest(child) for child in children if child not in self.manifests]
         return kind
 
-    def add_root(self, registry: Repository, manifest: tuple[bytes, str], named: Root) -> None:
+    def add_made(self, content: bytes, repository: str, tag: str | None) -> Descriptor:
+        """Add a manifest that is made here, and list it in the index; return its descriptor."""
+        blob = artefact.descriptor(content)
+        self.blobs[blob] = _bytes(content)
+        self.roots.append(Root(MANIFEST, blob, repository, tag))
+        return blob
+
+    def add_root(self, registry: Source, manifest: tuple[bytes, str], named: Root) -> None:
         """Add a manifest that the index lists, with the signatures of it; `named` has its names."""
         content, digest = manifest
         kind = self.add(registry, content, digest)
@@ -190,9 +218,7 @@ class _Collected:
             if is_digest(entry.get("digest")):
                 self._add_signature(registry, registry.manifest(entry["digest"]), named.repository, None)
 
-    def _add_signature(
-        self, registry: Repository, manifest: tuple[bytes, str], repository: str, tag: str | None
-    ) -> None:
+    def _add_signature(self, registry: Source, manifest: tuple[bytes, str], repository: str, tag: str | None) -> None:
         content, digest = manifest
         kind = self.add(registry, content, digest)
         self.roots.append(Root(kind, Descriptor(digest, len(content)), repository, tag))
@@ -202,7 +228,7 @@ def _bytes(content: bytes) -> Callable[[IO[bytes]], object]:
     return lambda stream: stream.write(content)
 
 
-def _remote_blob(registry: Repository, blob: Descriptor) -> Callable[[IO[bytes]], object]:
+def _remote_blob(registry: Source, blob: Descriptor) -> Callable[[IO[bytes]], object]:
     return lambda stream: registry.download(blob, stream)
 
 
@@ -235,23 +261,86 @@ def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> tuple[str, 
 
 def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell) -> tuple[str, tuple[str, ...]]:
     """Add a package on disk, as `mlpack push` would store it; return its name and its images."""
+    source = Path(request.package)
     if request.trust is not None:
-        check_file(Path(request.package), request.trust, tell=tell)
-    package = work.stack.enter_context(opened(Path(request.package)))
+        check_file(source, request.trust, tell=tell)
+    package = work.stack.enter_context(opened(source))
     images = images_of(package, Checks((request.kubectl,), runner=runner))
     path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))
     tag = package.version
     made = artefact.compose(facts_of(package, images), layer, ArtefactChoices(tag, request.created))
     work.blobs[layer.blob] = _file(path)
     work.blobs[made.config_blob] = _bytes(made.config)
-    blob = Descriptor(made.digest, len(made.manifest))
-    work.blobs[blob] = _bytes(made.manifest)
-    work.roots.append(Root(MANIFEST, blob, package.name, tag))
+    blob = work.add_made(made.manifest, package.name, tag)
+    for kind, statement, predicate_type in _statements(source, package.digest, made.digest):
+        work.blobs[artefact.descriptor(artefact.EMPTY)] = _bytes(artefact.EMPTY)
+        work.blobs[artefact.descriptor(statement)] = _bytes(statement)
+        work.add_made(attachments.stored(kind, statement, predicate_type, blob), package.name, None)
     return package.name, tuple(images)
 
 
-def _image(work: _Collected, image: str, tell: Tell) -> None:
+def _statements(source: Path, package: str, made: str) -> Iterator[tuple[str, bytes, str]]:
+    """Yield the kind, the content and the type of each signature and stamp beside a package.
+
+    Flux takes a bundle for a signature, so a stamp is one only if it names the artefact, as do signatures.
+
+    Args:
+        source: The package.
+        package: The digest of the package.
+        made: The digest of the artefact.
+
+    Raises:
+        VerificationError: A stamp is of another package, or not valid.
+        ToolError: A file cannot be read.
+    """
+    without_keys = Verifier((), lambda _key, _signature, _content: False)
+    signatures = [content for content in bundles_beside(source) if without_keys.bundle(content, made).problem is None]
+    yield from ((BUNDLE, content, SIGNATURE) for content in signatures)
+    for content in stamps.read(stamps.beside(source)):
+        judged = stamps.judge(content, package, without_keys)
+        if judged.problem is not None or judged.statement is None:
+            raise VerificationError(f"{stamps.beside(source)}: {judged}; no bundle was written")
+        is_bundle = judged.is_signed and made in judged.statement.digests and bool(signatures)
+        yield BUNDLE if is_bundle else STATEMENT, content, STAMP
+
+
+def _operator_manifest(name: str, file: Path | None) -> tuple[Operator, OperatorManifest]:
+    """Return an operator and its manifest. Raises UsageError, and the errors of reading the manifest."""
+    known = operators()
+    if name not in known:
+        message = f"--operator {name}: expected {' or '.join(sorted(known))}, or NAME=FILE"
+        raise UsageError(message, hint=similar(name, known))
+    return known[name], operator_manifest(known[name], file)
+
+
+def _operator(work: _Collected, operator: Operator, manifest: OperatorManifest) -> None:
+    """Add the manifest of an operator, as an artefact with one file."""
+    for content in (artefact.EMPTY, manifest.text):
+        work.blobs[artefact.descriptor(content)] = _bytes(content)
+    made = artefact.of_file(OPERATOR, f"{operator.name}.yaml", manifest.text)
+    work.add_made(made, f"operators/{operator.name}", operator.version)
+
+
+def _saved(work: _Collected, image: str, saved: list[Layout]) -> bool:
+    """Add an image that an archive contains, and return whether one does."""
+    host, rest = split_host(image)
+    repository, _, tag = rest.partition("@")[0].partition(":")
+    names = {image, image if host else f"docker.io/{image}", f"docker.io/library/{rest}"}
+    for content in saved:
+        for root in content.roots:
+            is_only = len(content.roots) == 1 and root.tag == tag and not root.image
+            if is_only or names & {root.image, root.tag}:
+                manifest = content.manifests[root.blob.digest][0], root.blob.digest
+                named = Root(root.kind, root.blob, repository, tag or None, image)
+                work.add_root(BundledRepository(content, ""), manifest, named)
+                return True
+    return False
+
+
+def _image(work: _Collected, image: str, saved: list[Layout], tell: Tell) -> None:
     """Add an image with all its platforms."""
+    if _saved(work, image, saved):
+        return
     if "@" not in image:
         check_pushable(image)
     reference = image_reference(image)

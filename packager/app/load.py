@@ -5,26 +5,40 @@ Tests: cli/test_bundle.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app.configure import Answers, check_answers
+from packager.app.configure import Answers, check_answers, prepared, write
+from packager.app.pull import PullRequest, pull_from
+from packager.base import atomic, envfile
 from packager.base.errors import VerificationError
+from packager.configure.settings import Files
+from packager.package.layout import env
+from packager.package.opened import opened
 from packager.publish import artefact, layout, referrers
+from packager.publish.artefact import OPERATOR
 from packager.publish.bundled import BundledRepository
+from packager.publish.images import split_host
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
+from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
+    from packager.package.opened import Package
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
     from packager.publish.upload import Descriptor
+
+_IMAGE = re.compile(rb"""(?m)^([ ]*(?:- )?image:[ ]*)["']?([^\s"'#]+)["']?(?=[ ]*\r?$)""")
+"""A line of YAML that names the image of a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,8 @@ class LoadRequest:
         force: Whether tags that name something else are moved.
         dry_run: Whether the bundle is only checked.
         trust: The keys that are trusted; None leaves signatures unread.
+        folder: The folder in which packages are unpacked and configured for the registry, and that the manifests of
+            operators are written to; None for none.
     """
 
     bundle: Path
@@ -44,6 +60,7 @@ class LoadRequest:
     force: bool = False
     dry_run: bool = False
     trust: Trust | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +89,14 @@ class Loaded:
     Attributes:
         manifests: The packages and images.
         signatures: The number of signatures and other manifests that refer to these.
+        packages: The folders in which packages were unpacked.
+        operators: The files with the manifests of operators that were written, by the names of these.
     """
 
     manifests: tuple[LoadedManifest, ...]
     signatures: int
+    packages: tuple[Path, ...] = ()
+    operators: Mapping[str, Path] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -84,6 +105,8 @@ class Loaded:
                 {"reference": str(one), "from": one.source, "package": one.is_package} for one in self.manifests
             ],
             "signatures": self.signatures,
+            "packages": [str(path) for path in self.packages],
+            "operators": {name: str(path) for name, path in self.operators.items()},
         }
 
 
@@ -97,7 +120,7 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
         tell: Receives a line about each signature of a package.
 
     Raises:
-        UsageError: The registry is not valid.
+        UsageError: The registry is not valid, or something is at the place of an output.
         VerificationError: The bundle is not valid, a package in it is not signed by a trusted key, or a tag names
             something else in the registry.
         ToolError: The bundle cannot be read, or the registry does not respond as it must.
@@ -113,7 +136,64 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
     manifests = tuple(
         LoadedManifest(_reference(request.registry, root), root.image, _is_package(content, root)) for root in plain
     )
-    return Loaded(manifests, len(content.roots) - len(plain))
+    loaded = Loaded(manifests, len(content.roots) - len(plain))
+    if request.folder is None or request.dry_run:
+        return loaded
+    packages = [root for root in plain if _is_package(content, root)]
+    folders = tuple(_extract(request, request.folder, content, root, progress) for root in packages)
+    return replace(loaded, packages=folders, operators=dict(_operators(request, request.folder, content, plain)))
+
+
+def _extract(request: LoadRequest, folder: Path, content: Layout, root: Root, progress: Progress) -> Path:
+    """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
+    reference = _reference(request.registry, root)
+    pull = PullRequest(reference, folder, extract=True, force=request.force, trust=request.trust)
+    path = pull_from(BundledRepository(content, root.repository), pull, progress=progress, tell=lambda _: None).path
+    with opened(path) as package:
+        files = Files(package)
+        former = {overlay: _registry_of(files.read(env(overlay))) for overlay in package.overlays}
+    for overlay, registry in former.items():
+        if registry is not None:
+            answers = Answers(registry=_moved(request.registry, registry))
+            with prepared(path, overlay, answers, ask=_unasked) as edits:
+                list(write(edits, tell=lambda _: None))
+    return path
+
+
+def _unasked(_package: Package, _overlays: tuple[str, ...]) -> Answers:
+    return Answers()
+
+
+def _registry_of(content: bytes) -> str | None:
+    """Return the registry that an overlay pulls its image from; None if its env file names none."""
+    return next((line.value for line in envfile.lines(content) if line.key == "REGISTRY"), None)
+
+
+def _moved(registry: str, former: str) -> str:
+    """Return the value of REGISTRY for images that were moved: a path below the former registry stays."""
+    path = split_host(f"{former}/x")[1].rpartition("/")[0]
+    return f"{registry}/{path}" if path else registry
+
+
+def _operators(request: LoadRequest, folder: Path, content: Layout, roots: list[Root]) -> Iterator[tuple[str, Path]]:
+    """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
+    images = {root.image: str(_reference(request.registry, root)).removeprefix("oci://") for root in roots}
+    for short, operator in operators().items():
+        for root in roots:
+            if root.repository != f"operators/{operator.name}":
+                continue
+            path = folder / f"{operator.name}.yaml"
+            described = artefact.described(content.manifests[root.blob.digest][0], root.repository, (OPERATOR,))
+            text = BundledRepository(content, root.repository).content(described.layer)
+            with atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream:
+                stream.write(_IMAGE.sub(lambda match: _image_line(match, images), text))
+            yield short, path
+
+
+def _image_line(match: re.Match[bytes], images: Mapping[str, str]) -> bytes:
+    """Return a line of a manifest with the image in the registry; the same line for an image that was not loaded."""
+    image = match[2].decode()
+    return match[1] + images.get(image, image).encode()
 
 
 def _check_signatures(bundle: Path, content: Layout, trust: Trust, tell: Tell) -> None:

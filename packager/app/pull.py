@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
     from packager.publish.artefact import ArtefactFacts, Described
+    from packager.publish.bundled import BundledRepository
     from packager.publish.client import Access
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Signature
+
+    Source = Repository | BundledRepository
+    """A repository that packages are pulled from."""
 
 _LISTED_TAGS = 10
 _FOLDER = "packages"
@@ -144,31 +148,36 @@ def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell
             is not signed by a trusted key.
         ToolError: The registry does not respond as it must, or the output cannot be written.
     """
-    exists_hint = None if request.force else "--force replaces it"
     with Repository(request.reference, access) as registry:
-        remote = read(registry, request.reference)
-        name = artefact.file_name(remote.described, request.reference.repository.rpartition("/")[2])
-        path = request.folder / name
-        signatures, contents = _attached(registry, remote, request.trust, tell)
+        return pull_from(registry, request, progress=progress, tell=tell)
 
-        def finish(pulled: PulledPackage) -> PulledPackage:
-            judged = _judged(contents, pulled, request.trust, tell)
-            _write_bundles(stamps.beside(pulled.path), stamps.lines(judged), exists_hint)
-            return changed(pulled, stamps=judged)
 
-        if request.extract:
-            path = path.with_name(name.removesuffix(".tar.gz"))
-            pulled = _extracted(registry, remote, path, exists_hint, progress, finish)
-        else:
-            with atomic.file(path, exists_hint=exists_hint) as stream:
-                _download(registry, remote, stream, name, progress)
-                pulled = finish(_checked(remote, Path(stream.name), path, path))
-                _write_bundles(beside(path), lines(signatures), exists_hint)
-        return changed(pulled, signatures=signatures)
+def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tell: Tell) -> PulledPackage:
+    """Write a package from an open repository, as `pull` does; with the same errors."""
+    exists_hint = None if request.force else "--force replaces it"
+    remote = read(registry, request.reference)
+    name = artefact.file_name(remote.described, request.reference.repository.rpartition("/")[2])
+    path = request.folder / name
+    signatures, contents = _attached(registry, remote, request.trust, tell)
+
+    def finish(pulled: PulledPackage) -> PulledPackage:
+        judged = _judged(contents, pulled, request.trust, tell)
+        _write_bundles(stamps.beside(pulled.path), stamps.lines(judged), exists_hint)
+        return changed(pulled, stamps=judged)
+
+    if request.extract:
+        path = path.with_name(name.removesuffix(".tar.gz"))
+        pulled = _extracted(registry, remote, path, exists_hint, progress, finish)
+    else:
+        with atomic.file(path, exists_hint=exists_hint) as stream:
+            _download(registry, remote, stream, name, progress)
+            pulled = finish(_checked(remote, Path(stream.name), path, path))
+            _write_bundles(beside(path), lines(signatures), exists_hint)
+    return changed(pulled, signatures=signatures)
 
 
 def _attached(
-    registry: Repository, remote: RemoteArtefact, trust: Trust | None, tell: Tell
+    registry: Source, remote: RemoteArtefact, trust: Trust | None, tell: Tell
 ) -> tuple[tuple[Signature, ...], tuple[bytes, ...]]:
     """Return the signatures of an artefact, and its stamps.
 
@@ -211,7 +220,7 @@ def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
 
 
 def _extracted(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
-    registry: Repository,
+    registry: Source,
     remote: RemoteArtefact,
     destination: Path,
     exists_hint: str | None,
@@ -245,7 +254,7 @@ def _lift(top: Path, folder: Path) -> None:
     moved.rmdir()
 
 
-def read(registry: Repository, reference: PackageReference) -> RemoteArtefact:
+def read(registry: Source, reference: PackageReference) -> RemoteArtefact:
     """Return the description of an artefact in a registry, without its layer.
 
     Raises:
@@ -262,7 +271,7 @@ def read(registry: Repository, reference: PackageReference) -> RemoteArtefact:
     return RemoteArtefact(reference, digest, described, facts, registry.is_plain)
 
 
-def _missing_version(registry: Repository, reference: PackageReference) -> UsageError:
+def _missing_version(registry: Source, reference: PackageReference) -> UsageError:
     tags = sorted(registry.tags(), key=_natural, reverse=True)
     listed = f"{', '.join(tags[:_LISTED_TAGS])}{', ...' if len(tags) > _LISTED_TAGS else ''}"
     hint = f"the repository has the tags {listed}" if tags else "the repository has no tags"
@@ -274,7 +283,7 @@ def _natural(tag: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in tag.replace("-", ".").split("."))
 
 
-def _download(registry: Repository, remote: RemoteArtefact, stream: IO[bytes], label: str, progress: Progress) -> None:
+def _download(registry: Source, remote: RemoteArtefact, stream: IO[bytes], label: str, progress: Progress) -> None:
     with progress(label, remote.described.layer.size, unit="bytes") as advance:
         registry.download(remote.described.layer, stream, advance)
     stream.flush()
@@ -341,7 +350,7 @@ def pulled(cache: Path) -> Iterator[Path]:
     yield from sorted(archives, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
-def _cached(registry: Repository, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:
+def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:
     """Return the file in the cache with the layer of an artefact; what is there is checked again."""
     layer = remote.described.layer
     folder = cache / _FOLDER / dashed(layer.digest)

@@ -129,6 +129,21 @@ def one_line(content: bytes) -> bytes:
     return content.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
+def bundles_beside(path: Path) -> list[bytes]:
+    """Return the bundles in the file beside an archive; none without it. Raises ToolError."""
+    from packager.publish.bundle import BUNDLE_BYTES
+
+    file = beside(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BUNDLES * BUNDLE_BYTES)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise unreadable(file, error) from None
+    return [line for line in content.splitlines()[:_MOST_BUNDLES] if line.strip()]
+
+
 def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
     """Check the signatures of a package on disk, which are in the file beside it.
 
@@ -149,21 +164,16 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
             raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
         return
     from packager.base.fetch import digest_of
-    from packager.publish.bundle import BUNDLE_BYTES
 
     file = beside(path)
     try:
         digest = f"sha256:{digest_of(path)}"
-        with file.open("rb") as stream:
-            content = stream.read(_MOST_BUNDLES * BUNDLE_BYTES)
-    except FileNotFoundError as error:
-        if error.filename != str(file):
-            return  # there is no such package, as is reported when it is opened
-        content = b""
+    except FileNotFoundError:
+        return  # there is no such package, as is reported when it is opened
     except OSError as error:
         raise unreadable(path, error) from None
     verifier = trust.verifier
-    signatures = [verifier.bundle(line, digest) for line in content.splitlines()[:_MOST_BUNDLES] if line.strip()]
+    signatures = [verifier.bundle(line, digest) for line in bundles_beside(path)]
     try:
         trust.require(signatures, str(path), tell)
     except VerificationError as error:

@@ -149,7 +149,7 @@ def use(package: StampedPackage, checks: StampChecks) -> StampUse:
     """
     file = checks.file or beside(package.path)
     is_attached = checks.file is None and checks.attached is not None
-    contents = checks.attached if is_attached else _read(file, is_named=checks.file is not None)
+    contents = checks.attached if is_attached else read(file, is_named=checks.file is not None)
     place = str(package.path if is_attached else file)
     used = StampUse()
     properties: set[str] = set()
@@ -208,7 +208,7 @@ def _opened(content: bytes, verifier: Verifier) -> tuple[bytes, str | None, str 
     return envelope.payload, key.name, key.fingerprint, True
 
 
-def _read(file: Path, *, is_named: bool) -> list[bytes]:
+def read(file: Path, *, is_named: bool = False) -> list[bytes]:
     """Return the stamps in a file, one a line; none if there is no such file, unless the user has named it.
 
     Raises:

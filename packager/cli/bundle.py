@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +26,22 @@ def bundle(
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
     ] = None,
     images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
+    operator: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[=FILE]",
+            help="Also an operator of `mlpack operator install`, with its images; FILE is its manifest, instead of "
+            "upstream's. Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    image_archive: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="FILE",
+            help="An archive with an image that is in no registry, of podman save --format oci-archive or docker save. "
+            "Repeatable.",
+        ),
+    ] = [],  # noqa: B006
     force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")] = False,
     kubectl: Program = "kubectl",
     output: Output = None,
@@ -38,7 +54,18 @@ def bundle(
     from packager.app.bundle import BundleRequest
     from packager.app.bundle import bundle as write_bundle
 
-    request = BundleRequest(package, destination, images, force, source_date_epoch(), kubectl, signatures.trust(ctx))
+    operators = [text.partition("=") for text in operator]
+    request = BundleRequest(
+        package,
+        destination,
+        images,
+        force,
+        source_date_epoch(),
+        kubectl,
+        signatures.trust(ctx),
+        tuple((name, Path(file) if file else None) for name, _, file in operators),
+        tuple(image_archive),
+    )
     bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)
     if output is not None:
         emit_output(bundled.as_json(), [str(bundled.path)], output, is_bounded=False)

@@ -23,8 +23,19 @@ def load(
     registry: Annotated[
         str, typer.Option(metavar="HOST", help="The registry that everything is stored in: a host, or HOST/PATH.")
     ],
-    force: Annotated[bool, typer.Option("--force", help="Also move tags that name something else.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also move tags that name something else, and replace outputs."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, and send nothing.")] = False,
+    extract: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Also unpack the package into this folder, configured for the registry, and write the manifests of "
+            "operators there.",
+        ),
+    ] = None,
     output: Output = None,
 ) -> None:
     """Check a bundle and store it in a registry; print the references of the package and its images.
@@ -35,7 +46,7 @@ def load(
     from packager.app.load import LoadRequest
     from packager.app.load import load as load_bundle
 
-    request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(ctx))
+    request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(ctx), extract)
     loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
     if output is not None:
         emit_output(loaded.as_json(), map(str, loaded.manifests), output, is_bounded=False)
@@ -48,5 +59,9 @@ def load(
         say(f"{loaded.signatures} signatures and other manifests about these")
     if dry_run:
         say("dry run: the bundle is valid, and nothing was sent")
-    else:
+    elif extract is None:
         say(f"next: mlpack configure PACKAGE --registry {registry}")
+    for name, path in loaded.operators.items():
+        say(f"next, once per cluster: mlpack operator install {name} --from {path}")
+    for path in loaded.packages:
+        say(f"next: mlpack doctor {path}")

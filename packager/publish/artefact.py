@@ -32,6 +32,9 @@ EMPTY = b"{}"
 
 _EMPTY_CONFIG = "application/vnd.oci.empty.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+OPERATOR = "application/yaml"
+"""The type of a file with the manifest of an operator."""
+
 FORMER_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
 """A type that the documentation once named: it is pulled, and not written."""
 
@@ -177,6 +180,24 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
         "annotations": _annotations(facts, choices),
     }
     return Artefact(jsonio.compact_bytes(manifest), config, layer)
+
+
+def of_file(kind: str, name: str, content: bytes) -> bytes:
+    """Return the manifest of an artefact with one file, with the config `EMPTY`.
+
+    Args:
+        kind: The media type of the file.
+        name: The name of the file.
+        content: The content of the file.
+    """
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": kind,
+        "config": _entry(_EMPTY_CONFIG, descriptor(EMPTY)),
+        "layers": [_entry(kind, descriptor(content)) | {"annotations": {_TITLE: name}}],
+    }
+    return jsonio.compact_bytes(manifest)
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:

@@ -15,7 +15,7 @@ from packager.base import jsonio
 from packager.base.errors import VerificationError
 from packager.base.values import Value
 from packager.publish import artefact, referrers
-from packager.publish.bundle import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError, decoded
+from packager.publish.bundle import BUNDLE, BUNDLE_BYTES, SIGNATURE, STAMP, STATEMENT, BundleError, decoded
 from packager.publish.reference import is_digest
 from packager.publish.registry import MANIFEST
 
@@ -49,14 +49,17 @@ class Attachment(Value, frozen=True):
 
 
 def listed(registry: Readable, digest: str) -> tuple[Attachment, ...]:
-    """Return the bundles that refer to an artefact, signatures before other statements.
+    """Return the bundles and stamps that refer to an artefact, signatures before other statements.
 
     Raises:
         VerificationError: The registry sends no index.
         ToolError: The registry does not respond as it must.
     """
-    entries = (entry for entry in referrers.listed(registry, digest) if entry.get("artifactType") == BUNDLE)
-    attachments = [Attachment(entry, _claimed(entry)) for entry in entries]
+    attachments = [
+        Attachment(entry, _claimed(entry))
+        for entry in referrers.listed(registry, digest)
+        if entry.get("artifactType") == BUNDLE or (entry.get("artifactType"), _claimed(entry)) == (STATEMENT, STAMP)
+    ]
     return tuple(sorted(attachments, key=lambda one: one.predicate_type not in (SIGNATURE, "")))
 
 
@@ -96,7 +99,7 @@ def content(registry: Readable, attachment: Attachment) -> bytes:
     if present is None:
         raise BundleError(f"{name} not found")
     try:
-        layer = artefact.described(present[0], str(name), (BUNDLE,)).layer
+        layer = artefact.described(present[0], str(name), (BUNDLE, STATEMENT)).layer
     except VerificationError as error:
         raise BundleError(str(error)) from None
     if not 0 < layer.size <= BUNDLE_BYTES:
@@ -138,3 +141,16 @@ def attach(
         entry = {"mediaType": MANIFEST, "digest": digest, "size": size, "artifactType": BUNDLE}
         referrers.add(registry, subject.digest, entry | {"annotations": annotations})
     return True
+
+
+def stored(kind: str, content: bytes, predicate_type: str, subject: Descriptor) -> bytes:
+    """Return the manifest that attaches a statement to an artefact in a bundle.
+
+    Args:
+        kind: `BUNDLE` for one that names the artefact, else `STATEMENT`.
+        content: The statement, signed or not.
+        predicate_type: The type of the statement.
+        subject: The manifest of the artefact.
+    """
+    annotations = {_CONTENT: "dsse-envelope"} if kind == BUNDLE else {}
+    return artefact.referring(kind, content, subject, annotations | {_PREDICATE: predicate_type})

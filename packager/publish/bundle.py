@@ -33,7 +33,9 @@ PROVENANCE = "https://slsa.dev/provenance/v1"
 BUNDLE_BYTES = 256 << 10
 """The most bytes of a bundle."""
 
-_PAYLOAD = "application/vnd.in-toto+json"
+STATEMENT = "application/vnd.in-toto+json"
+"""The type of a statement, signed or not, that does not name the artefact: Flux takes a `BUNDLE` for a signature."""
+
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _MOST_SUBJECTS = 100
 _SIGNATURE_BYTES = 2048
@@ -93,7 +95,7 @@ def statement(subjects: Iterable[Subject], predicate_type: str, predicate: Mappi
 
 def signed_bytes(payload: bytes) -> bytes:
     """Return the bytes that are signed: DSSE's pre-authentication encoding of a statement."""
-    return b"DSSEv1 %d %s %d %s" % (len(_PAYLOAD), _PAYLOAD.encode(), len(payload), payload)
+    return b"DSSEv1 %d %s %d %s" % (len(STATEMENT), STATEMENT.encode(), len(payload), payload)
 
 
 def compose(payload: bytes, signature: bytes, fingerprint: str) -> bytes:
@@ -104,7 +106,7 @@ def compose(payload: bytes, signature: bytes, fingerprint: str) -> bytes:
             "verificationMaterial": {"publicKey": {"hint": fingerprint}},
             "dsseEnvelope": {
                 "payload": base64.b64encode(payload).decode(),
-                "payloadType": _PAYLOAD,
+                "payloadType": STATEMENT,
                 "signatures": [{"sig": base64.b64encode(signature).decode()}],
             },
         }
@@ -121,8 +123,8 @@ def read(content: bytes) -> Envelope:
     envelope = bundle.get("dsseEnvelope")
     if not isinstance(envelope, dict):
         raise BundleError("expected a bundle with a DSSE envelope")
-    if envelope.get("payloadType") != _PAYLOAD:
-        raise BundleError(f"expected a payload of the type {_PAYLOAD}, found {show(envelope.get('payloadType'))}")
+    if envelope.get("payloadType") != STATEMENT:
+        raise BundleError(f"expected a payload of the type {STATEMENT}, found {show(envelope.get('payloadType'))}")
     signatures = envelope.get("signatures")
     if not isinstance(signatures, list) or len(signatures) != 1 or not isinstance(signatures[0], dict):
         raise BundleError("expected one signature in the envelope")

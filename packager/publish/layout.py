@@ -18,7 +18,7 @@ from packager.base.names import IMAGE_PATH, TAG
 from packager.base.values import Value
 from packager.package import tarheader
 from packager.package.path_checks import ContentError
-from packager.package.tarheader import BLOCK, FILE, RECORD
+from packager.package.tarheader import BLOCK, FILE, FOLDER, RECORD
 from packager.publish.reference import dashed, is_digest
 from packager.publish.registry import INDEX, MANIFEST, MANIFEST_BYTES
 from packager.publish.transport import PIECE
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 _BLOB = re.compile(r"blobs/sha256/([0-9a-f]{64})")
 _MOST_BLOBS = 20_000
+_BESIDE = re.compile(r"[a-z]{1,20}(\.json)?")
+_FOLDERS = ("blobs", "blobs/sha256")
+"""The other files and folders in an image that docker or podman has saved."""
 
 ALL_MANIFEST_BYTES = 64 << 20
 """The most bytes of all manifests of a layout."""
@@ -254,12 +257,13 @@ class Layout:
         return self.blobs[blob]
 
 
-def read(path: Path, advance: Callable[[int], object] = lambda _size: None) -> Layout:
+def read(path: Path, advance: Callable[[int], object] = lambda _size: None, *, is_ours: bool = True) -> Layout:
     """Return the layout in a tar, after each digest was checked; nothing is unpacked.
 
     Args:
         path: The tar.
         advance: Receives the number of bytes of each piece.
+        is_ours: Whether it has to be as `write` makes it; else it may be an image as podman and docker save it.
 
     Raises:
         VerificationError: The tar is not a layout as `write` makes it, or is damaged.
@@ -268,18 +272,19 @@ def read(path: Path, advance: Callable[[int], object] = lambda _size: None) -> L
     layout = Layout(path)
     try:
         with path.open("rb") as stream:
-            index = _members(layout, stream, advance)
-            layout.roots = tuple(_roots(index, path))
+            index = _members(layout, stream, advance, is_ours=is_ours)
+            layout.roots = tuple(_roots(index, path) if is_ours else _foreign_roots(index, path))
             used = {digest for root in layout.roots for digest in layout.add_manifests(stream, root.blob)}
     except ContentError as error:
         raise VerificationError(f"{path} is not a bundle: {error}") from None
     except OSError as error:
         raise unreadable(path, error) from None
-    layout.refuse_unused(used)
+    if is_ours:
+        layout.refuse_unused(used)
     return layout
 
 
-def _members(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]) -> bytes:
+def _members(layout: Layout, stream: IO[bytes], advance: Callable[[int], object], *, is_ours: bool) -> bytes:
     """Note all blobs of a layout, and return the content of its index."""
     small: dict[str, bytes] = {}
 
@@ -291,9 +296,10 @@ def _members(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]
 
     for member in tarheader.members(exactly):
         match = _BLOB.fullmatch(member.path)
-        if member.kind != FILE or not (
-            match or (member.path in ("oci-layout", "index.json") and member.path not in small)
-        ):
+        if not is_ours and member.kind == FOLDER and member.path.rstrip("/") in _FOLDERS:
+            continue
+        is_named = member.path in ("oci-layout", "index.json") or (not is_ours and _BESIDE.fullmatch(member.path))
+        if member.kind != FILE or not (match or (is_named and member.path not in small)):
             raise ContentError(f"unexpected entry {member.path!r}")
         if match is None:
             if member.size > MANIFEST_BYTES:
@@ -301,18 +307,38 @@ def _members(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]
             small[member.path] = exactly(member.size)
         else:
             layout.add(f"sha256:{match[1]}", member.size, stream.tell())
-            hashed, left = hashlib.sha256(), member.size
-            while left:
-                piece = exactly(min(left, PIECE))
-                hashed.update(piece)
-                left -= len(piece)
-                advance(len(piece))
-            if hashed.hexdigest() != match[1]:
-                raise ContentError(f"{member.path} has the digest sha256:{hashed.hexdigest()}")
+            digest = _digest(exactly, member.size, advance)
+            if digest != match[1]:
+                raise ContentError(f"{member.path} has the digest sha256:{digest}")
         exactly(-member.size % BLOCK)
-    if small.get("oci-layout") != _LAYOUT or "index.json" not in small:
+    if _compact(small.get("oci-layout", b"")) != _LAYOUT or "index.json" not in small:
         raise ContentError("it has no oci-layout of version 1.0.0, or no index.json")
     return small["index.json"]
+
+
+def _digest(exactly: Callable[[int], bytes], size: int, advance: Callable[[int], object]) -> str:
+    """Return the digest of the next bytes of a stream."""
+    hashed = hashlib.sha256()
+    while size:
+        piece = exactly(min(size, PIECE))
+        hashed.update(piece)
+        size -= len(piece)
+        advance(len(piece))
+    return hashed.hexdigest()
+
+
+def _compact(content: bytes) -> bytes:
+    return b"".join(content.split())
+
+
+def _foreign_roots(content: bytes, path: Path) -> Iterator[Root]:
+    """Yield the images of an archive of another program, with the names that it has given to them."""
+    index = parsed(content, f"{path}: index.json")
+    for entry, blob in zip(index.content.get("manifests", ()), index.children, strict=True):
+        annotations, kind = entry.get("annotations"), entry.get("mediaType")
+        texts = annotations if isinstance(annotations, dict) else {}
+        tag, image = (str(texts.get(key, "")) for key in (_TAG, _IMAGE))
+        yield Root(kind if isinstance(kind, str) else MANIFEST, blob, "", tag or None, image)
 
 
 def _roots(content: bytes, path: Path) -> Iterator[Root]:

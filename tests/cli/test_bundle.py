@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -286,3 +289,164 @@ def test_valid_layout_is_read(tmp_path: Path) -> None:
     path.write_bytes(tar([LAYOUT, index(MANIFEST), blob(MANIFEST), blob(b"{}")]))
     (root,) = layout.read(path).roots
     assert (root.repository, root.tag) == ("team/x", "1")
+
+
+OPERATOR = """apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: mpi-operator
+spec:
+  template:
+    spec:
+      containers:
+      - image: "HOST/mpioperator/mpi-operator:0.8.0"
+        name: mpi-operator
+"""
+
+
+def test_load_extracts_the_package_and_the_operator_for_the_registry(
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
+) -> None:
+    digest = image(registry, "mpioperator/mpi-operator", "0.8.0")
+    Path("operator.yaml").write_text(OPERATOR.replace("HOST", registry.host))
+    done = mlpack("bundle", pushed, "--operator", "mpi=operator.yaml")
+    assert (done.code, "operators/mpi-operator:v0.8.0 sha256:" in done.stderr) == (0, True)
+    load = ("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab", "--extract", "out", "--key", "prod.pub")
+    assert mlpack(*load, "--dry-run").code == 0
+    assert not Path("out").exists()
+    loaded = mlpack(*load)
+    assert loaded.code == 0, loaded.stderr
+    assert "next, once per cluster: mlpack operator install mpi --from out/mpi-operator.yaml\n" in loaded.stderr
+    assert "next: mlpack doctor out/hello-mpi\n" in loaded.stderr
+    moved = f"{other.host}/lab/mpioperator/mpi-operator:0.8.0@{digest}"
+    assert f"      - image: {moved}\n" in Path("out/mpi-operator.yaml").read_text()
+    for overlay in ("single-node", "multi-node"):
+        env = Path("out/hello-mpi/quickstart/k8s/mlops", overlay, "mlops.env").read_text()
+        assert f"REGISTRY={other.host}/lab\n" in env
+    assert mlpack("verify", "out/hello-mpi").code == 0
+    again = mlpack(*load)
+    assert (again.code, "already exists" in again.stderr) == (2, True)
+    assert mlpack(*load, "--force").code == 0
+    unknown = mlpack("bundle", pushed, "--operator", "mpl")
+    assert (unknown.code, "--operator mpl: expected jobset or mpi" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("former", "moved"),
+    [
+        ("docker.io", "lab.example.com/x"),
+        ("docker.io/team", "lab.example.com/x/team"),
+        ("team", "lab.example.com/x/team"),
+        ("localhost", "lab.example.com/x"),
+        ("localhost:5000/a/b", "lab.example.com/x/a/b"),
+    ],
+)
+def test_registry_of_an_overlay_keeps_its_path(former: str, moved: str) -> None:
+    from packager.app.load import _moved
+
+    assert _moved("lab.example.com/x", former) == moved
+
+
+@pytest.mark.parametrize("is_pulled", [True, False])
+def test_bundle_of_a_file_carries_its_stamp_and_its_signatures(
+    mlpack: Mlpack, other: FakeRegistry, pushed: str, archive: Path, *, is_pulled: bool
+) -> None:
+    """The artefact of a file is another one than the signed one, unless it is pushed without a tag."""
+    shutil.copy(archive, "hello-mpi.tar.gz")
+    assert mlpack("stamp", "hello-mpi.tar.gz", "--sign-key", "prod.key").code == 0
+    source = Path("hello-mpi.tar.gz")
+    if is_pulled:
+        untagged = pushed.removesuffix(":1.0")
+        name = mlpack("push", source, untagged, "--sign-key", "prod.key").stdout.strip()
+        assert mlpack("pull", name, "-d", "pulled", "--key", "prod.pub").code == 0
+        source = Path("pulled/hello-mpi.tar.gz")
+    assert mlpack("bundle", source, "--no-images").code == 0
+    other.has_referrers = True
+    loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--extract", "out")
+    assert loaded.code == 0, loaded.stderr
+    name = loaded.stdout.strip().partition("@")[2]
+    reference = f"oci://{other.host}/hello-mpi@{name}"
+    required = ("--require-stamp", "MLPACK_FILES_SEALED", "--key", "prod.pub")
+    assert mlpack("verify", reference, *required).code == 0
+    signed = mlpack("verify", reference, "--key", "prod.pub", "--require-signature")
+    assert (signed.code == 0) is is_pulled
+    kinds = sorted({json.loads(text).get("artifactType") or "" for text in other.manifests.values()})
+    expected = "application/vnd.dev.sigstore.bundle.v0.3+json" if is_pulled else "application/vnd.in-toto+json"
+    assert kinds == ["", expected]
+    assert Path("out/hello-mpi.stamp.json").exists()
+
+
+def test_bundle_of_a_file_refuses_the_stamp_of_another_package(mlpack: Mlpack, archive: Path, pushed: str) -> None:
+    assert pushed
+    shutil.copy(archive, "hello-mpi.tar.gz")
+    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
+    stamp = Path("hello-mpi.tar.gz.stamp.json")
+    value = json.loads(stamp.read_text())
+    value["subject"] = [{"digest": {"sha256": "0" * 64}}]
+    stamp.write_text(json.dumps(value))
+    done = mlpack("bundle", "hello-mpi.tar.gz", "--no-images")
+    assert (done.code, "the stamp is of another package" in done.stderr) == (5, True)
+    assert not Path("hello-mpi.bundle.tar").exists()
+
+
+def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
+    """Write an image as podman or docker saves it, and return its digest."""
+    config = json.dumps({"architecture": "amd64", "os": "linux"}).encode()
+    layer = b"a layer"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": KIND,
+        "config": descriptor(config, "application/vnd.oci.image.config.v1+json"),
+        "layers": [descriptor(layer, "application/vnd.oci.image.layer.v1.tar")],
+    }
+    content = json.dumps(manifest).encode()
+    keys = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+    entry = descriptor(content, KIND, annotations=dict(zip(keys, names, strict=False)))
+    files = {f"blobs/sha256/{digest_of(blob)[7:]}": blob for blob in (config, layer, content)}
+    files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
+    files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
+    files |= dict.fromkeys(extra, b"[]")
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for folder in ("blobs", "blobs/sha256"):
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+        for name, blob in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(blob)
+            tar.addfile(info, io.BytesIO(blob))
+    return digest_of(content)
+
+
+@pytest.mark.parametrize(
+    ("names", "extra"),
+    [
+        (("localhost/mpioperator/mpi-pi:openmpi",), ()),
+        (("openmpi",), ()),
+        (("openmpi", "localhost/mpioperator/mpi-pi:openmpi"), ("manifest.json", "repositories")),
+    ],
+)
+def test_image_of_this_machine_comes_from_an_archive(
+    mlpack: Mlpack, other: FakeRegistry, archive: Path, pushed: str, names: tuple[str, ...], extra: tuple[str, ...]
+) -> None:
+    assert pushed
+    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
+    digest = saved_image(Path("image.tar"), *names, extra=extra)
+    assert mlpack("bundle", "local.tar.gz").code == 2
+    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    assert done.code == 0, done.stderr
+    loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--extract", "out")
+    assert (loaded.code, f"{other.host}/{IMAGE}:openmpi@{digest}\n" in loaded.stdout) == (0, True)
+    env = Path("out/hello-mpi/quickstart/k8s/mlops/single-node/mlops.env").read_text()
+    assert f"REGISTRY={other.host}\n" in env
+
+
+def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pushed: str) -> None:
+    assert pushed
+    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
+    saved_image(Path("image.tar"), "localhost/other:openmpi")
+    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    assert (done.code, "has no registry: localhost is this machine" in done.stderr) == (2, True)
+    saved_image(Path("image.tar"), "openmpi", extra=("etc/passwd",))
+    hostile = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    assert (hostile.code, "unexpected entry 'etc/passwd'" in hostile.stderr) == (5, True)
