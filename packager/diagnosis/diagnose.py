@@ -98,22 +98,24 @@ def _unreported_end(kind: Workload, snapshot: Snapshot, past: Past, patience: fl
 
 def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> Verdict:
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
-    warnings = [*ending.findings, *killed_children(snapshot), *kind.warnings(snapshot)]
+    warnings = [*killed_children(snapshot), *kind.warnings(snapshot)]
     changed = changed_images(snapshot)
     if ending.phase is Phase.SUCCEEDED:
         lost = [finding for finding in lost if finding.reason != VANISHED]
         if not lost:
-            notes = [replace(note, remedy=None) if note.remedy == RUN_AGAIN else note for note in warnings]
+            notes = [*ending.findings, *warnings]
+            notes = [replace(note, remedy=None) if note.remedy == RUN_AGAIN else note for note in notes]
             return replace(ending, findings=grouped([*notes, *changed]))
         # The main pod's program may end with 0 when workers go away under it; what they had yet to do is not done.
         message = "reported success, but workers were deleted while it was running"
         summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
-        return Verdict(Phase.FAILED, summary, grouped([*lost, *warnings, *changed]))
-    reported = {finding.subject for finding in (*lost, *warnings)}
+        return Verdict(Phase.FAILED, summary, grouped([*lost, *ending.findings, *warnings, *changed]))
+    causes = [*lost, *ending.findings]
+    reported = {finding.subject for finding in (*causes, *warnings)}
     failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
     unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
-    return Verdict(ending.phase, summary, grouped([*lost, *unreported, *warnings, *changed]))
+    return Verdict(ending.phase, summary, grouped([*causes, *unreported, *warnings, *changed]))
 
 
 def _without_another_run(kind: Workload, snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -277,10 +277,10 @@ def _reason(snapshot: Snapshot, failed: Object | None, losses: Sequence[Finding]
     late = [job for job in _failing(snapshot) if batchjob.is_past_deadline(job)]
     if late:
         return f"it took longer than its activeDeadlineSeconds of {late[0]['spec'].get('activeDeadlineSeconds')}{last}"
-    for pod, finding in attempts.failures(snapshot):
-        return f"{attempts.who(pod)}: {finding.message}{last}"
     if losses:
         return f"{losses[0].message}{last}"
+    for pod, finding in attempts.failures(snapshot):
+        return f"{attempts.who(pod)}: {finding.message}{last}"
     return sentence(failed or {}) or f"{shown(jobset)} has failed"
 
 

@@ -240,6 +240,31 @@ def test_deleted_pod_is_the_cause_after_it_has_disappeared() -> None:
     )
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_pod_deleted_before_another_failed_is_the_cause(is_gone: bool) -> None:  # noqa: FBT001
+    """A program that notices that another one is told to stop may end before it."""
+    deleted = pod(1) if is_gone else pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+    effect = failed(0, 12, "stopped by SIGTERM")
+    killed = event(deleted, "Killing", "Stopping container node", 10)
+    verdict = judged(jobset(FAILED), job(FAILING), effect, *(() if is_gone else (deleted,)), events=(killed,))
+    message = "node 1: it was deleted, which stopped it"
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
+    assert [(finding.reason, finding.subject) for finding in verdict.findings] == [
+        ("Deleted", f"pod/{name(deleted)}"),
+        ("Error", f"pod/{name(effect)}"),
+    ]
+
+
+def test_deleted_pod_is_not_the_cause_once_it_was_replaced_or_after_a_failure() -> None:
+    effect = failed(0, 30, "no data")
+    early = event(pod(1), "Killing", "Stopping container node", 10)
+    later = event(pod(1), "Killing", "Stopping container node", 30)
+    before = event(pod(1), "Killing", "Stopping container node", 0.5)
+    for pods, event_of_pod in (((pod(1),), early), ((), later), ((), before)):
+        verdict = judged(jobset(FAILED), job(FAILING), effect, *pods, events=(event_of_pod,))
+        assert verdict.summary == "node 0: container node ended with exit code 1", event_of_pod
+
+
 def test_jobset_reports_exceeded_deadline() -> None:
     verdict = judged(jobset(FAILED), job("FailureTarget:DeadlineExceeded"), pod(0, deletionTimestamp=at(90)))
     assert verdict.summary == "it took longer than its activeDeadlineSeconds of 60"
