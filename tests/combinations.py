@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING
 
-from packager.options import OPTIONS, PLACES, conflicts
+from packager.options import OPTIONS, conflicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+LARGEST = 6
+"""The most options of a set, without what they need: in larger sets, one might hide what two others do."""
+
+_NAMES = [option.name for option in OPTIONS]
+_NEEDS = {option.name: option.needs for option in OPTIONS}
 
 
 def possible_combinations() -> Iterator[tuple[str, ...]]:
-    """Yield every option, and every two of them that go together; each with the option that it adds to.
+    """Yield every option alone, then sets of options in which every two that go together are together at least once.
 
-    Of the options that give one folder a place, every two for different folders are together in one of nine sets.
+    An option that adds to another one is always with it.
     """
-    apart = [
-        tuple(
-            option.name
-            for option in OPTIONS
-            if option.places == (place,) and option.keys[0].name.startswith(place.upper())
-        )
-        for place in PLACES
-    ]
-    names = {name for options in apart for name in options}
-    chosen: dict[tuple[str, ...], None] = {}
-    for size in (1, 2):
-        for picked in combinations([option for option in OPTIONS if size == 1 or option.name not in names], size):
-            selected = {option.name for option in picked}
-            selected |= {option.needs[0] for option in picked if option.needs and not selected & set(option.needs)}
-            if not conflicts(selected):
-                chosen[tuple(option.name for option in OPTIONS if option.name in selected)] = None
-    # An orthogonal array: each two of its four columns have every pair of the three ways.
-    for one, other in product(range(3), repeat=2):
-        ways = (one, other, (one + other) % 3, (one + 2 * other) % 3)
-        chosen[tuple(options[way] for options, way in zip(apart, ways, strict=True))] = None
-    yield from chosen
+    yield from (_in_order(_with_needs({name})) for name in _NAMES)
+    possible = dict.fromkeys(pair for pair in combinations(_NAMES, 2) if not conflicts(_with_needs(pair)))
+    missing = dict(possible)
+    while missing:
+        chosen = _with_needs(next(iter(missing)))
+        while better := _best(chosen, missing):
+            chosen = better
+        yield _in_order(chosen)
+        for pair in combinations(_in_order(chosen), 2):
+            missing.pop(pair, None)
+
+
+def _best(chosen: set[str], missing: Iterable[tuple[str, str]]) -> set[str] | None:
+    """Return the set with one option more that has the most of the missing pairs; None if none has more of them."""
+    larger = [_with_needs({*chosen, name}) for name in _NAMES if name not in chosen and len(chosen) < LARGEST]
+    counts = [(sum(set(pair) <= names for pair in missing), names) for names in larger if not conflicts(names)]
+    count, names = max(counts, key=lambda entry: entry[0], default=(0, chosen))
+    return names if count > sum(set(pair) <= chosen for pair in missing) else None
+
+
+def _with_needs(names: Iterable[str]) -> set[str]:
+    """Return the options with those that they add to: the first that goes with the others, unless one is there."""
+    selected = set(names)
+    for name in _in_order(selected):
+        if _NEEDS[name] and not selected & set(_NEEDS[name]):
+            ways = [selected | {needed} for needed in _NEEDS[name]]
+            selected = next((way for way in ways if not conflicts(way)), ways[0])
+    return selected
+
+
+def _in_order(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in _NAMES if name in set(names))

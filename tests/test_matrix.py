@@ -49,19 +49,11 @@ def overlays() -> Iterator[tuple[str, str]]:
 
 OVERLAYS = list(overlays())
 
-# The tested combinations of site options: each option, every compatible pair, and all options for each storage.
-SHORT = {"output": "o", "dataset": "d", "checkpoint": "c", "model": "m", "host-path": "hp"}
-
-
-def name_of(options: Sequence[str]) -> str:
-    """Return a name of at most 40 characters for a package with options."""
-    name = "-".join(options)
-    for word, letters in SHORT.items() if len(name) > 40 else ():
-        name = name.replace(word, letters)
-    return name
-
-
-SITES = {name_of(options): options for options in possible_combinations()}
+# The tested combinations of site options: each option, sets with every compatible pair, and all for each storage.
+SITES = {
+    "-".join(options) if len(options) <= 2 else f"set-{number}": options
+    for number, options in enumerate(possible_combinations())
+}
 ALL = {
     f"all-on-{storage.name}": (
         storage.name,
@@ -190,7 +182,7 @@ def test_kubectls_render_overlay_over_all_overlays_alike(packages: Path) -> None
 
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}...{names[-1]}")
 def test_kubectls_render_site_options_alike(tmp_path: Path, names: list[str]) -> None:
-    """Each option, every compatible pair and all options, in every kind of overlay, with every kustomize."""
+    """Each option, sets with every compatible pair, and all options, in every kind of overlay, with every kustomize."""
     model = catalog.find("hello-mpi", [catalog.bundled()])
     for name in names:
         options, values = (ALL[name], EXAMPLES | DOTTED) if name in ALL else (SITES[name], EXAMPLES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,21 +316,18 @@ def test_level_is_the_lowest_of_all_options() -> None:
     assert level(["host-network", "root"]) == "privileged"
 
 
-WAYS = ("host-path", "nfs", "pvc")
-
-
-def test_possible_combinations_contain_every_pair_once() -> None:
-    combinations = list(possible_combinations())
-    assert len(combinations) == len(set(combinations))
-    assert {name for names in combinations for name in names} == set(BY_NAME)
-    assert ("gpu", "queue") in combinations
-    assert ("pvc", "pvc-create", "gpu") in combinations
-    assert ("pvc", "pvc-create", "root") in combinations
-    for pair in product([f"output-{way}" for way in WAYS], [f"dataset-{way}" for way in WAYS]):
-        assert any(set(pair) <= set(names) for names in combinations)
-    for one, other in ((f"checkpoint-{way}", f"model-{other}") for way in WAYS for other in WAYS):
-        assert any({one, other} <= set(names) for names in combinations)
-    assert not any(conflicts(names) for names in combinations)
+def test_possible_combinations_contain_every_option_alone_and_every_pair() -> None:
+    sets = list(possible_combinations())
+    assert len(sets) == len(set(sets))
+    assert not any(conflicts(names) for names in sets)
+    for option in OPTIONS:
+        assert (*option.needs[:1], option.name) in sets
+    for pair in combinations(OPTIONS, 2):
+        names = {option.name for option in pair}
+        needed = [set(option.needs) for option in pair if option.needs and not names & set(option.needs)]
+        is_possible = any(not conflicts(names | set(ways)) for ways in product(*needed))
+        assert any(names <= set(chosen) for chosen in sets) == is_possible, names
+    assert ("pvc", "pvc-create") in sets
 
 
 PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/data"}
