@@ -46,6 +46,7 @@ PINNED = Form(
 )
 RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
 ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
+GANG = Form("volcano|coscheduling|kai", "volcano, coscheduling or kai")
 PLACING = Form("none|preferred|required", "none, preferred or required")
 UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSchedule")
 
@@ -119,6 +120,7 @@ PLACES = {
 """The folders of a container that options of storage give a place, as the rest of a sentence."""
 
 TRAITS = {
+    "gang": "it is for pods that work together, all of them in one role, and {} has none",
     "jobset": "it is for a JobSet, and {} has none",
     "ends": "it is for work that runs to its end, and {} serves until it is deleted",
     "serves": "it is for a workload that serves, and {} has none",
@@ -290,6 +292,20 @@ OPTIONS: tuple[Option, ...] = (
         ),
     ),
     Option(
+        "gang",
+        "all pods that compute start together, or none: by Volcano, coscheduling or KAI",
+        (
+            Key("GANG", "The scheduler: volcano, coscheduling or kai.", GANG, "volcano"),
+            Key(
+                "GANG_SCHEDULER", "Its schedulerName in the cluster, if it is not the usual.", NAME, "usual", usual=True
+            ),
+            Key(
+                "GANG_QUEUE", "The queue of Volcano or KAI, which often has default-queue.", NAME, "default", usual=True
+            ),
+        ),
+        only="gang",
+    ),
+    Option(
         "exclusive",
         "all pods of a role of a JobSet on one rack or block, which no other JobSet has",
         (
@@ -390,6 +406,9 @@ PACKAGE_VOLUME = "package-volume"
 
 GITOPS = "gitops"
 """The name of the option for Flux and Argo CD."""
+
+GANG_OPTION = "gang"
+"""The name of the option for gang schedulers."""
 
 PLACEMENT = "placement"
 """The name of the option that says where pods run."""

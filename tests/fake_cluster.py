@@ -34,6 +34,7 @@ _PLURALS = {
     "Lease": "leases",
     "JobSet": "jobsets",
     "LocalQueue": "localqueues",
+    "Queue": "queues",
     "MPIJob": "mpijobs",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "Namespace": "namespaces",

@@ -288,12 +288,16 @@ def test_option_without_site_value_is_reported_and_does_not_render(
 ) -> None:
     option = next(option for option in OPTIONS if key in option.keys)
     needed = [argument for other in option.needs[:1] for argument in ("--with", other)]
-    needed += [f"--set={argument}" for argument in (*kinds.FOLDERS, *(kinds.SET if option.only == "jobset" else ()))]
+    of_kinds = kinds.SET if option.only in ("gang", "jobset") else ()
+    needed += [f"--set={argument}" for argument in (*kinds.FOLDERS, *of_kinds)]
     values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
     done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)
     assert done.code == 0
     assert f"{option.name} does not render until {key.name} is set in site.env" in done.stderr
-    reading = [path for path in overlays(tmp_path / "hello-mpi") if option.only != "jobset" or path.name == "servers"]
+    switched_on = re.compile(rf"^  - .*/{option.name} +#", re.MULTILINE)
+    folders = list(overlays(tmp_path / "hello-mpi"))
+    reading = [path for path in folders if switched_on.search((path / "kustomization.yaml").read_text())]
+    assert reading
     for overlay in reading:
         with pytest.raises(Exception, match=f"`data.{key.name}` is missing"):
             kustomize(overlay, program=str(kubectl))

@@ -72,7 +72,8 @@ def state(item: Object | None) -> str:
         case "PodDisruptionBudget":
             count = status(item).get("disruptionsAllowed", 0)
             return f"{count} pod{'' if count == 1 else 's'} may be evicted now"
-    return "exists"
+    phase = status(item).get("phase")  # of a PodGroup
+    return f"{phase}" if phase else "exists"
 
 
 def _service(service: Object) -> str:

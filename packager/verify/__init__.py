@@ -321,7 +321,7 @@ def _field_problems(
 def _manifest_problems(overlay: RenderedOverlay, schema_faults: Sequence[tuple[Manifest, Fault]]) -> Iterator[Problem]:
     for manifest, fault in schema_faults:
         yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
-    for check in (names.check, references.check, containers.check, podspec.check, kinds.check, options.check_gitops):
+    for check in (names.check, references.check, containers.check, podspec.check, kinds.check, *options.OF_OVERLAYS):
         yield from check(overlay)
 
 

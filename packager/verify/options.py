@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
+from packager.options import GANG_OPTION as GANG
 from packager.options import GITOPS, KEYS, KNOWN, TRAITS, conflicts, faults
 from packager.package import layout
 from packager.rendering.origins import Position, Written
+from packager.workloads import podgroups
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
@@ -92,6 +94,16 @@ def check_gitops(overlay: RenderedOverlay) -> Iterator[Problem]:
                 yield overlay.problem(manifest, location, message, "remove ttlSecondsAfterFinished")
 
 
+def check_gang(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding if the option gang names a scheduler that starts the pods of a workload one by one."""
+    folder = switched_on(overlay.sources).get(GANG)
+    for manifest in overlay.manifests if folder else ():
+        if manifest.kind == "JobSet" and podgroups.gang(manifest) == "kai":
+            place = next(place for listed, place in overlay.sources.components if listed == folder)
+            message = f"{GANG}: KAI has no groups for a JobSet, so it would start the pods of {manifest} one by one"
+            yield Problem(*place, message, "set GANG to volcano or coscheduling")
+
+
 def _number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
@@ -125,3 +137,7 @@ def _env_values(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, 
     lines = list(envfile.lines(text))
     name = sources.shown(path)
     return {line.key: line.value for line in lines}, {line.key: Position(name, line.number, 1) for line in lines}
+
+
+OF_OVERLAYS = (check_gitops, check_gang)
+"""The checks of rendered overlays."""

@@ -123,9 +123,6 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is
     called after its content."""
 
-    traits: ClassVar[frozenset[str]] = frozenset({"ends"})
-    """The traits of `packager.options.TRAITS` that workloads of this kind have."""
-
     ways: ClassVar[tuple[str, ...]] = ()
     """How its pods can find each other, for `mlpack init`, the usual way first; none where there is no choice."""
 
@@ -133,6 +130,16 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def scaffold_values(cls, way: str) -> dict[str, object]:  # noqa: ARG003 - for those that have a choice
         """Return the values for the kind's scaffold, for one of `ways`."""
         return {}
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The traits of `packager.options.TRAITS` that the workload has."""
+        return frozenset({"gang", "ends"} if self.gang_key else {"ends"})
+
+    @property
+    def gang_key(self) -> str | None:
+        """The key in mlops.env for the number of pods that work together; None without such pods, or with several."""
+        return None
 
     def longest_name(self, workload: str) -> str:
         """Return the longest name that anything of `workload` will have in the cluster."""

@@ -92,6 +92,11 @@ class Pods(Value, frozen=True):
         """The place of their spec, as a JSON pointer (RFC 6901), for JSON patches."""
         return _pointer((*self.location, "spec"))
 
+    @property
+    def labels_pointer(self) -> str:
+        """The place of their labels, as a JSON pointer."""
+        return _pointer((*self.location, "metadata", "labels"))
+
     def annotation_pointer(self, key: str) -> str:
         """Return the place of an annotation of theirs, as a JSON pointer."""
         return _pointer((*self.location, "metadata", "annotations", key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packager.workloads import OfEachKind
+from packager.workloads import OfEachKind, podgroups
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ def added_variables(manifest: Manifest) -> tuple[str, ...]:
 
 def is_known(manifest: Manifest) -> bool:
     """Whether `pods` returns all pods that come of `manifest`."""
-    return is_of_kubernetes(manifest) or is_workload(manifest)
+    return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in podgroups.KINDS

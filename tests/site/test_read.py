@@ -8,6 +8,7 @@ import pytest
 
 from packager.base import yamlio
 from packager.base.errors import ToolError, UsageError
+from packager.options import OPTIONS
 from packager.site.read import parsed, read
 
 if TYPE_CHECKING:
@@ -72,10 +73,8 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         "dataset-pvc, checkpoint-host-path, checkpoint-nfs, checkpoint-pvc, model-host-path, model-nfs, model-pvc, "
         "package-volume"
     )
-    others = (
-        "weights, pvc-create, root, gpu, exclusive, placement, service-account, shared-memory, expose, autoscale, "
-        "gitops, host-network"
-    )
+    shorter = ("queue", "pull-secret")
+    others = ", ".join(option.name for option in OPTIONS if not option.places and option.name not in shorter)
     assert problems(tmp_path / "site.yaml", text) == [
         "1:1: unknown key 'registery' (did you mean 'registry'?)",
         "2:7: expected an absolute path without ':' and '..', found 'rel'",

@@ -61,13 +61,16 @@ def test_made_kinds_are_those_of_a_build_with_all_options(tmp_path: Path, kubect
         "EXPOSE_HOST": "model.team.example",
     }
     options = tuple(option.name for option in OPTIONS if not option.places or option.name == "pvc")
-    site = Selection(options, values=values)
-    (tmp_path / "package").mkdir()
-    write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv", site=site))), tmp_path / "package")
-    with opened(tmp_path / "package") as package:
-        report = verify(package, Checks(kubectls=(str(kubectl),)))
-    assert report.problems == ()
-    assert {(item.api, item.kind) for item in report.objects} == objects.MADE
+    made = set()
+    for gang in ("volcano", "coscheduling"):
+        site = Selection(options, values=values | {"GANG": gang})
+        (tmp_path / gang).mkdir()
+        write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv", site=site))), tmp_path / gang)
+        with opened(tmp_path / gang) as package:
+            report = verify(package, Checks(kubectls=(str(kubectl),)))
+        assert report.problems == ()
+        made |= {(item.api, item.kind) for item in report.objects}
+    assert made == objects.MADE
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from packager.base.shortening import shortened
 from packager.cluster.doctor.case import fails, ok
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import annotation, condition, labels, sentence, shown
-from packager.workloads import kueue
+from packager.workloads import kueue, podgroups
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def beside(case: Case) -> Iterator[CheckResult]:
     for item in case.manifests.objects:
         yield from _queue(case, item)
         yield from _topology(case, item)
+        yield from _gang(case, item)
         if item["kind"] == "Ingress" and (ingress_class := item["spec"].get("ingressClassName")):
             if case.kubectl.get(f"ingressclasses.networking.k8s.io/{ingress_class}"):
                 yield ok("beside", f"{shown(item)}: the IngressClass {ingress_class} exists")
@@ -71,6 +72,27 @@ def _queue(case: Case, item: Object) -> Iterator[CheckResult]:
     if priority and case.kubectl.get(f"workloadpriorityclasses.{kueue.GROUP}/{priority}") is None:
         message = f"{shown(item)} refers to the WorkloadPriorityClass {priority}, which does not exist"
         yield fails("beside", message, f"kubectl get workloadpriorityclasses.{kueue.GROUP}")
+
+
+def _gang(case: Case, item: Object) -> Iterator[CheckResult]:
+    """Check that the cluster has the gang scheduler of a workload, and the queue that it names."""
+    gang = podgroups.gang(Manifest(item))
+    if gang is None or not pods_of(Manifest(item)):
+        return
+    group = podgroups.GROUPS.get(gang, gang)
+    if not case.versions(group):
+        message = f"{shown(item)} needs the scheduler of {group} (GANG={gang}), which the cluster does not have"
+        yield fails("beside", message, f"kubectl api-resources --api-group={group}")
+        return
+    queue = labels(item).get(podgroups.KAI_QUEUE)
+    if gang == "volcano":
+        groups = (other for other in case.manifests.objects if other["kind"] == "PodGroup")
+        queue = next((other["spec"].get("queue") for other in groups), None)
+    if queue and case.kubectl.get(f"queues.{group}/{queue}") is None:
+        show = f"kubectl get queues.{group}"
+        yield fails("beside", f"{shown(item)} refers to the Queue {queue} of {group}, which does not exist", show)
+    else:
+        yield ok("beside", f"{shown(item)}: the cluster serves {group}{f', and its Queue {queue}' if queue else ''}")
 
 
 def _topology(case: Case, item: Object) -> Iterator[CheckResult]:

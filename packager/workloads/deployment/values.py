@@ -109,7 +109,11 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
 
     readme = "a Deployment"
     serves = True
-    traits = frozenset({"serves"})
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The trait of a workload that serves."""
+        return frozenset({"serves"})
 
     def faults(self) -> Iterator[Fault]:
         """Yield ports with the same number, and conflicting keys in `ready`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.kubernetes.ranges import INT32
+from packager.workloads import podgroups
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
 from packager.workloads.jobset.rendezvous import NAME, PROCESSES, named
@@ -30,6 +31,7 @@ class JobSet(Structure):
     """Pods in roles, each an Indexed Job."""
 
     api = "jobset.x-k8s.io/v1alpha2"
+    companion_kinds = podgroups.KINDS
     suspend = ("spec", "suspend")
     maker = "JobSet"
     ranges = MappingProxyType(
@@ -68,6 +70,10 @@ class JobSet(Structure):
         """Yield errors for JobSet's webhook, and values that fail later."""
         yield from checks.faults(manifest)
         yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
+
+    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
+        """Yield a PodGroup that waits for another number of pods."""
+        yield from podgroups.faults(self.pods(manifest), companion)
 
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
         """Return the variable with the index."""

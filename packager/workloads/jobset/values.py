@@ -163,7 +163,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     ] = None
 
     readme = "a JobSet"
-    traits = frozenset({"jobset", "ends"})
     ways = tuple(sorted(RENDEZVOUS, key="none".__eq__))
 
     @classmethod
@@ -186,6 +185,17 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def defaults(self) -> Mapping[str, Parameter]:
         """The variables that torchrun's processes need, if torchrun starts them."""
         return TORCHRUN_DEFAULTS if self.rendezvous == "torch" else {}
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The traits of all work that ends, and that of a JobSet."""
+        return super().traits | {"jobset"}
+
+    @property
+    def gang_key(self) -> str | None:
+        """The key of the role whose pods compute, if it is the only one."""
+        computing = [role for role in self.roles if self.options_of(role) is None]
+        return self.count_key(computing[0]) if len(computing) == 1 else None
 
     @property
     def way(self) -> Rendezvous:

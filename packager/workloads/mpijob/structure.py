@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import at, integer, mapping
+from packager.workloads import podgroups
 from packager.workloads.mpijob import checks
 from packager.workloads.mpijob.checks import REPLICAS
 from packager.workloads.mpijob.reserved import by_mpi
@@ -25,6 +26,7 @@ class MPIJob(Structure):
 
     api = "kubeflow.org/v2beta1"
     defaults = MappingProxyType({"spec.launcherCreationPolicy": "AtStartup", "spec.runLauncherAsWorker": False})
+    companion_kinds = podgroups.KINDS
     suspend = ("spec", "runPolicy", "suspend")
     maker = "mpi-operator"
 
@@ -52,6 +54,10 @@ class MPIJob(Structure):
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield values that mpi-operator would refuse or misinterpret."""
         yield from checks.faults(manifest, tuple(self.pods(manifest)))
+
+    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
+        """Yield a PodGroup that waits for another number of pods."""
+        yield from podgroups.faults(self.pods(manifest), companion)
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - every MPIJob has the same
         """Return MPI's reason."""

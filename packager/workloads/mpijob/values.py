@@ -51,6 +51,11 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
     readme = "an MPIJob"
 
     @property
+    def gang_key(self) -> str:
+        """The key of the workers; a launcher only waits for them."""
+        return "WORKERS"
+
+    @property
     def implementation(self) -> str:
         """The operator's word for `mpi`; the form of its host file follows it (mpi-operator, v2beta1/types.go)."""
         return {"openmpi": "OpenMPI", "mpich": "MPICH", "intel": "Intel"}[self.mpi]

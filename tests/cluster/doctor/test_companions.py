@@ -124,3 +124,28 @@ def test_doctor_checks_that_nodes_have_the_label_of_a_topology(workload: dict[st
     [(state, message, fix)] = results(FakeCluster(), workload)
     assert (state, message) == ("fails", f"{name} is placed by the label {RACK}, which no node has")
     assert fix == "kubectl get nodes --show-labels"
+
+
+@pytest.mark.parametrize(
+    ("gang", "group", "queue"),
+    [
+        ("volcano", "scheduling.volcano.sh", "default"),
+        ("coscheduling", "scheduling.x-k8s.io", ""),
+        ("kai", "scheduling.run.ai", "team-a"),
+    ],
+)
+def test_doctor_checks_the_gang_scheduler_and_its_queue(gang: str, group: str, queue: str) -> None:
+    labels = {"mlpack/gang": gang, **({"kai.scheduler/queue": queue} if gang == "kai" else {})}
+    roles: dict[str, Any] = {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {}}}}}
+    job = item("MPIJob", "a", metadata={"labels": labels}, spec=roles)
+    pod_group = item("PodGroup", "a", metadata={"labels": {"mlpack/gang": gang}}, spec={"queue": queue})
+    objects = [job, pod_group] if gang == "volcano" else [job]
+    message = f"mpijob/a needs the scheduler of {group} (GANG={gang}), which the cluster does not have"
+    assert results(FakeCluster(), *objects) == [("fails", message, f"kubectl api-resources --api-group={group}")]
+    served: dict[str, list[str]] = {f"{group}/v1": []}
+    found = ("ok", f"mpijob/a: the cluster serves {group}{f', and its Queue {queue}' if queue else ''}", None)
+    assert results(FakeCluster([item("Queue", queue)] if queue else [], served=served), *objects) == [found]
+    if queue:
+        message = f"mpijob/a refers to the Queue {queue} of {group}, which does not exist"
+        absent = ("fails", message, f"kubectl get queues.{group}")
+        assert results(FakeCluster(served=served), *objects) == [absent]
