@@ -13,11 +13,11 @@ from packager.app.pull import read
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import check_file
 from packager.app.stamps import judge
-from packager.base.errors import UsageError, VerificationError
+from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
 from packager.package.opened import opened
-from packager.publish import attachments, gitops
+from packager.publish import attachments, gitops, sbom
 from packager.publish.bundle import PROVENANCE, STAMP
 from packager.publish.gitops import GitopsTarget
 from packager.publish.reference import is_reference, parse
@@ -195,6 +195,17 @@ def for_flux(target: GitopsTarget) -> list[dict[str, Any]]:
 def for_argo(target: GitopsTarget) -> list[dict[str, Any]]:
     """Return the objects with which Argo CD applies an overlay."""
     return gitops.argo(target)
+
+
+def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
+    """Return the bill of materials of a package, as a document of CycloneDX.
+
+    Raises:
+        ToolError: The registry does not list the files.
+    """
+    if inspected.files is None:
+        raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
+    return sbom.document(inspected.facts)
 
 
 def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:

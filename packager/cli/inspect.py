@@ -30,6 +30,7 @@ class InspectFormat(StrEnum):
     images = "images"
     flux = "flux"
     argo = "argo"
+    cyclonedx = "cyclonedx"
 
 
 @with_registry
@@ -44,8 +45,8 @@ def inspect(
         typer.Option(
             "-o",
             "--output",
-            help="For people; as JSON or YAML; the name with the digest; the images alone; or the objects with which "
-            "Flux or Argo CD applies an overlay.",
+            help="For people; as JSON or YAML; the name with the digest; the images alone; the objects with which "
+            "Flux or Argo CD applies an overlay; or the files and images as a bill of materials (SBOM).",
         ),
     ] = InspectFormat.text,
     overlay: Annotated[
@@ -80,6 +81,8 @@ def inspect(
         case InspectFormat.images:
             for image in inspected.facts.images:
                 emit(image)
+        case InspectFormat.cyclonedx:
+            emit_json(stage.bill_of_materials(inspected), is_bounded=False)
         case InspectFormat.flux | InspectFormat.argo:
             key = trust.keys[0] if signatures.key else None
             target = stage.gitops_target(inspected, overlay, namespace, key)
