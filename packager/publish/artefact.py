@@ -30,7 +30,7 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 EMPTY = b"{}"
 """The config of an artefact that is not an image."""
 
-_EMPTY_CONFIG = "application/vnd.oci.empty.v1+json"
+EMPTY_CONFIG = "application/vnd.oci.empty.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 OPERATOR = "application/yaml"
 """The type of a file with the manifest of an operator."""
@@ -194,7 +194,7 @@ def of_file(kind: str, name: str, content: bytes) -> bytes:
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": kind,
-        "config": _entry(_EMPTY_CONFIG, descriptor(EMPTY)),
+        "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
         "layers": [_entry(kind, descriptor(content)) | {"annotations": {_TITLE: name}}],
     }
     return jsonio.compact_bytes(manifest)
@@ -213,7 +213,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": kind,
-        "config": _entry(_EMPTY_CONFIG, descriptor(EMPTY)),
+        "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
         "layers": [_entry(kind, descriptor(content)) | {"data": base64.b64encode(content).decode()}],
         "subject": _entry(MANIFEST, subject),
         "annotations": dict(annotations),

@@ -15,6 +15,7 @@ from packager.base import jsonio
 from packager.base.errors import VerificationError
 from packager.base.values import Value
 from packager.publish import artefact, referrers
+from packager.publish.artefact import EMPTY_CONFIG
 from packager.publish.bundle import BUNDLE, BUNDLE_BYTES, SIGNATURE, STAMP, STATEMENT, BundleError, decoded
 from packager.publish.reference import is_digest
 from packager.publish.registry import MANIFEST
@@ -56,11 +57,19 @@ def listed(registry: Readable, digest: str) -> tuple[Attachment, ...]:
         ToolError: The registry does not respond as it must.
     """
     attachments = [
-        Attachment(entry, _claimed(entry))
-        for entry in referrers.listed(registry, digest)
-        if entry.get("artifactType") == BUNDLE or (entry.get("artifactType"), _claimed(entry)) == (STATEMENT, STAMP)
+        Attachment(entry, _claimed(entry)) for entry in referrers.listed(registry, digest) if _is_attachment(entry)
     ]
     return tuple(sorted(attachments, key=lambda one: one.predicate_type not in (SIGNATURE, "")))
+
+
+def _is_attachment(entry: Mapping[str, Any]) -> bool:
+    """Whether a manifest is listed as a bundle or a stamp; some registries list the type of its config instead."""
+    kind, predicate_type = entry.get("artifactType"), _claimed(entry)
+    return (
+        kind == BUNDLE
+        or (kind == STATEMENT and predicate_type == STAMP)
+        or (kind == EMPTY_CONFIG and bool(predicate_type))
+    )
 
 
 def _claimed(entry: Mapping[str, Any]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import shutil
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ import pytest
 from packager.base import yamlio
 from packager.base.runner import Runner
 from packager.cli.host import Host
-from tests import tools
-from tests.publish import fake_registry
+from tests.publish import fake_registry, real_registry
 from tests.publish.fake_registry import PASSWORD, REGISTRY_TOKEN, USER
+from tests.publish.real_registry import DEBIAN, DISTRIBUTION, MODES, REFERRERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,62 +218,24 @@ def test_push_without_tag_is_named_by_digest(mlpack: Mlpack, registry: FakeRegis
     assert mlpack("pull", where(registry, "")).stderr.endswith("hint: the repository has no tags\n")
 
 
-@pytest.fixture(params=["anonymous", "tls-basic"])
-def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Debian's registry: its host, and the options for it."""
-    from cryptography import x509
-
-    from tests.certificates import self_signed
-
-    program = tools.require("docker-registry")
-    port = _free_port()
-    address = {"addr": f"127.0.0.1:{port}"}
-    config: dict[str, object] = {
-        "version": 0.1,
-        "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "data")}},
-        "http": address,
-    }
-    options: list[str] = []
-    if request.param == "tls-basic":
-        public, private = self_signed(x509.DNSName("localhost"))
-        (tmp_path / "tls.crt").write_bytes(public)
-        (tmp_path / "tls.key").write_bytes(private)
-        # bcrypt of "secret"
-        (tmp_path / "htpasswd").write_text("user:$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n")
-        config["http"] = {**address, "tls": {"certificate": f"{tmp_path}/tls.crt", "key": f"{tmp_path}/tls.key"}}
-        config["auth"] = {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}
-        options = ["--ca-file", str(tmp_path / "tls.crt")]
-    (tmp_path / "config.yml").write_text(json.dumps(config))
-    server = subprocess.Popen(
-        [program, "serve", str(tmp_path / "config.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        _await(port)
-        yield f"localhost:{port}", options
-    finally:
-        server.terminate()
-        server.wait(10)
+KINDS = (DEBIAN, *((DISTRIBUTION, REFERRERS) if real_registry.VARIABLE in os.environ else ()))
+"""`python -m tests.registries` builds those that Debian does not have."""
 
 
-def _free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def _await(port: int) -> None:
-    import socket
-
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    pytest.fail("the registry does not start")
+@pytest.fixture(params=[f"{kind}-{mode}" for kind in KINDS for mode in MODES])
+def real(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, list[str]]]:
+    """A registry of another project: its host, and the options for it."""
+    kind, mode = next((kind, mode) for kind in KINDS for mode in MODES if request.param == f"{kind}-{mode}")
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    with real_registry.serving(kind, mode, folder) as (host, options):
+        login = {"auths": {host: {"username": real_registry.USER, "password": real_registry.PASSWORD}}}
+        (tmp_path / "auth.json").write_text(json.dumps(login))
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(folder / "tls.crt"))
+        yield host, options
 
 
 @pytest.mark.thorough
@@ -281,13 +243,8 @@ def test_real_registry_stores_and_returns_the_archive(
     mlpack: Mlpack,
     real: tuple[str, list[str]],
     archive: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host, options = real
-    login = {"auths": {host: {"username": "user", "password": "secret"}}}
-    (tmp_path / "auth.json").write_text(json.dumps(login))
-    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
     reference = f"oci://{host}/team/hello-mpi"
     done = mlpack("push", archive, f"{reference}:1.0", "--tag", "latest", *options)
     assert (done.code, done.stderr.count("error")) == (0, 0)
@@ -311,11 +268,36 @@ def test_real_registry_stores_and_returns_the_archive(
 
 
 @pytest.mark.thorough
+def test_real_registry_keeps_signature_stamp_and_provenance(
+    mlpack: Mlpack, real: tuple[str, list[str]], archive: Path
+) -> None:
+    host, _ = real
+    shutil.copy(archive, "hello-mpi.tar.gz")
+    assert mlpack("key", "new", "prod", "--no-password").code == 0
+    key = ("--sign-key", "prod.key")
+    assert mlpack("stamp", "hello-mpi.tar.gz", *key).code == 0
+    reference = f"oci://{host}/team/signed:1.0"
+    push = ("push", "hello-mpi.tar.gz", reference, *key, "--provenance")
+    done = mlpack(*push)
+    assert (done.code, done.stderr.count("attached: ")) == (0, 2)
+    assert "nothing was sent" in mlpack(*push).stderr
+    trusted = ("--key", "prod.pub")
+    shown = mlpack("inspect", reference, *trusted, "-o", "json").json
+    assert [shown["signatures"][0]["trusted"], shown["stamps"][0]["trusted"], shown["provenance"]] == [True] * 3
+    required = ("--require-signature", "--require-stamp", "MLPACK_FILES_SEALED")
+    assert mlpack("verify", reference, *trusted, *required).code == 0
+    assert mlpack("bundle", reference, "--no-images", *trusted).code == 0
+    load = ("load", "hello-mpi.bundle.tar", "--registry", f"{host}/lab", "--extract", "lab", *trusted)
+    assert mlpack(*load).code == 0
+    assert mlpack("verify", f"oci://{host}/lab/signed:1.0", *trusted, *required).code == 0
+    assert Path("lab/hello-mpi.stamp.json").exists()
+
+
+@pytest.mark.thorough
 def test_real_registry_takes_a_blob_in_pieces(
     real: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import io
-    import os
 
     from packager.publish import upload
     from packager.publish.client import Access
@@ -333,7 +315,9 @@ def test_real_registry_takes_a_blob_in_pieces(
     blob = Descriptor(fake_registry.digest_of(content), len(content))
     network = Network(ca_file=options[1] if options else None)
     with Repository(
-        parse(f"oci://{host}/team/x:1"), Access(network, lambda _: Login("user", "secret")), may_push=True
+        parse(f"oci://{host}/team/x:1"),
+        Access(network, lambda _: Login(real_registry.USER, real_registry.PASSWORD)),
+        may_push=True,
     ) as repository:
         assert repository.upload(blob, tmp_path / "blob")
         assert not repository.upload(blob, tmp_path / "blob")

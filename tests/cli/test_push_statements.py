@@ -128,6 +128,15 @@ def test_inspect_lists_the_stamp_in_six_requests(mlpack: Mlpack, registry: FakeR
     assert shown["stamps"][0]["fingerprint"] == PROD.public.fingerprint
 
 
+def test_statements_are_found_in_a_registry_that_lists_types_of_configs(mlpack: Mlpack, registry: FakeRegistry) -> None:
+    registry.has_referrers = registry.lists_configs = True
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
+    assert mlpack("push", "hello-mpi.tar.gz", where(registry), *BY_PROD, "--provenance").code == 0
+    shown = mlpack("inspect", where(registry), "--key", "prod.pub", "-o", "json").json
+    assert [one["form"] for one in shown["signatures"]] == ["bundle"]
+    assert (shown["stamps"][0]["trusted"], shown["provenance"]) == (True, True)
+
+
 def test_stamp_without_a_key_is_not_pushed(mlpack: Mlpack, registry: FakeRegistry) -> None:
     assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
     done = mlpack("push", "hello-mpi.tar.gz", where(registry))

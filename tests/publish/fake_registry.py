@@ -40,6 +40,7 @@ class FakeRegistry:
         echo: Whether errors repeat the received header Authorization.
         uses: How often a token is accepted; None for always.
         has_referrers: Whether it lists the manifests that refer to another one.
+        lists_configs: Whether it lists these with the types of their configs, as go-containerregistry does.
     """
 
     def __init__(self) -> None:
@@ -55,6 +56,7 @@ class FakeRegistry:
         self.echo = False
         self.uses: int | None = None
         self.has_referrers = False
+        self.lists_configs = False
         self.lock = threading.Lock()
 
     @property
@@ -191,7 +193,9 @@ class Handler(BaseHTTPRequestHandler):
                 "mediaType": content["mediaType"],
                 "digest": version,
                 "size": len(manifest),
-                "artifactType": content["artifactType"],
+                "artifactType": content["config"]["mediaType"]
+                if self.registry.lists_configs
+                else content["artifactType"],
                 "annotations": content["annotations"],
             }
             for (name, version), manifest in self.registry.manifests.items()

@@ -87,6 +87,8 @@ KUBERNETES = Build(
 )
 # Not for the cluster: `python -m tests.cosign` runs it.
 COSIGN = Build("cosign", ("github.com/sigstore/cosign/v3/cmd/cosign",), "about 5 minutes")
+# Not for the cluster: `python -m tests.registries` runs them. The second has the API of referrers.
+REGISTRIES = Build("registries", ("github.com/distribution/distribution/v3/cmd/registry", "./ggcr"), "about 3 minutes")
 # Not for every cluster: `python -m tests.gitops` runs them beside it.
 GITOPS = Build(
     "gitops",
@@ -103,6 +105,8 @@ GITOPS = Build(
         ("github.com/fluxcd/kustomize-controller", "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"),
     ),
 )
+# Not for the cluster: `python -m tests.argocd` runs it.
+ARGOCD = Build("argocd", (".",), "about 10 minutes")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
     "containerd",

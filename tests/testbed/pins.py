@@ -24,6 +24,13 @@ _REQUIRED = {
     "containerd": {
         "github.com/containerd/containerd/v2": versions.CONTAINERD,
     },
+    "registries": {
+        "github.com/distribution/distribution/v3": versions.DISTRIBUTION,
+        "github.com/google/go-containerregistry": versions.GO_CONTAINERREGISTRY,
+    },
+    "argocd": {
+        "github.com/argoproj/argo-cd/v3": versions.ARGO_CD,
+    },
     "gitops": {
         "github.com/fluxcd/source-controller": versions.FLUX,
         "github.com/fluxcd/kustomize-controller": versions.FLUX,

@@ -19,6 +19,12 @@ GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
 COSIGN = "3.1.3"
 """The program that checks our signatures, and whose signatures we check."""
 
+DISTRIBUTION, GO_CONTAINERREGISTRY = "3.1.2", "0.22.1"
+"""Registries that packages are pushed to. The second has the API of referrers, which the first lacks."""
+
+ARGO_CD = "3.2.12"
+"""Argo CD's repo-server, which takes packages from registries and renders their overlays."""
+
 FLUX = "1.9.6"
 """source-controller and kustomize-controller of Flux 2.9, which take packages from registries and apply them."""
 
