@@ -56,22 +56,34 @@ def serve(
     insecure_no_auth: Annotated[
         bool, typer.Option("--insecure-no-auth", help="Ask for no token; only on a loopback address.")
     ] = False,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo", help="Serve a simulated cluster with some jobs, to look at; asks for no token, keeps nothing."
+        ),
+    ] = False,
 ) -> None:
-    """Serve the REST API of the task service until stopped, with the cluster of the current kubeconfig."""
+    """Serve the page and the REST API of the task service until stopped, with the cluster of the current kubeconfig.
+
+    Without a kubeconfig, the server starts too: definitions can be written and tried, and no job can be created.
+    """
     if ctx.invoked_subcommand is not None:
-        if config or database or listen or insecure_no_auth:
+        if config or database or listen or insecure_no_auth or demo:
             raise UsageError(f"options of `mlpack serve` come after {ctx.invoked_subcommand}, if it has them")
         return
+    if demo and (config or database):
+        raise UsageError("--demo has a configuration and a database of its own")
     settings = _settings(config, database, listen)
     from packager.base.rest import is_loopback
     from packager.service.config import address
 
-    if insecure_no_auth and not is_loopback(address(settings.listen)[0]):
-        raise UsageError(
-            f"--insecure-no-auth needs a loopback address, found {settings.listen}", hint="create tokens instead"
-        )
-    start = _service().start
-    start(settings, is_open=insecure_no_auth, emit=say, tell=say)
+    if (insecure_no_auth or demo) and not is_loopback(address(settings.listen)[0]):
+        option = "--demo" if demo else "--insecure-no-auth"
+        raise UsageError(f"{option} needs a loopback address, found {settings.listen}", hint="create tokens instead")
+    if demo:
+        _service().demonstrate(settings.listen, emit=say, tell=say)
+    else:
+        _service().start(settings, is_open=insecure_no_auth, emit=say, tell=say)
 
 
 def token(

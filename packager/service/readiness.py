@@ -20,6 +20,9 @@ _FRESH_SECONDS = 5.0
 _SECONDS = 4.0
 """The time limit of the database and the cluster: a kubelet waits for five seconds."""
 
+_PATIENCE = 0.5
+"""The seconds for which a view waits for the first result."""
+
 _ABSENT = "mlpack-readiness"
 """A ConfigMap that need not exist: a request for one name costs an API server less than a list."""
 
@@ -51,16 +54,14 @@ class Readiness:
         self._looked_at = float("-inf")
         self._look: asyncio.Task[list[str]] | None = None
         self._problems: list[str] = []
+        self._away: str | None = None
 
     async def is_ready(self) -> bool:
         """Return whether the database and the cluster answer; the result may be five seconds old.
 
         Simultaneous callers share one check.
         """
-        if self._look is None or (self._look.done() and self._clock() - self._looked_at >= _FRESH_SECONDS):
-            self._looked_at = self._clock()
-            self._look = asyncio.create_task(self._found_problems())
-        look = self._look
+        look = self._current()
         if not look.done():
             await asyncio.wait([look], timeout=_SECONDS)
         if not look.done():
@@ -68,6 +69,24 @@ class Readiness:
             return False
         self._tell(look.result())
         return not look.result()
+
+    async def away(self) -> str | None:
+        """Return why the cluster does not answer; None if it does. The result may be that of an earlier check.
+
+        Only the first check is waited for, so that a slow cluster does not slow down the views.
+        """
+        is_first = self._look is None
+        look = self._current()
+        if is_first:
+            await asyncio.wait([look], timeout=_PATIENCE)
+        return self._away
+
+    def _current(self) -> asyncio.Task[list[str]]:
+        """Return the check that is at work, or the last one; start one if the last one is too old."""
+        if self._look is None or (self._look.done() and self._clock() - self._looked_at >= _FRESH_SECONDS):
+            self._looked_at = self._clock()
+            self._look = asyncio.create_task(self._found_problems())
+        return self._look
 
     async def _found_problems(self) -> list[str]:
         problems = []
@@ -77,8 +96,10 @@ class Readiness:
             problems.append(str(error))
         try:
             await self._cluster.get("ConfigMap", _ABSENT, self._namespace)
+            self._away = None
         except ClusterError as error:
             problems.append(str(error))
+            self._away = str(error)
         return problems
 
     def _tell(self, problems: list[str]) -> None:

@@ -95,6 +95,7 @@ class Server:
         sessions: The sessions of the page.
         root: The path prefix of the public address; empty for none.
         limits: The limits for callers, projects and addresses.
+        is_demo: Whether the cluster is simulated.
         origin: The origin of the public address, in lower case; empty if no address is configured.
     """
 
@@ -112,7 +113,9 @@ class Server:
         issuer: Issuer | None = None,
         client: Client | None = None,
         checker: Checker | None = None,
+        is_demo: bool = False,
     ) -> None:
+        self.is_demo = is_demo
         self.name = settings.name
         self.store = store
         self.cluster = cluster

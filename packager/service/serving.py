@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
 from packager.service import config, connections, prometheus, sealing, variables
 from packager.service.access import projects, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.callbacks.signature import SigningSecrets
+from packager.service.config import ServerConfig
+from packager.service.demo import content
+from packager.service.demo.cluster import SimulatedCluster
 from packager.service.jobs import kube
+from packager.service.jobs.absent import AbsentCluster
 from packager.service.page import app
 from packager.service.registry.rendering import confinement_gaps
 from packager.service.sealing import Sealer
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from packager.service.access.oidc import Issuer
-    from packager.service.config import LimitsConfig, ServerConfig
+    from packager.service.config import LimitsConfig
 
 _STOP_SECONDS = 10
 
@@ -194,7 +199,31 @@ def copy(source: str, target: str) -> dict[str, int]:
         return copying.copy(original, new)
 
 
-def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
+def demonstrate(listen: str, *, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
+    """Serve a simulated cluster, with a database that is deleted at the end; for the arguments, see `start`."""
+    with workfolder.temporary() as folder:
+        settings = ServerConfig(listen=listen, database=str(folder / "demo.db"), projects=content.PROJECTS)
+        start(settings, is_open=True, is_demo=True, emit=emit, tell=tell)
+
+
+def _connected(settings: ServerConfig) -> kube.Cluster:
+    """Return the cluster; without a kubeconfig, one that does not answer. Raises ClusterError."""
+    try:
+        return kube.Cluster.connect(settings.context)
+    except kube.NotConfiguredError as error:
+        if settings.context is not None:
+            raise
+        return AbsentCluster(str(error))
+
+
+def start(
+    settings: ServerConfig,
+    *,
+    is_open: bool,
+    emit: Callable[[str], None],
+    tell: Callable[[str], None],
+    is_demo: bool = False,
+) -> None:
     """Serve until the process gets a signal to stop.
 
     Args:
@@ -202,18 +231,19 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         is_open: Whether requests need no token.
         emit: Writes a line to the log.
         tell: Prints a line for the person who has started the server.
+        is_demo: Whether the cluster is simulated; the server then begins with some jobs.
 
     Raises:
         UsageError: The address is not valid.
         ToolError: The database or the address cannot be used.
-        ClusterError: No cluster is configured.
+        ClusterError: The configuration names a context that does not exist.
     """
     port, figures_listen = config.address(settings.listen)[1], settings.prometheus_listen
     if port and figures_listen is not None and port == config.address(figures_listen)[1]:
         raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
     check_projects(settings)
     with _listening(settings.listen) as listeners, _listening(figures_listen) as for_figures:
-        _serve(settings, listeners, for_figures, is_open=is_open, emit=emit, tell=tell)
+        _serve(settings, listeners, for_figures, is_open=is_open, is_demo=is_demo, emit=emit, tell=tell)
 
 
 def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsConfig) -> uvicorn.Config:
@@ -231,12 +261,29 @@ def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsCo
     )
 
 
+def _key(store: Store, tell: Callable[[str], None]) -> bytes:
+    """Return the key to the secrets in a database. Raises ToolError or UsageError."""
+    variable = os.environ.get(variables.SECRET_KEY)
+    if variable:
+        return sealing.key_from(variable)
+    if not isinstance(store.database, Sqlite):
+        raise UsageError(
+            f"the database {store.shown} needs {variables.SECRET_KEY}: all replicas have the same key",
+            hint="head -c 32 /dev/urandom | base64",
+        )
+    key, created = sealing.key_beside(store.database.path)
+    if created:
+        tell(f"created {created}, the key to the secrets in the database: keep a copy")
+    return key
+
+
 def _serve(  # noqa: PLR0913 - the arguments of `start`
     settings: ServerConfig,
     listeners: list[socket.socket],
     for_figures: list[socket.socket],
     *,
     is_open: bool,
+    is_demo: bool,
     emit: Callable[[str], None],
     tell: Callable[[str], None],
 ) -> None:
@@ -245,22 +292,11 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
     gaps = confinement_gaps()
     page = client(settings, trust)
     store = open_store(settings, is_served=True)
-    variable = os.environ.get(variables.SECRET_KEY)
-    if variable:
-        key = sealing.key_from(variable)
-    elif not isinstance(store.database, Sqlite):
-        raise UsageError(
-            f"the database {store.shown} needs {variables.SECRET_KEY}: all replicas have the same key",
-            hint="head -c 32 /dev/urandom | base64",
-        )
-    else:
-        key, created = sealing.key_beside(store.database.path)
-        if created:
-            tell(f"created {created}, the key to the secrets in the database: keep a copy")
+    key = _key(store, tell)
     trusted = Caller("anonymous", "anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
 
     async def serve() -> None:
-        cluster = kube.Cluster.connect(settings.context)
+        cluster = SimulatedCluster() if is_demo else _connected(settings)
         server = Server(
             settings,
             store,
@@ -271,7 +307,9 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
             signing_secrets=secrets,
             issuer=trust,
             client=page,
+            is_demo=is_demo,
         )
+        filling = []
 
         def on_started() -> None:
             host, _ = config.address(settings.listen)
@@ -282,6 +320,11 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
                 tell(warning)
                 server.log(warning)
             tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
+            if is_demo and trusted:
+                tell("a demonstration: the cluster is simulated, and everything is lost when the server stops")
+                filling.append(asyncio.create_task(content.fill(server, trusted)))
+            if isinstance(cluster, AbsentCluster):
+                tell(f"{cluster.reason}; until a kubeconfig exists, no job can be created")
             if not is_open and page is None and not store.tokens.all():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 

@@ -79,6 +79,8 @@ def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Out
             ("--insecure-no-auth", "--listen", "0.0.0.0:80"),
             "--insecure-no-auth needs a loopback address, found 0.0.0.0:80",
         ),
+        (("--demo", "--listen", "0.0.0.0:80"), "--demo needs a loopback address, found 0.0.0.0:80"),
+        (("--demo", "--database", "x"), "--demo has a configuration and a database of its own"),
         (("--listen", "x"), "invalid address 'x': expected HOST:PORT"),
         (("--listen", "x:1", "token", "ada"), "options of `mlpack serve` come after token"),
         (("token", "a b"), "invalid name 'a b'"),
@@ -231,6 +233,32 @@ def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
     assert f"figures for Prometheus at http://127.0.0.1:{figures}/metrics, without a token\n" in errors
     assert "created secret.key" in errors
     assert (tmp_path / "s.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "notice", "line"),
+    [
+        (("--insecure-no-auth", "--database=s.db"), "The cluster does not answer", "no cluster is configured"),
+        (("--demo",), "A demonstration: the cluster is simulated", "a demonstration: the cluster is simulated"),
+    ],
+)
+def test_serve_starts_without_kubeconfig(tmp_path: Path, options: tuple[str, ...], notice: str, line: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [sys.executable, "-m", "packager", "serve", f"--listen=127.0.0.1:{port}", *options]
+    environment = {"KUBECONFIG": str(tmp_path / "none"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert _answer(f"http://127.0.0.1:{port}/v1/templates")["items"]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/jobs", timeout=60) as page:
+                assert notice in page.read().decode()
+        finally:
+            server.terminate()
+        assert server.stderr
+        errors = server.stderr.read()
+    assert f"\n{line}" in f"\n{errors}"
+    assert "Traceback" not in errors
 
 
 def _answer(url: str) -> dict[str, list[dict[str, str]]]:

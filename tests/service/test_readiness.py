@@ -69,6 +69,15 @@ def test_unreachable_cluster_is_logged_once(bench: Bench) -> None:
     assert bench.log == ["not ready: the cluster does not answer: 10.0.0.5 is away", "ready again"]
 
 
+def test_away_reports_the_cluster_until_it_answers_again(bench: Bench) -> None:
+    bench.cluster.error = UnreachableError("the cluster does not answer: 10.0.0.5 is away")
+    assert asyncio.run(bench.readiness.away()) == "the cluster does not answer: 10.0.0.5 is away"
+    bench.cluster.error = None
+    bench.time = 6.0
+    assert bench.ask() == [True]
+    assert asyncio.run(bench.readiness.away()) is None
+
+
 def test_readiness_is_false_without_waiting_for_a_late_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.readiness._SECONDS", 0.05)
     bench.wait = 1.0

@@ -121,6 +121,10 @@ class RefusedError(ClusterError):
         self.is_about_start = NOT_STARTED.search(answer) is not None
 
 
+class NotConfiguredError(ClusterError):
+    """There is no kubeconfig, and this process is not in a pod."""
+
+
 class ExpiredError(RefusedError):
     """The version of a watch is too old: the client must list the objects again."""
 
@@ -137,7 +141,8 @@ class Cluster:
         """Return the cluster of the kubeconfig: KUBECONFIG, ~/.kube/config, or the service account of this pod.
 
         Raises:
-            ClusterError: There is no such configuration, or no such context.
+            NotConfiguredError: There is no configuration.
+            ClusterError: There is no such context.
         """
         config = _configured(context)
         try:
@@ -319,8 +324,8 @@ def _configured(context: str | None) -> SingleConfig:
     return config
 
 
-def _not_configured(error: ConfigError) -> ClusterError:
-    return ClusterError(f"no cluster is configured: {error}", hint="kubectl config get-contexts")
+def _not_configured(error: ConfigError) -> NotConfiguredError:
+    return NotConfiguredError(f"no cluster is configured: {error}", hint="kubectl config get-contexts")
 
 
 async def pods_of(cluster: Cluster, namespace: str, release: str, server: str) -> list[Object]:

@@ -184,10 +184,12 @@ class Mirror:
         clock = asyncio.get_running_loop().time
         version: str | None = None
         attempt = 0
+        reported = ""
         while True:
             begin = clock()
             try:
                 version = await self._follow(kind, version)
+                reported = ""
             except ExpiredError:
                 version = None
             except ClusterError as error:
@@ -197,7 +199,9 @@ class Mirror:
                     await asyncio.sleep(_ABSENT)
                     continue
                 self._figures.watch_failed(kind)
-                self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
+                if str(error) != reported:
+                    reported = str(error)
+                    self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
             if clock() - begin >= _STEADY:
                 attempt = 0
             await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])

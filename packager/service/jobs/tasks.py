@@ -87,7 +87,8 @@ class Tasks:
             dry_run: Whether to warn about things that the cluster lacks, instead of refusing the job.
 
         Raises:
-            Failure: The values, the template, the policy or the cluster refuse the job, or the cluster does not answer.
+            Failure: The values, the template, the policy or the cluster refuse the job; or, without a dry run, the
+                cluster does not answer.
         """
         prepared = await self._made(filled)
         self._room.check_pods(prepared.objects)
@@ -105,7 +106,9 @@ class Tasks:
         except RefusedError as error:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:
-            raise Failure("cluster-unreachable", str(error)) from None
+            if not dry_run:
+                raise Failure("cluster-unreachable", str(error)) from None
+            warnings = [f"not checked against the cluster: {error}"]
         return Prepared(prepared.job, prepared.objects, tuple(warnings))
 
     async def _made(self, filled: Filled) -> Prepared:

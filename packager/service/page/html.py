@@ -154,16 +154,19 @@ async def respond(
     """
     caller = await caller_of(request, role)
     server = server_of(request.app.state)
-    return _filled(server, template, status, caller=caller, open=server.trusted is not None, **values)
+    away = await server.readiness.away()
+    return _filled(server, template, status, caller=caller, open=server.trusted is not None, away=away, **values)
 
 
 def public(server: Server, template: str, status: int = 200, **values: object) -> Response[str]:
     """Return a view for people who have not signed in."""
-    return _filled(server, template, status, caller=None, open=False, **values)
+    return _filled(server, template, status, caller=None, open=False, away=None, **values)
 
 
 def _filled(server: Server, template: str, status: int, **values: object) -> Response[str]:
-    text = _environment.get_template(f"{template}.html").render(final=FINAL, root=server.root, **values)
+    text = _environment.get_template(f"{template}.html").render(
+        final=FINAL, root=server.root, demo=server.is_demo, **values
+    )
     return Response(text, status_code=status, media_type=MediaType.HTML, headers=_HEADERS)
 
 

@@ -150,6 +150,10 @@ def test_refusals_of_the_cluster_are_shown_in_the_form(site: Site, monkeypatch: 
     away = site.send("/new/countdown", form)
     assert away.status_code == 503
     assert "the cluster does not answer" in text_of(away)
+    preview = site.send("/new/countdown", {**form, "action": "preview"})
+    assert preview.status_code == 200
+    assert "not checked against the cluster: the cluster does not answer: refused" in text_of(preview)
+    assert "kind: Job" in text_of(preview)
 
 
 def test_users_create_jobs_for_themselves_only(digits: Site) -> None:
