@@ -87,9 +87,10 @@ stamps: setup ## stamp the package of quickstart/ and every other bundled one, w
 	for package in build/stamps/*.tar.gz; do SOURCE_DATE_EPOCH=0 mlpack stamp "$$package" --quiet \
 	  $$(python -m tests.kubectls --all | sed 's/^/--kubectl /') || exit 1; done
 
-docs: setup ## update docs/spec.md, docs/commands.md and the list in docs/security.md
+docs: setup ## update docs/spec.md, docs/commands.md, docs/api.md and the list in docs/security.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md
 	python -m tools.command_reference > docs/commands.md.new && mv docs/commands.md.new docs/commands.md
+	python -m tools.api_reference > docs/api.md.new && mv docs/api.md.new docs/api.md
 	python -m tools.allowed_fields > docs/security.md.new && mv docs/security.md.new docs/security.md
 
 kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it when needed

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from packager import cli
 from packager.base import errors
-from tools import allowed_fields, command_reference, spec_reference, terminal_picture
+from tools import allowed_fields, api_reference, command_reference, spec_reference, terminal_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
     [
         ("docs/spec.md", spec_reference.reference),
         ("docs/commands.md", command_reference.reference),
+        ("docs/api.md", api_reference.reference),
         ("docs/security.md", allowed_fields.reference),
     ],
 )

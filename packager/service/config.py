@@ -23,6 +23,7 @@ URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-
 OWN_PATHS = frozenset(
     (
         *("v1", "static", "jobs", "new", "definitions", "new-definition", "templates", "new-template", "projects"),
+        *("overview", "api"),
         *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
     )
 )
@@ -203,6 +204,9 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     limits: LimitsConfig = LimitsConfig()
     oidc: OidcConfig | None = None
     packages: PackagesConfig = PackagesConfig()
+    documentation: Annotated[str, Meta(pattern="^https?://", title="the address of the site of `make site`")] | None = (
+        None
+    )
 
     @property
     def public_url(self) -> str:

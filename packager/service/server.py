@@ -96,6 +96,7 @@ class Server:
         root: The path prefix of the public address; empty for none.
         limits: The limits for callers, projects and addresses.
         is_demo: Whether the cluster is simulated.
+        documentation: The address of the documents for people; None for no link.
         origin: The origin of the public address, in lower case; empty if no address is configured.
     """
 
@@ -116,6 +117,7 @@ class Server:
         is_demo: bool = False,
     ) -> None:
         self.is_demo = is_demo
+        self.documentation = settings.documentation
         self.name = settings.name
         self.store = store
         self.cluster = cluster

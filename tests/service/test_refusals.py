@@ -137,6 +137,8 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("POST", "/templates/{name:str}/edit", TEMPLATE, SENT_BY_ADMINS_OF_ALL),
     ("POST", "/templates/{name:str}/remove", {}, SENT_BY_ADMINS_OF_ALL),
     ("GET", "/projects", None, SEEN_BY_ANY),
+    ("GET", "/overview", None, SEEN_BY_ANY),
+    ("GET", "/api", None, SEEN_BY_ANY),
     ("GET", "/tokens", None, SEEN_BY_ADMINS),
     ("POST", "/tokens", {"name": "x", "role": "admin", "project": "research"}, (303, 403, 403, 403, 422)),
     ("POST", "/tokens/{identifier:str}/remove", {}, SENT_BY_ADMINS),
@@ -270,7 +272,7 @@ def test_event_ids_hide_the_activity_of_other_projects(site: Tenants) -> None:
     listed = site.get("/v1/events", ADMIN)
     assert listed.json() == {"items": [], "next": None}
     assert site.get(f"/v1/events?after={ids[0]}", ADMIN).json() == {"items": [], "next": None}
-    for page in ("/jobs", "/projects"):
+    for page in ("/jobs", "/projects", "/overview"):
         positions = [re.search(r"after=([\w-]+)", site.view(page, DEVELOPER).text) for _ in range(2)]
         assert all(positions)
         assert len({position[1] for position in positions if position}) == 2

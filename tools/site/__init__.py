@@ -30,7 +30,7 @@ CONTENTS = {
     "The mlops user": ("guides/storage", "guides/gpus", "guides/secrets", "run", "upgrade", "verify"),
     "The devops person": ("site", "guides/queues", "gitops", "faults"),
     "The task service": ("service", "service/*"),
-    "Reference": ("usage", "commands", "spec", "format", "policy", "changelog"),
+    "Reference": ("usage", "commands", "spec", "api", "format", "policy", "changelog"),
     "Concepts": ("architecture", "security", "comparison", "benchmarks", "adr/*"),
     "Project": ("contributing", "conduct", "report"),
 }

@@ -31,8 +31,8 @@ _MOST_STEPS = 3600
 _DIVERGES = 1.0
 """The learning rate above which a simulated program fails."""
 
-_END = {"Job": ("Complete", "Failed"), "JobSet": ("Completed", "Failed"), "MPIJob": ("Succeeded", "Failed")}
-"""The conditions of a workload that has succeeded, and of one that has failed."""
+_ENDS = (("Complete", "Completed", "Succeeded"), ("Failed",))
+"""The conditions of workloads that have succeeded, each of some kind, and of those that have failed."""
 
 
 class SimulatedCluster(Cluster):
@@ -172,10 +172,10 @@ class SimulatedCluster(Cluster):
         code = 1 if fails else 0
         ended = {"exitCode": code, "reason": "Error" if fails else "Completed", "finishedAt": _text(datetime.now(UTC))}
         self._state(pods, "Failed" if fails else "Succeeded", {"terminated": ended})
-        if key[0] in _END and key in self._objects:
-            condition = {"type": _END[key[0]][code], "status": "True", "lastTransitionTime": ended["finishedAt"]}
-            condition |= {"reason": "BackoffLimitExceeded", "message": "a pod has failed"} if fails else {}
-            self._put({**self._objects[key], "status": {"conditions": [condition]}})
+        if key[0] != "Pod" and key in self._objects:
+            reason = {"reason": "BackoffLimitExceeded", "message": "a pod has failed"} if fails else {}
+            time = {"status": "True", "lastTransitionTime": ended["finishedAt"], **reason}
+            self._put({**self._objects[key], "status": {"conditions": [{"type": end, **time} for end in _ENDS[code]]}})
 
     def _pods(self, part: Pods, workload: Object) -> tuple[Object, ...]:
         """Return the pods of a template."""

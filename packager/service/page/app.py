@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import string
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from litestar import Litestar, Response, Router
+from litestar import Litestar, MediaType, Response, Router
 
 from packager.service.api import app, requestlog
-from packager.service.api.access import HttpRequest, require_caller, require_origin, server_of
+from packager.service.api.access import HttpRequest, admit, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.page import jobs, new, projects, registry, sign_in, static, tokens
+from packager.service.page import documentation, jobs, new, overview, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
 
 if TYPE_CHECKING:
     from litestar.exceptions import HTTPException
+    from litestar.types import ASGIApp, Receive, Scope, Send
 
     from packager.service.server import Server
 
@@ -31,8 +33,9 @@ def _refused(request: HttpRequest, failure: Failure) -> Response[str]:
         query = f"?{request.url.query}" if request.url.query else ""
         then = request.url.path + query if request.method == "GET" else "/jobs"
         return redirect(f"/sign-in?then={_quoted(then)}")
-    requestlog.notes_of(request.scope).refuse(failure)
-    return failed(server_of(request.app.state), failure)
+    notes = requestlog.notes_of(request.scope)
+    notes.refuse(failure)
+    return failed(server_of(request.app.state), failure, notes.caller)
 
 
 def _quoted(text: str) -> str:
@@ -49,18 +52,41 @@ def _failed(request: HttpRequest, error: Exception) -> Response[str]:
         kind = by_status[status]
         return _refused(request, Failure(kind, "this page does not exist" if status == 404 else TITLES[kind][1]))
     server_of(request.app.state).log_bug(error, **requestlog.notes_of(request.scope).as_fields())
-    return failed(server_of(request.app.state), Failure("internal", "see the log of the server"))
+    caller = requestlog.notes_of(request.scope).caller
+    return failed(server_of(request.app.state), Failure("internal", "see the log of the server"), caller)
 
 
 def _not_found(request: HttpRequest, error: HTTPException) -> app.Problem | Response[str]:
     """Return an error view to browsers for an unknown path; other clients get a problem."""
     is_browser = "text/html" in request.headers.get("accept", "")
-    return _failed(request, error) if is_browser else app.refused(request, error)
+    return _LateView(request, error) if is_browser else app.refused(request, error)
+
+
+class _LateView(Response[str]):
+    """The view for a path that does not exist, which is made when its caller is known."""
+
+    def __init__(self, request: HttpRequest, error: Exception) -> None:
+        super().__init__("", media_type=MediaType.HTML)
+        self._request = request
+        self._error = error
+
+    def to_asgi_response(self, *_args: object, **_more: object) -> ASGIApp:  # type: ignore[override] # litestar calls it
+        """Return the answer."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            with suppress(Failure):
+                await admit(self._request)
+            view = _failed(self._request, self._error)
+            await view.to_asgi_response(app=None, request=self._request)(scope, receive, send)
+
+        return answer
 
 
 def make(server: Server) -> Litestar:
     """Return the application of a server with its page; the application starts and stops the server."""
     handlers = [
+        *overview.HANDLERS,
+        *documentation.HANDLERS,
         *jobs.HANDLERS,
         *new.HANDLERS,
         *registry.HANDLERS,

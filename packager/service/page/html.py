@@ -19,6 +19,7 @@ from packager.service.page import static
 from packager.service.store.store import FINAL
 
 if TYPE_CHECKING:
+    from packager.service.access.tokens import Caller
     from packager.service.api.access import HttpRequest
     from packager.service.failures import Failure
     from packager.service.server import Server
@@ -165,7 +166,7 @@ def public(server: Server, template: str, status: int = 200, **values: object) -
 
 def _filled(server: Server, template: str, status: int, **values: object) -> Response[str]:
     text = _environment.get_template(f"{template}.html").render(
-        final=FINAL, root=server.root, demo=server.is_demo, **values
+        final=FINAL, root=server.root, demo=server.is_demo, documentation=server.documentation, **values
     )
     return Response(text, status_code=status, media_type=MediaType.HTML, headers=_HEADERS)
 
@@ -175,6 +176,7 @@ def redirect(path: str) -> Response[str]:
     return Redirect(path, status_code=303, headers={"Cache-Control": "no-store"})
 
 
-def failed(server: Server, failure: Failure) -> Response[str]:
-    """Return the error view for a refused request."""
-    return public(server, "error", failure.status, failure=failure)
+def failed(server: Server, failure: Failure, caller: Caller | None) -> Response[str]:
+    """Return the error view for a refused request, with the navigation of its caller; None if unknown."""
+    is_open = server.trusted is not None
+    return _filled(server, "error", failure.status, caller=caller, open=is_open, away=None, failure=failure)

@@ -33,7 +33,7 @@ def own_path(text: str) -> str:
 
 @get("/", include_in_schema=False)
 async def _start() -> Response[str]:
-    return redirect("/jobs")
+    return redirect("/overview")
 
 
 @get(_PATH, include_in_schema=False)

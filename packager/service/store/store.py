@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from packager.service.store.usage import Taken
 
@@ -283,6 +283,23 @@ class Store:
         statement = _usage().add_columns(*by_owner).where(jobs.c.project == project).group_by(jobs.c.owner)
         return self.database.rows(Usage, statement.order_by(jobs.c.status, jobs.c.owner))
 
+    def failures(self, projects: Sequence[str], since: str) -> dict[str, int]:
+        """Return how many jobs of each project have failed since a time; projects without any are left out."""
+        with self.database.reading() as connection:
+            statement = select(jobs.c.project, func.count()).where(*_failed(projects, since)).group_by(jobs.c.project)
+            return {str(project): int(count) for project, count in connection.execute(statement)}
+
+    def failed(self, projects: Sequence[str], since: str, limit: int) -> list[StoredJob]:
+        """Return the jobs of some projects that have failed since a time, the last one first."""
+        statement = select(jobs).where(*_failed(projects, since)).order_by(jobs.c.ended.desc(), jobs.c.release)
+        return self.database.rows(StoredJob, statement.limit(limit))
+
+    def waiting(self, projects: Sequence[str], limit: int) -> list[StoredJob]:
+        """Return the jobs of some projects that do not run yet, the oldest first."""
+        are_waiting = (jobs.c.status.in_(("queued", "pending")), jobs.c.project.in_(projects))
+        statement = select(jobs).where(*are_waiting).order_by(jobs.c.created, jobs.c.release)
+        return self.database.rows(StoredJob, statement.limit(limit))
+
     def usage_of_all(self) -> list[Usage]:
         """Return the current numbers of jobs and GPUs, by project and status."""
         return self.database.rows(Usage, _usage())
@@ -414,6 +431,10 @@ class Store:
 
 def _job(connection: Connection, release: str) -> StoredJob | None:
     return next(iter(read(connection, StoredJob, prepared.JOB, release=release)), None)
+
+
+def _failed(projects: Sequence[str], since: str) -> tuple[ColumnElement[bool], ...]:
+    return (jobs.c.status == "failed", jobs.c.ended >= since, jobs.c.project.in_(projects))
 
 
 def _usage() -> Select[*tuple[object, ...]]:

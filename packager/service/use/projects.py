@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from packager.base.values import Value
 from packager.service.access import permissions
 from packager.service.failures import Failure
+from packager.service.times import as_text
 from packager.service.use import answers
-from packager.service.use.answers import ProjectList, ProjectUse
+from packager.service.use.answers import Job, ProjectList, ProjectUse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +19,36 @@ if TYPE_CHECKING:
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.store.store import Store
+
+
+_DAY = timedelta(days=1)
+_SHOWN = 6
+
+
+class ProjectOverview(Value, frozen=True):
+    """A project in the overview.
+
+    Attributes:
+        use: The jobs, the GPUs and the limits of the project.
+        failed: The number of jobs that have failed in the last 24 hours.
+    """
+
+    use: ProjectUse
+    failed: int
+
+
+class Overview(Value, frozen=True):
+    """The state of all projects of a caller.
+
+    Attributes:
+        projects: The projects.
+        waiting: The jobs that have waited longest.
+        failed: The jobs that have failed in the last 24 hours, the last ones first.
+    """
+
+    projects: tuple[ProjectOverview, ...]
+    waiting: tuple[Job, ...]
+    failed: tuple[Job, ...]
 
 
 class Projects:
@@ -38,6 +71,20 @@ class Projects:
         """Return the names of the projects in which the caller has a role."""
         permissions.check_role(caller, "viewer")
         return [name for name in self._projects if caller.may(role, name)]
+
+    async def overview(self, caller: Caller) -> Overview:
+        """Return the jobs that run, wait, and have failed in the last 24 hours, in the projects of the caller."""
+        names = self.names(caller, "viewer")
+        return await asyncio.to_thread(self._overview, names, as_text(datetime.now(UTC) - _DAY))
+
+    def _overview(self, names: list[str], since: str) -> Overview:
+        failures = self._store.failures(names, since)
+        uses = [(answers.project_use(self._projects[name], self._store.usage(name)), name) for name in names]
+        return Overview(
+            projects=tuple(ProjectOverview(use, failures.get(name, 0)) for use, name in uses),
+            waiting=tuple(map(answers.job, self._store.waiting(names, _SHOWN))),
+            failed=tuple(map(answers.job, self._store.failed(names, since, _SHOWN))),
+        )
 
     async def use(self, caller: Caller, project: str) -> ProjectUse:
         """Return the current jobs and GPUs of a project, and its limits."""

@@ -267,6 +267,8 @@ def test_people_sign_in_and_out_with_the_issuer_in_a_browser(chromium: Browser, 
 SIZE: ViewportSize = {"width": 1000, "height": 720}
 SMALLEST: ViewportSize = {"width": 320, "height": 640}
 VIEWS = {
+    "overview": "/overview",
+    "API": "/api",
     "jobs": "/jobs",
     "filters": "/jobs?creator=nothing",
     "running": "/jobs/{running}",
