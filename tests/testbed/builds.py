@@ -106,7 +106,7 @@ GITOPS = Build(
     ),
 )
 # Not for the cluster: `python -m tests.argocd` runs it.
-ARGOCD = Build("argocd", (".",), "about 10 minutes")
+ARGOCD = Build("argocd", (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
     "containerd",
