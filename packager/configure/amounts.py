@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.errors import UsageError
-from packager.configure import settings
+from packager.configure import resources, settings
 from packager.options import GPU
+from packager.package import kustomization, layout
 from packager.package.layout import env
 from packager.rendering.origins import Replaced
 from packager.workloads.amounts import GPUS, WORKERS
@@ -26,6 +27,9 @@ OPTIONS = {
 }
 """The options of the command line, and the keys of mlops.env that each sets: of `WORKERS`, the first that there is."""
 
+_RESOURCES = {"--memory": "memory", "--cpu": "cpu"}
+"""The options for resources that pods may have without a key of mlops.env, and the names of the resources."""
+
 _GPU_COUNT = "GPU_COUNT"
 """The key of site.env for the number of GPUs, where the option gpu is on."""
 
@@ -33,13 +37,15 @@ _GPU_COUNT = "GPU_COUNT"
 def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, str]]) -> None:
     """Set amounts in the mlops.env of each overlay that has them.
 
+    Memory and CPUs that an overlay does not have are added by a component of it, and GPUs by the option `gpu`.
+
     Args:
         files: The files.
         overlays: The names of the overlays.
         amounts: The options of the command line, with the values.
 
     Raises:
-        UsageError: No overlay has an amount for an option.
+        UsageError: No overlay has an amount for an option, or can get it.
     """
     taken = {overlay: _taken(files, overlay) for overlay in overlays} if amounts else {}
     for option, value in amounts:
@@ -50,10 +56,15 @@ def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, s
             for key in [key for key in keys if key in taken[overlay]][: 1 if keys == WORKERS else None]
         ]
         if option == "--gpus":
+            if not places:
+                _switch_gpu(files, overlays)
             by_option = {env(overlay) for overlay in overlays if settings.options(files, overlay).get(GPU)}
             places = [place for place in places if place[0] not in by_option]
             places += [(path, _GPU_COUNT) for path in settings.site_files(files.package) if by_option]
-        if not places:
+        name = _RESOURCES.get(option)
+        lacking = [overlay for overlay in overlays if name and not taken[overlay] & {*keys}]
+        added = [resources.assign(files, overlay, name, value) for overlay in lacking if name]
+        if not places and not any(added):
             raise _missing(files, overlays, option)
         for path, key in places:
             files.assign(path, key, value)
@@ -65,13 +76,14 @@ def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
     names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
     others = sorted({key for overlay in overlays for key in _amounts(files, overlay)})
     hint = f"--set changes {', '.join(others)}" if others else None
-    if option in ("--memory", "--cpu"):  # kustomize fills in a field that is there, and adds none
-        hint = (
-            "their pods have no such request or limit: `resources` in the spec makes them; or --with DIR, with a patch"
-        )
-    if option == "--gpus":
-        hint = "--with gpu gives GPUs to each pod that computes"
     return UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)
+
+
+def _switch_gpu(files: Files, overlays: Sequence[str]) -> None:
+    """Switch the option `gpu` on in each overlay that offers it."""
+    for overlay in overlays:
+        path = layout.kustomization(overlay)
+        files.write(path, kustomization.switch(files.read(path), GPU, files.package.shown(path), on=True))
 
 
 def refused(files: Files, overlay: str) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Reads the known edits of a file, which `mlpack configure` makes too, and makes them in another version of the file.
 
-Known edits are values of keys in an env file, options switched and images replaced in a kustomization, and ids in a
-patch. Any other change is a change of lines, which `lines` and `merge` treat.
+Known edits are values of keys in an env file, options switched, components added and images replaced in a
+kustomization, and ids in a patch. Any other change is a change of lines, which `lines` and `merge` treat.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class EditKind(StrEnum):
 
     value = "value"
     option = "option"
+    component = "component"
     image = "image"
     id = "id"
 
@@ -40,9 +41,10 @@ class Edit(Value, frozen=True):
     Attributes:
         path: The file, below the package's root.
         kind: The kind of the edit.
-        key: The key of an env file, the name of an option, an image of the manifests, or the key of a security context.
-        before: The value before; `on` or `off` for an option; None for a key that was not set, and for an image that
-            was not replaced.
+        key: The key of an env file, the name of an option, the path of an added component, an image of the manifests,
+            or the key of a security context.
+        before: The value before; `on` or `off` for an option; None for a key that was not set, for a component that
+            was not listed, and for an image that was not replaced.
         after: The value after the edit.
     """
 
@@ -76,7 +78,7 @@ def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:
         return tuple(_values(path, before, now))
     try:
         if posixpath.basename(path) == layout.KUSTOMIZATION:
-            return (*_switches(path, before, now), *_images(path, before, now))
+            return (*_switches(path, before, now), *_components(path, before, now), *_images(path, before, now))
         if layout.is_patch(path):
             return tuple(_ids(path, before, now))
     except (UsageError, UnicodeDecodeError):
@@ -95,6 +97,9 @@ def state(edit: Edit, text: bytes) -> str | None:
     if edit.kind is EditKind.option:
         components = kustomization.components(text, edit.path)
         return next((_SWITCH[component.on] for component in components if component.name == edit.key), None)
+    if edit.kind is EditKind.component:
+        components = kustomization.components(text, edit.path)
+        return next((_SWITCH[component.on] for component in components if component.path == edit.key), None)
     if edit.kind is EditKind.image:
         entries = kustomization.images(text, edit.path)
         return next((entry.image for entry in entries if entry.name == edit.key), None)
@@ -124,6 +129,8 @@ def replayed(text: bytes, edits: Sequence[Edit]) -> bytes:
             text = envfile.assign(text, edit.key, edit.after, edit.path)
         elif edit.kind is EditKind.option:
             text = kustomization.switch(text, edit.key, edit.path, on=edit.after == _SWITCH[1])
+        elif edit.kind is EditKind.component:
+            text = kustomization.add(text, edit.key, edit.path)
         elif edit.kind is EditKind.image:
             text = kustomization.set_image(text, ImageEntry.of(edit.key, edit.after), edit.path)
         else:
@@ -173,6 +180,14 @@ def _switches(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
         earlier = old.get(component.path)
         if earlier and earlier.on is not component.on and names.count(component.name) == 1:
             yield Edit(path, EditKind.option, component.name, _SWITCH[earlier.on], _SWITCH[component.on])
+
+
+def _components(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+    """Yield the components that a kustomization lists, and neither listed nor offered before."""
+    old = {component.path for component in kustomization.components(before, path)}
+    for component in kustomization.components(now, path):
+        if component.on and component.path not in old:
+            yield Edit(path, EditKind.component, component.path, None, _SWITCH[1])
 
 
 def _images(path: str, before: bytes, now: bytes) -> Iterator[Edit]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError, VerificationError
 from packager.base.values import Value
-from packager.configure import lock
+from packager.configure import lock, resources
+from packager.configure.amounts import OPTIONS
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.layout import INVENTORY
 from packager.package.path_checks import ContentError, Contents
@@ -124,18 +125,22 @@ class _Plan:
             path: State(new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
         }
         self._undone: dict[str, bytes] = {}
+        self._own_resources: dict[str, bytes] = {}
         self.conflicts: list[Conflict] = []
         self.decided: list[Conflict] = []
 
     def files(self) -> Iterator[PlannedFile]:
         """Yield the result for each file that changes or is edited, in order of path."""
         own = set(integrity.unlisted(self._old, self._entries))
+        self._move_resources()
         moves = self._moves()
         targets = set(moves.values())
         for path in sorted({*self._delivered, *self._theirs, *own}):
             if path in moves:
                 yield from self._moved(path, moves[path])
-            elif path not in targets and (file := self._lock(path) or self._file(path)):
+            elif path not in targets and (
+                file := self._lock(path) or self._without_resources(path) or self._file(path)
+            ):
                 yield file
 
     def _lock(self, path: str) -> PlannedFile | None:
@@ -156,6 +161,38 @@ class _Plan:
         return PlannedFile(
             path, FileResult.merged, self._state(path), f"{entry.mode:04o}", lock.without_images(overlay)
         )
+
+    def _move_resources(self) -> None:
+        """Move resources that a component of the user sets to mlops.env, where the new package has keys for them."""
+        for overlay in self._old.overlays:
+            place, env = resources.path(overlay), layout.env(overlay)
+            is_known = place in self._entries and self._entries[place].size <= diff.MOST_BYTES
+            if not is_known or env not in self._entries or env not in self._new_entries:
+                continue
+            content = self._old.reader.read(place, diff.MOST_BYTES)
+            yours, theirs = (package.reader.read(env, diff.MOST_BYTES) for package in (self._old, self._new))
+            present = set(envfile.keys(yours))
+            new = {line.key for line in envfile.lines(theirs)} - present
+            moved = {
+                name: (value, [key for key in OPTIONS[f"--{name}"] if key in new])
+                for name, value in resources.read(content).items()
+                if f"--{name}" in OPTIONS
+            }
+            moved = {name: pair for name, pair in moved.items() if pair[1]}
+            for value, keys in moved.values():
+                for key in keys:
+                    yours = envfile.assign(yours, key, value, env)
+            if moved:
+                self._undone[env] = yours
+                self._own_resources[place] = resources.without(content, moved)
+
+    def _without_resources(self, path: str) -> PlannedFile | None:
+        """Return the result for a component whose resources were moved to mlops.env; None for another file."""
+        content = self._own_resources.get(path)
+        if content is None:
+            return None
+        state = self._state(path)
+        return PlannedFile(path, FileResult.merged, state, state.mode if state else None, content)
 
     def _image_choice(self, path: str, overlay: str, name: str, yours: str) -> Answer | None:
         """Return the answer about an image that the user replaced, if the new package has another one of this name."""
@@ -204,7 +241,7 @@ class _Plan:
     def _file(self, path: str) -> PlannedFile | None:
         """Return the result for one file; None for one that neither changes nor is edited."""
         base, yours, theirs = self._delivered.get(path), self._state(path), self._theirs.get(path)
-        if yours in (theirs, base):
+        if yours in (theirs, base) and path not in self._undone:
             return _taken(path, yours, theirs) if yours != theirs else None
         self._undo_images(path)
         if theirs == base:  # only the user changed it
@@ -225,7 +262,7 @@ class _Plan:
             theirs: The new version.
         """
         content = None
-        if yours.digest not in (base.digest, theirs.digest):
+        if yours.digest not in (base.digest, theirs.digest) or source in self._undone:
             texts = self._texts(source, path, base, theirs)
             if texts is None:
                 return None

@@ -231,11 +231,99 @@ def test_number_of_gpus_is_that_of_the_spec_unless_the_option_is_on(mlpack: Run,
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0
 
 
-def test_gpus_of_a_package_without_any_are_refused_with_the_option(mlpack: Run, package: Path) -> None:
+def test_gpus_of_an_overlay_without_any_are_those_of_the_option(mlpack: Run, package: Path, kubectl: Path) -> None:
     done = mlpack("configure", package, "--overlay", "single-node", "--gpus", "8")
+    assert done.code == 0
+    assert "GPU_COUNT=1  ->  GPU_COUNT=8" in done.stderr
+    assert resources(package, "single-node", kubectl)["main"]["limits"]["nvidia.com/gpu"] == "8"
+    assert "nvidia.com/gpu" not in resources(package, "array", kubectl)["main"]["limits"]
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+
+
+@pytest.fixture
+def bare(mlpack: Run, tmp_path: Path) -> Path:
+    """A package of every kind, whose spec names no memory and no CPUs."""
+    return build_bare(mlpack, tmp_path)
+
+
+def build_bare(mlpack: Run, folder: Path, *arguments: str) -> Path:
+    spec = folder / "bare"
+    shutil.copytree(catalog.bundled() / "hello-mpi", spec)
+    text = (spec / "spec.yaml").read_text(encoding="utf-8")
+    lines = [line for line in text.split("\n") if not line.strip().startswith(("resources:", "requests:", "limits:"))]
+    (spec / "spec.yaml").write_text("\n".join(lines), encoding="utf-8")
+    sets = [f"--set={setting}" for setting in kinds.SET if "resources" not in setting]
+    done = mlpack("build", spec, "--format", "dir", "--destination", folder / "built", *sets, *arguments)
+    assert done.code == 0, done.stderr
+    return folder / "built/hello-mpi"
+
+
+def test_resources_that_the_spec_lacks_are_added_to_pods_of_every_kind(mlpack: Run, bare: Path, kubectl: Path) -> None:
+    assert mlpack("configure", bare, "--memory", "64Gi").code == 0
+    done = mlpack("configure", bare, "--cpu", "8")
+    assert done.code == 0
+    component = bare / "quickstart/site/resources-one-job/kustomization.yaml"
+    assert str(component) in done.stdout
+    for overlay in ("single-node", "multi-node", "one-job", "server", "servers"):
+        limits = [container["limits"] for container in resources(bare, overlay, kubectl).values()]
+        assert {"memory": "64Gi", "cpu": "8"} in limits
+    verified = mlpack("verify", bare, "--kubectl", kubectl)
+    assert (verified.code, verified.stdout) == (0, "")
+    assert "component ../../../site/resources-one-job: not set  ->  on" in mlpack("diff", bare).stdout
+    before = component.read_bytes()
+    assert "nothing to change\n" in mlpack("configure", bare, "--memory", "64Gi", "--cpu", "8").stderr
+    assert mlpack("configure", bare, "--overlay", "one-job", "--memory", "32Gi").code == 0
+    assert component.read_bytes() == before.replace(b"64Gi", b"32Gi")
+    assert mlpack("configure", bare, "--overlay", "server", "--without", "resources-server").code == 0
+    assert resources(bare, "server", kubectl)["main"] == {"limits": {}}
+    assert mlpack("configure", bare, "--overlay", "server", "--memory", "16Gi").code == 0
+    assert resources(bare, "server", kubectl)["main"]["limits"]["memory"] == "16Gi"
+
+
+@pytest.mark.parametrize("value", ["64Gb", "0", "-1Gi", "", "8 Gi"])
+def test_added_resource_other_than_a_quantity_is_refused(value: str, mlpack: Run, bare: Path) -> None:
+    done = mlpack("configure", bare, "--memory", value)
     assert done.code == 2
-    assert "--gpus: mlops.env of single-node has no GPUS" in done.stderr
-    assert "hint: --with gpu gives GPUs to each pod that computes" in done.stderr
+    assert f"--memory {value}: expected a quantity such as 64Gi" in done.stderr
+    assert not (bare / "quickstart/site").exists()
+
+
+def test_added_resources_are_kept_by_upgrade(mlpack: Run, bare: Path, tmp_path: Path, kubectl: Path) -> None:
+    (tmp_path / "newer").mkdir()
+    newer = build_bare(mlpack, tmp_path / "newer", "--set", "title=Hello there")
+    assert mlpack("configure", bare, "--memory", "64Gi").code == 0
+    done = mlpack("upgrade", bare, newer, "--kubectl", kubectl)
+    assert done.code == 0, done.stderr
+    assert "kept     quickstart/site/resources-one-job/kustomization.yaml" in done.stderr
+    assert resources(bare, "one-job", kubectl)["main"]["limits"] == {"memory": "64Gi"}
+
+
+def test_added_resources_move_to_keys_of_the_newer_package(
+    mlpack: Run, bare: Path, tmp_path: Path, kubectl: Path
+) -> None:
+    (tmp_path / "newer").mkdir()
+    limit = "overlays.one-job.resources.limits.memory=1Gi"
+    newer = build_bare(mlpack, tmp_path / "newer", "--set", limit)
+    assert mlpack("configure", bare, "--overlay", "one-job", "--memory", "64Gi", "--cpu", "8").code == 0
+    done = mlpack("upgrade", bare, newer, "--kubectl", kubectl)
+    assert done.code == 9
+    message = "the package had no MEMORY, you have MEMORY=64Gi, the new package has MEMORY=1Gi"
+    assert message in done.stderr
+    path = f"{OVERLAYS}/one-job/mlops.env"
+    assert mlpack("upgrade", bare, newer, "--yours", path, "--kubectl", kubectl).code == 0
+    assert "\nMEMORY=64Gi\n" in (bare / path).read_text(encoding="utf-8")
+    component = (bare / "quickstart/site/resources-one-job/kustomization.yaml").read_text(encoding="utf-8")
+    assert ("memory" in component.partition("patches:")[2], "limits/cpu" in component) == (False, True)
+    assert resources(bare, "one-job", kubectl)["main"]["limits"] == {"memory": "64Gi", "cpu": "8"}
+    assert mlpack("verify", bare, "--kubectl", kubectl).code == 0
+
+
+def test_role_with_resources_of_its_own_keeps_them(mlpack: Run, package: Path) -> None:
+    done = mlpack("configure", package, "--overlay", "nodes", "--memory", "2Gi")
+    assert done.code == 2
+    assert "--memory: mlops.env of nodes has no MEMORY or MEMORY_LIMIT" in done.stderr
+    assert "--set changes" in done.stderr
+    assert "NODE_MEMORY" in done.stderr
 
 
 @pytest.mark.parametrize(

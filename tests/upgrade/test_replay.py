@@ -57,6 +57,14 @@ def test_switches_beside_reworded_comments_do_not_conflict() -> None:
     assert result.content == yours.replace(b"GPUs", b"Accelerators").replace(b"Storage", b"Disks")
 
 
+def test_added_components_beside_new_options_do_not_conflict() -> None:
+    base = b"components:\n  # - ../common/gpu # GPUs\n# The user.\npatches: []\n"
+    yours = base.replace(b"components:\n", b"components:\n  - ../site/mine\n  - ../site/resources\n")
+    result = merged(KUSTOMIZATION, base, yours, base.replace(b"# GPUs\n", b"# cards\n  # - ../common/nfs\n"))
+    assert result.conflicts == ()
+    assert result.content == yours.replace(b"# GPUs\n", b"# cards\n  # - ../common/nfs\n")
+
+
 def test_ids_beside_reworded_comments_do_not_conflict() -> None:
     base = b"# The user.\nspec:\n  securityContext:\n    # Ids.\n    runAsUser: 1000\n    fsGroup: 1000\n"
     yours = base.replace(b"User: 1000", b"User: 5").replace(b"Group: 1000", b"Group: 6")
