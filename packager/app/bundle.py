@@ -19,6 +19,7 @@ from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.problems import similar
 from packager.cluster.operator_release import bundle as operator_manifest
+from packager.package import integrity
 from packager.package.opened import opened
 from packager.publish import artefact, attachments, layout, referrers
 from packager.publish.artefact import OPERATOR, ArtefactChoices
@@ -265,6 +266,7 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
     if request.trust is not None:
         check_file(source, request.trust, tell=tell)
     package = work.stack.enter_context(opened(source))
+    integrity.refuse_undecided(package)
     images = images_of(package, Checks((request.kubectl,), runner=runner))
     path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))
     tag = package.version

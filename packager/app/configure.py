@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
-from packager.base.errors import UsageError, VerificationError
+from packager.base.errors import UsageError
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
@@ -194,8 +194,7 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
     with opened(path) as package:
         if destination is not None and path.is_dir():
             raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
-        if places := list(integrity.undecided(package)):
-            raise VerificationError(f"{path} has conflicts of an upgrade; nothing was changed", problems=places)
+        integrity.refuse_undecided(package)
         yield package, chosen_overlays(package, overlay)
 
 

@@ -200,6 +200,7 @@ def _choices(request: PushRequest) -> ArtefactChoices:
 def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Report | None]:
     """Return the facts about a package, and the report of its verification. Raises VerificationError or ToolError."""
     if not request.verify:
+        integrity.refuse_undecided(package)
         return facts_of(package, images_of(package, request.checks)), None
     report = stage.verify(package, request.checks)
     problems = [*report.problems, *_dropped(package)]

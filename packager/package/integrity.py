@@ -8,7 +8,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ToolError
+from packager.base.errors import ToolError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field
@@ -143,6 +143,18 @@ def undecided(package: Package) -> Iterator[Problem]:
         ToolError: A file cannot be read.
     """
     yield from _undecided(package, changed(package, ENV_BYTES))
+
+
+def refuse_undecided(package: Package) -> None:
+    """Refuse a package with conflicts of an upgrade that are undecided.
+
+    Raises:
+        VerificationError: There are such places.
+        ToolError: A file cannot be read.
+    """
+    if places := list(undecided(package)):
+        message = f"{package.source} has conflicts of an upgrade; nothing was changed"
+        raise VerificationError(message, problems=places)
 
 
 def changed(package: Package, largest: int | None = None) -> Iterator[str]:

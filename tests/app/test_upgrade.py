@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from packager.base.values import replace
 from packager.configure import lock
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
+from packager.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, journal, layout, tree
 from packager.package.editable import is_editable
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from packager.upgrade.replay import Conflict
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
+RELEASED = sorted((Path(__file__).parent.parent / "releases").glob("*/*.tar.gz"))
 ENV, POD = f"{OVERLAY}/mlops.env", f"{OVERLAY}/pod.yaml"
 SITE = "quickstart/common/mpi/k8s/mlops/site/site.env"
 
@@ -194,7 +197,14 @@ def test_own_file_at_path_of_new_file_conflicts(package: Path, tmp_path: Path) -
     (package / "assets/a").write_bytes(b"mine")
     assert len(conflicts(package, new)) == 1
     assert upgraded(package, new, yours=("assets/a",)) == {"assets/a": "kept"}
+
+
+def test_own_file_equal_to_new_file_does_not_conflict(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"assets/a": b"a"})
+    (package / "assets").mkdir()
     (package / "assets/a").write_bytes(b"a")
+    assert upgraded(package, new) == {}
+    assert files(package) == files(new)
 
 
 def test_mode_of_new_package_wins_unless_user_alone_changed_it(package: Path, tmp_path: Path) -> None:
@@ -308,6 +318,69 @@ def test_edits_by_configure_are_kept_beside_reworded_comments(
         assert b"NEW_KEY=1" in (package / path).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def today(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The packages of earlier releases as they are built today, by their names."""
+    folder = tmp_path_factory.mktemp("today")
+    packages = {}
+    for model, mode in (("hello-mpi", None), ("llm-finetune", "cpu")):
+        [built] = build(
+            BuildRequest(model, (bundled(),), mode=mode),
+            Destination(folder, as_folder=True),
+            tell=lambda _: None,
+            progress=no_progress,
+        )
+        assert isinstance(built, Built)
+        packages[built.path.name] = built.path
+    return packages
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    """Unpack a package of an earlier release, and return its folder."""
+    subprocess.run(["tar", "xzf", archive, "-C", folder], check=True)
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("answers", ANSWERS)
+@pytest.mark.parametrize("archive", RELEASED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_edits_of_earlier_releases_are_kept(
+    archive: Path, answers: str, form: str, today: dict[str, Path], tmp_path: Path
+) -> None:
+    package = unpacked(archive, tmp_path)
+    configured(package, ANSWERS[answers])
+    with opened(package) as current:
+        before = diff.read(current)
+        for path in {edit.path for edit in before.edits}:
+            (package / path).write_bytes(FORMS[form]((package / path).read_bytes()))
+    upgraded(package, today[package.name])
+    with opened(package) as current:
+        after = diff.read(current)
+        assert integrity.check(current, DEFAULT).problems == []
+        assert current.digest == opened_digest(today[package.name])
+    assert after.edits == before.edits
+
+
+@pytest.mark.parametrize("archive", RELEASED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_upgraded_earlier_release_renders_with_all_edits(
+    archive: Path, today: dict[str, Path], tmp_path: Path, kubectl: Path
+) -> None:
+    """The upgraded package renders as the package of today does with the same edits."""
+    package = unpacked(archive, tmp_path)
+    fresh = shutil.copytree(today[package.name], tmp_path / "fresh" / package.name)
+    for folder in (package, fresh):
+        configured(folder, ANSWERS["all"])
+    with upgrade.prepared(package, today[package.name], Decisions()) as prepared:
+        upgrade.check(prepared, str(kubectl))
+        upgrade.write(prepared)
+    for overlay in sorted((package / layout.OVERLAYS).iterdir()):
+        rendered, expected = (
+            kustomize(folder / layout.OVERLAYS / overlay.name, program=str(kubectl)) for folder in (package, fresh)
+        )
+        assert rendered == expected
+
+
 def edited_at_random(random: Random, content: bytes) -> bytes:
     """Return a text with one line changed, added or removed."""
     rows = content.split(b"\n")
@@ -326,7 +399,9 @@ def edited_at_random(random: Random, content: bytes) -> bytes:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(60))
-def test_random_edits_of_both_sides_are_merged_or_nothing_changes(package: Path, tmp_path: Path, seed: int) -> None:
+def test_random_edits_of_both_sides_are_merged_or_nothing_changes(
+    package: Path, tmp_path: Path, seed: int, kubectl: Path
+) -> None:
     random = Random(seed)
     before = files(package)
     editable = sorted(filter(is_editable, before))
@@ -345,7 +420,11 @@ def test_random_edits_of_both_sides_are_merged_or_nothing_changes(package: Path,
                 raise prepared.error
             assert files(package) == yours
             return
-        upgrade.write(prepared)
+        try:
+            upgrade.check(prepared, str(kubectl))
+        except VerificationError:
+            assert files(package) == yours
+        upgrade.write(prepared)  # also what was refused, as --no-verify does
     with opened(package) as current:
         assert integrity.check(current, DEFAULT).problems == []
         assert current.digest == opened_digest(new)
