@@ -60,8 +60,14 @@ OWNERS = {
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py"},
     "tempfile": {"base/workfolder.py"},
-    # A watch is read while polls wait, digests during a copy, and SQLite is written by one thread at a time.
-    "threading": {"base/process.py", "cluster/podwatch.py", "cluster/resumable.py", "service/store/databases.py"},
+    # A watch and logs are read while others wait, digests during a copy, and SQLite is written by one thread at a time.
+    "threading": {
+        "base/process.py",
+        "cluster/livelogs.py",
+        "cluster/podwatch.py",
+        "cluster/resumable.py",
+        "service/store/databases.py",
+    },
     "typer": {"cli/"},
     "urllib": {"base/fetch.py", "base/rest.py", "publish/transport.py", "service/api/incoming.py"},
     "uvicorn": {"service/connections.py", "service/serving.py"},

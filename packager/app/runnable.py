@@ -130,7 +130,7 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
     if _is_cube(path):
         return _of_cube(request, tell, progress)
     _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
-    if spec := _spec(path):
+    if spec := spec_of(path):
         return Runnable(path, _built(request, spec, request.build, tell, progress))
     _refuse(_given(request.build, _BUILD_FLAGS), f"{path} is a package, which is built already")
     return Runnable(path, path)
@@ -146,7 +146,7 @@ def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
     """
     path = request.path
     is_cube = _is_cube(path)
-    source = _cube_file(path) if is_cube else _spec(path)
+    source = _cube_file(path) if is_cube else spec_of(path)
     if source is None:
         _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
         return Runnable(path, path)
@@ -198,7 +198,7 @@ def _cube_file(cube: Path) -> Path:
     return cube / _CUBE if paths.is_folder(cube) else cube
 
 
-def _spec(path: Path) -> Path | None:
+def spec_of(path: Path) -> Path | None:
     """Return the path of a model's spec; None if `path` is not a model."""
     if paths.is_folder(path):
         return path / SPEC if paths.exists(path / SPEC) and not paths.exists(path / INVENTORY) else None

@@ -140,14 +140,14 @@ class Target:
         """Return all objects as a deploy by `person` applies them, as one JSON List."""
         return self.manifests.stamped(self.package.digest, person, self.package.version)
 
-    def command(self, verb: str, *arguments: str) -> str:
-        """Return the command line of another verb on the same target."""
+    def command(self, verb: str, *arguments: str, source: Path | None = None) -> str:
+        """Return the command line of another verb on the same target, or on what it was built from."""
         options = [*self.kubectl.cluster, *(["-n", self.kubectl.namespace] if self.kubectl.namespace else [])]
         if self.overlay != self.package.overlays[0]:
             options += ["--overlay", self.overlay]
         if verb in _SINGLE_WORKLOAD_VERBS and self.manifests.index:
             options += ["--workload", self.manifests.words[self.manifests.index]]
-        return shlex.join(["mlpack", verb, argument(self.package.source), *arguments, *options])
+        return shlex.join(["mlpack", verb, argument(source or self.package.source), *arguments, *options])
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def delete(
         deleted = use_case.delete(prepared, timeout=longest if wait else None)
         if output is not None:
             emit_output(deleted.as_json(), deleted.objects, output)
-        _report(deleted)
+        report(deleted)
 
 
 def _ask(prepared: PreparedDelete) -> None:
@@ -86,7 +86,7 @@ def _ask(prepared: PreparedDelete) -> None:
         require_yes(question, unanswered=unanswered, declined="nothing was deleted")
 
 
-def _report(deleted: Deleted) -> None:
+def report(deleted: Deleted) -> None:
     """Print the result of the delete, and exit with 7 if pods of the package were left.
 
     Raises:

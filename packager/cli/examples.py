@@ -38,6 +38,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack run llm-finetune-cpu", "its overlays in order: train, then serve"),
         ("mlpack run ./mnist --task download --task train", "two tasks of an MLCube"),
     ),
+    "dev": (
+        ("mlpack dev ./my-model --set environment.STEPS=100", "each saved file runs in seconds, in the same pods"),
+        ("mlpack dev ./my-model --stop", "delete the pods"),
+    ),
     "status": (("mlpack status hello-mpi --watch", "until it has ended"), ("mlpack status hello-mpi --plot", "curves")),
     "logs": (
         ("mlpack logs hello-mpi --follow", "of the main pod"),

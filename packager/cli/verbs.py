@@ -40,6 +40,7 @@ VERBS = {
     "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
     "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
     "run": Verb("run", "Run overlays, or tasks of an MLCube, one by one."),
+    "dev": Verb("dev", "Copy changed code into running pods, and start it again."),
     "status": Verb("status", "Show the state of a deployed package, and the reasons."),
     "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
     "exec": Verb("exec", "Run a command in a pod of a deployed package."),

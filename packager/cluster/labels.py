@@ -16,3 +16,6 @@ DEPLOYED_BY = "mlpack/deployed-by"
 
 HOLD = "mlpack/hold"
 """Annotation of a workload: the most seconds that its pods wait, after their programs, until results are copied."""
+
+DEV = "mlpack/dev"
+"""Annotation of a workload that `mlpack dev` has deployed: the digest of everything but its code."""

@@ -88,7 +88,7 @@ def test_mlpack_proposes_similar_verb_for_misspelled_verb() -> None:
 
 DOCUMENTS = {"render", "schema", "completion", "help", "task schema", "serve manifests"}
 """These print a document in a form of its own."""
-STREAMS = {"exec", "logs", "task logs"}
+STREAMS = {"dev", "exec", "logs", "task logs"}
 """These print what a pod writes."""
 NO_RESULT = {
     *("task delete", "task templates delete", "task definitions delete"),

@@ -1,0 +1,110 @@
+"""`mlpack dev`: runs a model while its code is changed, in the same pods."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.cli.arguments import (
+    FsGroup,
+    GroupId,
+    Mode,
+    Precision,
+    Settings,
+    Site,
+    SiteFile,
+    UserId,
+    With,
+    announced_site,
+    cache_folder,
+    with_site,
+)
+from packager.cli.cluster_arguments import (
+    Allow,
+    ClusterOptions,
+    OverlayOption,
+    Patience,
+    PodSecurity,
+    Verify,
+    open_target,
+    seconds,
+    with_cluster,
+)
+from packager.cli.console import progress, say
+from packager.cli.delete import report
+from packager.cli.printing import print_deployed, print_parts
+
+if TYPE_CHECKING:
+    from packager.app.dev import PreparedDev
+
+
+@with_cluster
+def dev(
+    ctx: typer.Context,
+    at: ClusterOptions,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, or a package: a folder.")],
+    overlay: OverlayOption = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Delete the pods, and keep claims and their data.")] = False,
+    verify: Verify = True,
+    allow: Allow = [],  # noqa: B006 - typer copies it
+    pod_security: PodSecurity = None,
+    patience: Patience = "10m",
+    precision: Precision = None,
+    mode: Mode = None,
+    settings: Settings = [],  # noqa: B006
+    components: With = [],  # noqa: B006
+    site: Site = [],  # noqa: B006
+    site_file: SiteFile = None,
+    uid: UserId = None,
+    gid: GroupId = None,
+    fs_group: FsGroup = None,
+) -> None:
+    """Run a model while you change its code: each saved file is copied into its pods, and all programs start again.
+
+    It is deployed once, without deadlines. The logs of all pods are printed. A program that has ended waits for the
+    next change. Ctrl-C leaves the pods for the next `mlpack dev`; --stop deletes them. Only code that ConfigMaps
+    deliver is copied: a change of the spec, the image or the assets needs --stop first.
+    """
+    from packager.app import dev as use_case
+    from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, package_of, runnable, spec_of
+    from packager.app.verify import allowed_words, level
+
+    build = BuildOptions(precision, mode, tuple(settings), (), tuple(components), tuple(site), uid, gid, fs_group)
+    request = RunRequest(model, CubeOptions(), build, cache_folder(), partial(announced_site, site_file))
+    longest = seconds(patience)
+    to_cluster = at.client(ctx)
+    if stop:
+        package = package_of(request, progress=progress).package
+        with open_target(ctx, package, overlay, to_cluster) as target:
+            report(use_case.stop(target))
+        return
+    package = runnable(request, tell=say, progress=progress).package
+    with open_target(ctx, package, overlay, to_cluster) as target:
+        code = use_case.code_of(model, spec_of(model), target, settings)
+        if verify:
+            use_case.check(target, allowed_words(with_site(allow)), level(pod_security))
+        prepared = use_case.prepare(target, model, code)
+        is_applied = not prepared.is_new
+        try:
+            if prepared.is_new:
+                print_deployed(use_case.deploy(prepared))
+                is_applied = True
+            print_parts(use_case.DevLoop(prepared, longest).parts())
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C
+            _leave(prepared, is_applied=is_applied)
+            raise
+
+
+def _leave(prepared: PreparedDev, *, is_applied: bool) -> None:
+    target = prepared.target
+    say("")
+    if is_applied:
+        say(f"detached; the pods of {target.shown_all} stay for the next `mlpack dev`")
+    else:
+        say(f"stopped before {target.shown_all} was known to be fully applied")
+    say(f"  delete them: {prepared.stop_command}")
