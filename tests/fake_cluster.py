@@ -43,6 +43,7 @@ _PLURALS = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
     "PodDisruptionBudget": "poddisruptionbudgets",
+    "PodGroup": "podgroups",
     "ReplicaSet": "replicasets",
     "ResourceQuota": "resourcequotas",
     "Secret": "secrets",
