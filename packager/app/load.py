@@ -5,6 +5,7 @@ Tests: cli/test_bundle.py.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,8 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
         return loaded
     packages = [root for root in plain if _is_package(content, root)]
     folders = tuple(_extract(request, request.folder, content, root, progress) for root in packages)
-    return replace(loaded, packages=folders, operators=dict(_operators(request, request.folder, content, plain)))
+    written = _operators(request, request.folder, content, plain, tell)
+    return replace(loaded, packages=folders, operators=dict(written))
 
 
 def _extract(request: LoadRequest, folder: Path, content: Layout, root: Root, progress: Progress) -> Path:
@@ -175,7 +177,9 @@ def _moved(registry: str, former: str) -> str:
     return f"{registry}/{path}" if path else registry
 
 
-def _operators(request: LoadRequest, folder: Path, content: Layout, roots: list[Root]) -> Iterator[tuple[str, Path]]:
+def _operators(
+    request: LoadRequest, folder: Path, content: Layout, roots: list[Root], tell: Tell
+) -> Iterator[tuple[str, Path]]:
     """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
     images = {root.image: str(_reference(request.registry, root)).removeprefix("oci://") for root in roots}
     for short, operator in operators().items():
@@ -185,6 +189,10 @@ def _operators(request: LoadRequest, folder: Path, content: Layout, roots: list[
             path = folder / f"{operator.name}.yaml"
             described = artefact.described(content.manifests[root.blob.digest][0], root.repository, (OPERATOR,))
             text = BundledRepository(content, root.repository).content(described.layer)
+            if hashlib.sha256(text).hexdigest() != operator.sha256:
+                tell(
+                    f"note: {path} differs from upstream's manifest of {operator.version}: read it before you apply it"
+                )
             with atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream:
                 stream.write(_IMAGE.sub(lambda match: _image_line(match, images), text))
             yield short, path

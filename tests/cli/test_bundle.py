@@ -318,6 +318,7 @@ def test_load_extracts_the_package_and_the_operator_for_the_registry(
     assert loaded.code == 0, loaded.stderr
     assert "next, once per cluster: mlpack operator install mpi --from out/mpi-operator.yaml\n" in loaded.stderr
     assert "next: mlpack doctor out/hello-mpi\n" in loaded.stderr
+    assert "note: out/mpi-operator.yaml differs from upstream's manifest of v0.8.0" in loaded.stderr
     moved = f"{other.host}/lab/mpioperator/mpi-operator:0.8.0@{digest}"
     assert f"      - image: {moved}\n" in Path("out/mpi-operator.yaml").read_text()
     for overlay in ("single-node", "multi-node"):

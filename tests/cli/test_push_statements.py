@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.runner import Runner
+from packager.cli.host import Host
 from packager.publish import artefact, bundle, signer
 from packager.publish.bundle import BUNDLE, PROVENANCE, SIGNATURE, STAMP, Subject
 from packager.publish.upload import Descriptor
+from tests.publish import fake_registry
 from tests.publish.fake_registry import digest_of
 
 if TYPE_CHECKING:
@@ -305,3 +310,78 @@ def test_provenance_of_an_edited_package_is_refused(mlpack: Mlpack, registry: Fa
     done = mlpack("push", "hello-mpi.configured.tar.gz", where(registry), *BY_PROD, "--provenance")
     assert (done.code, "hello-mpi.configured.tar.gz was edited since it was built: " in done.stderr) == (5, True)
     assert registry.manifests == {}
+
+
+class Patient(Runner):
+    """Waits for nothing."""
+
+    def sleep(self, seconds: float) -> None:
+        """Do not wait."""
+
+
+FAULTS = {
+    "cut-once": (fake_registry.cut, False),
+    "500-always": (fake_registry.status(500), True),
+    "other-digest-once": (fake_registry.other_digest, False),
+}
+"""Each fault, and whether all later requests have it too."""
+
+
+def check_whole(registry: FakeRegistry, repository: str) -> bool:
+    """Return whether there is a tag; fail if there is one without its signature, stamp and blobs."""
+    content = registry.manifests.get((repository, "1.0"))
+    if content is None:
+        return False
+    registry.artefact(repository, "1.0")
+    digest = digest_of(content).replace(":", "-")
+    assert (repository, f"{digest}.sig") in registry.manifests
+    listed = json.loads(registry.manifests[repository, digest])["manifests"]
+    assert sorted(entry["annotations"][PREDICATE] for entry in listed) == sorted([SIGNATURE, STAMP])
+    for entry in listed:
+        referring = json.loads(registry.manifests[repository, entry["digest"]])
+        assert all(layer["digest"] in registry.blobs for layer in referring["layers"])
+    return True
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("verb", ["push", "load"])
+def test_signed_package_is_whole_or_its_tag_is_absent(mlpack: Mlpack, verb: str, name: str) -> None:
+    fault, always = FAULTS[name]
+    mlpack.host = Host(Patient())
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
+    with fake_registry.serving() as origin:
+        assert mlpack("push", "hello-mpi.tar.gz", where(origin), *BY_PROD, "--no-verify").code == 0
+        assert mlpack("bundle", where(origin), "--no-images").code == 0
+        assert check_whole(origin, "team/hello-mpi")
+    count, number = 1, 0
+    while number < count:
+        with fake_registry.serving() as registry:
+            registry.fault = lambda handler, at, first=number: (  # type: ignore[misc]
+                (at >= first if always else at == first) and fault(handler)
+            )
+            push = ("push", "hello-mpi.tar.gz", where(registry), *BY_PROD, "--no-verify")
+            load = ("load", "hello-mpi.bundle.tar", "--registry", f"{registry.host}/team", "--key", "prod.pub")
+            done = mlpack(*(push if verb == "push" else load))
+            is_there = check_whole(registry, "team/hello-mpi")
+            assert done.code in (0, 5, 6), done.stderr
+            assert is_there or done.code != 0
+            count = max(count, len(registry.requests)) if not always else 24
+            number += 3 if always else 1
+    assert count >= 15
+
+
+@pytest.mark.parametrize("library", ["cryptography", "openssl"])
+def test_stamp_is_verified_without_a_network(mlpack: Mlpack, library: str) -> None:
+    assert mlpack("stamp", "hello-mpi.tar.gz", *BY_PROD).code == 0
+    blocked = "" if library == "cryptography" else "sys.modules['cryptography.exceptions'] = None; "
+    script = f"import sys; {blocked}from packager.__main__ import main; sys.exit(main())"
+    alone = ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces on this machine, and so no network of our own")
+    verify = ("verify", "hello-mpi.tar.gz", *REQUIRED, "--key")
+    for key, code in (("prod.pub", 0), ("other.pub", 5)):
+        command = [*alone, sys.executable, "-c", script, *verify, key]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert ("stamped by prod on 2026-01-01" in done.stderr) is (code == 0)
