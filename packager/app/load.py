@@ -14,7 +14,8 @@ from packager.app.configure import Answers, check_answers, prepared, write
 from packager.app.pull import PullRequest, pull_from
 from packager.base import atomic, envfile
 from packager.base.errors import VerificationError
-from packager.configure.settings import Files
+from packager.configure.assignments import Assignment
+from packager.configure.settings import Files, site_files
 from packager.package.layout import env
 from packager.package.opened import opened
 from packager.publish import artefact, layout, referrers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
     from packager.package.opened import Package
+    from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
@@ -140,13 +142,23 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
     loaded = Loaded(manifests, len(content.roots) - len(plain))
     if request.folder is None or request.dry_run:
         return loaded
-    packages = [root for root in plain if _is_package(content, root)]
-    folders = tuple(_extract(request, request.folder, content, root, progress) for root in packages)
+    mounted = {image for root in plain if (facts := _facts(content, root)) for image in facts.images}
+    packages = [root for root in plain if _is_package(content, root) and root.image not in mounted]
+    folders = tuple(
+        _extract(request, request.folder, content, root, _moves(request, plain), progress) for root in packages
+    )
     written = _operators(request, request.folder, content, plain, tell)
     return replace(loaded, packages=folders, operators=dict(written))
 
 
-def _extract(request: LoadRequest, folder: Path, content: Layout, root: Root, progress: Progress) -> Path:
+def _moves(request: LoadRequest, roots: list[Root]) -> dict[str, str]:
+    """Return the name of each image in the registry, by the name that it had."""
+    return {root.image: str(_reference(request.registry, root)).removeprefix("oci://") for root in roots if root.image}
+
+
+def _extract(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
+    request: LoadRequest, folder: Path, content: Layout, root: Root, moves: Mapping[str, str], progress: Progress
+) -> Path:
     """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
     reference = _reference(request.registry, root)
     pull = PullRequest(reference, folder, extract=True, force=request.force, trust=request.trust)
@@ -154,9 +166,11 @@ def _extract(request: LoadRequest, folder: Path, content: Layout, root: Root, pr
     with opened(path) as package:
         files = Files(package)
         former = {overlay: _registry_of(files.read(env(overlay))) for overlay in package.overlays}
+        lines = [line for file in site_files(package) for line in envfile.lines(files.read(file))]
+    volumes = tuple(Assignment("--set", line.key, moves[line.value]) for line in lines if line.value in moves)
     for overlay, registry in former.items():
         if registry is not None:
-            answers = Answers(registry=_moved(request.registry, registry))
+            answers = Answers(registry=_moved(request.registry, registry), assignments=volumes)
             with prepared(path, overlay, answers, ask=_unasked) as edits:
                 list(write(edits, tell=lambda _: None))
     return path
@@ -181,7 +195,7 @@ def _operators(
     request: LoadRequest, folder: Path, content: Layout, roots: list[Root], tell: Tell
 ) -> Iterator[tuple[str, Path]]:
     """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
-    images = {root.image: str(_reference(request.registry, root)).removeprefix("oci://") for root in roots}
+    images = _moves(request, roots)
     for short, operator in operators().items():
         for root in roots:
             if root.repository != f"operators/{operator.name}":
@@ -233,15 +247,20 @@ def _is_signature(content: Layout, root: Root) -> bool:
 
 
 def _is_package(content: Layout, root: Root) -> bool:
+    return _facts(content, root) is not None
+
+
+def _facts(content: Layout, root: Root) -> ArtefactFacts | None:
+    """Return the facts about a package; None for something else."""
     manifest = content.manifests[root.blob.digest][1]
     config = manifest.blobs[0] if manifest.blobs else None
     if config is None or config.size > 4 << 20:
-        return False
+        return None
     text = BundledRepository(content, root.repository).content(config)
     try:
-        return artefact.facts(text, root.repository) is not None
+        return artefact.facts(text, root.repository)
     except VerificationError:
-        return False
+        return None
 
 
 def _store(request: LoadRequest, content: Layout, access: Access, progress: Progress) -> None:

@@ -174,7 +174,7 @@ class _Lock:
             if outcome.unchecked:
                 raise ToolError(outcome.unchecked[0])
             raise RenderError(f"{package.source}: {overlay} cannot be rendered", problems=problems)
-        return outcome.overlay.images
+        return outcome.overlay.container_images
 
     def _manifest(self, image: str) -> ImageManifest:
         if image not in self.manifests:

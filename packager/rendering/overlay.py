@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem
 from packager.base.values import Value
-from packager.kubernetes.manifest import dotted
+from packager.kubernetes.manifest import dotted, mapping
 from packager.rendering.origins import find
 from packager.workloads import structures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.sources import Sources
@@ -40,9 +42,20 @@ class RenderedOverlay(Value, frozen=True, dict=True):
 
     @property
     def images(self) -> tuple[str, ...]:
+        """The images of all containers, and those that are volumes, in order."""
+        return tuple(sorted({*self.container_images, *self.volume_images}))
+
+    @property
+    def container_images(self) -> tuple[str, ...]:
         """The images of all containers, in order."""
-        images = {container.get("image") for pods in self.pods for _, container in pods.containers()}
-        return tuple(sorted(image for image in images if isinstance(image, str) and image and " " not in image))
+        return _names(container.get("image") for pods in self.pods for _, container in pods.containers())
+
+    @property
+    def volume_images(self) -> tuple[str, ...]:
+        """The images that are volumes, in order."""
+        return _names(
+            mapping(volume.get("image")).get("reference") for pods in self.pods for _, volume in pods.volumes()
+        )
 
     def named(self, kind: str, name: object) -> Manifest | None:
         """Return the manifest of this kind and name; None if the overlay has none."""
@@ -65,3 +78,7 @@ class RenderedOverlay(Value, frozen=True, dict=True):
         place = find(self.sources.origins, location, manifest.data, at_key=at_key) or self.sources.start
         step = dotted(location)
         return Problem(*place, f"{manifest}{': ' + step if step else ''}: {message}", hint)
+
+
+def _names(images: Iterable[object]) -> tuple[str, ...]:
+    return tuple(sorted({image for image in images if isinstance(image, str) and image and " " not in image}))

@@ -42,6 +42,12 @@ def by_tag(overlay: RenderedOverlay) -> Iterator[Problem]:
             if isinstance(image, str) and "@sha256:" not in image:
                 message = f"{image} is named by its tag, which may move"
                 yield overlay.problem(pods.manifest, (*location, "image"), message, "mlpack lock")
+        for location, volume in pods.volumes():
+            image = mapping(volume.get("image")).get("reference")
+            if isinstance(image, str) and "@sha256:" not in image:
+                message = f"{image} is named by its tag, which may move"
+                hint = "name it by its digest: mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:…"
+                yield overlay.problem(pods.manifest, (*location, "image", "reference"), message, hint)
 
 
 def _image(overlay: RenderedOverlay, manifest: Manifest, here: Location, image: Any) -> Iterator[Problem]:

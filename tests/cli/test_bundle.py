@@ -451,3 +451,25 @@ def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pus
     saved_image(Path("image.tar"), "openmpi", extra=("etc/passwd",))
     hostile = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
     assert (hostile.code, "unexpected entry 'etc/passwd'" in hostile.stderr) == (5, True)
+
+
+def test_package_in_a_volume_is_bundled_and_moved(
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
+) -> None:
+    """The package that pods mount is in the bundle, too, and PACKAGE_IMAGE names the copy of it."""
+    assert pushed
+    assert mlpack("build", "hello-mpi", "--with", "package-volume", "--registry", registry.host, "-d", "v").code == 0
+    built = Path("v/hello-mpi.tar.gz")
+    name = mlpack("push", built, f"oci://{registry.host}/team/mounted:1", "--no-verify").stdout.strip()
+    mounted = name.removeprefix("oci://")
+    assert mlpack("configure", built, "--set", f"PACKAGE_IMAGE={mounted}", "-d", "set.tar.gz").code == 0
+    assert mounted in mlpack("inspect", "set.tar.gz", "-o", "images").stdout.splitlines()
+    assert mlpack("bundle", "set.tar.gz").code == 0
+    loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab", "--extract", "out")
+    assert loaded.code == 0, loaded.stderr
+    moved = f"{other.host}/lab/team/mounted@{mounted.partition('@')[2]}"
+    assert f"oci://{moved}" in loaded.stdout.splitlines()
+    env = Path("out/hello-mpi/quickstart/common/mpi/k8s/mlops/site/site.env").read_text()
+    assert f"PACKAGE_IMAGE={moved}\n" in env
+    assert mlpack("verify", "out/hello-mpi").code == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == ["hello-mpi"]

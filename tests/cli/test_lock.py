@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +18,6 @@ from tests.publish import fake_registry
 from tests.publish.fake_registry import PASSWORD, USER, digest_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Mlpack
     from tests.publish.fake_registry import FakeRegistry
 
@@ -76,7 +75,6 @@ def test_lock_writes_digests_into_a_new_archive(
 
 
 def _bytes(name: str) -> bytes:
-    from pathlib import Path
 
     return Path(name).read_bytes()
 
@@ -272,3 +270,44 @@ def test_doctor_looks_up_locked_images(
     registry.fault = lambda handler, _number: fake_registry.status(403)(handler)
     ((state, message),) = findings()
     assert (state, f"{image}@{digest} could not be looked up: " in message) == ("unknown", True)
+
+
+def test_doctor_compares_the_mounted_package_with_this_one(
+    mlpack: Mlpack, registry: FakeRegistry, archive: Path, kubectl: Path
+) -> None:
+    assert mlpack("build", "hello-mpi", "--with", "package-volume", "--registry", registry.host, "-d", "v").code == 0
+    cluster = healthy()
+    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    system = mlpack.host
+
+    def finding(pushed: Path) -> tuple[str, str]:
+        mlpack.host = system
+        name = mlpack("push", pushed, f"oci://{registry.host}/team/p:1", "--no-verify", "--force").stdout.strip()
+        image = name.removeprefix("oci://")
+        done = mlpack("configure", "v/hello-mpi.tar.gz", "--set", f"PACKAGE_IMAGE={image}", "-d", "p.tar.gz", "--force")
+        assert done.code == 0
+        mlpack.host = Host(cluster)
+        done = mlpack(
+            "doctor", "p.tar.gz", "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json"
+        )
+        messages = {entry["message"]: entry["state"] for entry in done.json["findings"] if image in entry["message"]}
+        ((message, state),) = messages.items()
+        return state, message.removeprefix(f"{image} ")
+
+    state, message = finding(Path("v/hello-mpi.tar.gz"))
+    assert (state, message.startswith("is this package sha256:")) == ("ok", True)
+    state, message = finding(archive)
+    assert (state, message.startswith("is the package hello-mpi sha256:")) == ("fails", True)
+
+
+def test_image_of_weights_by_its_tag_is_not_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
+    image = f"{registry.host}/{NAME}"
+    built = ("build", "hello-mpi", "--with", "weights", "--registry", registry.host, "-d", "w", "--force")
+    assert mlpack(*built, "--site", f"WEIGHTS_IMAGE={image}:openmpi").code == 0
+    assert mlpack("lock", "w/hello-mpi.tar.gz", "-d", "locked.tar.gz").code == 0
+    done = mlpack("verify", "locked.tar.gz", "--require-locked")
+    assert (done.code, f"{image}:openmpi is named by its tag, which may move" in done.stdout) == (5, True)
+    assert "mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:" in done.stdout
+    pinned = f"WEIGHTS_IMAGE={image}@{digest}"
+    assert mlpack("configure", "locked.tar.gz", "--set", pinned, "-d", "pinned.tar.gz").code == 0
+    assert mlpack("verify", "pinned.tar.gz", "--require-locked").code == 0
