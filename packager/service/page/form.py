@@ -42,7 +42,7 @@ class Field(Value, frozen=True):
         text: The description of the value.
         required: Whether the input must be filled in.
         kind: line, integer, number, boolean, secret, yaml or headers.
-        placeholder: The value in the example.
+        example: The value in the example.
         value: The text in the input.
         errors: The problems with the value.
     """
@@ -53,7 +53,7 @@ class Field(Value, frozen=True):
     text: str
     required: bool
     kind: str
-    placeholder: str = ""
+    example: str = ""
     value: str = ""
     errors: tuple[str, ...] = ()
 
@@ -184,13 +184,13 @@ class _FormBuilder:
         name = prefix + pointer(here)
         kind = "yaml"
         text = "A list, as YAML" if isinstance(entry, Items) else "Any keys and values, as YAML"
-        placeholder = yamlio.dump([example]).strip() if example else ""
+        shown_example = yamlio.dump([example]).strip() if example else ""
         if isinstance(entry, Leaf):
             kind = entry.type if entry.type in ("integer", "number", "boolean", SECRET) else "line"
             text = entry.text
-            placeholder = shown(example)
+            shown_example = shown(example)
         required = entry.required and not isinstance(entry, FreeMapping)
-        return self._made(name, here, text, required, kind, placeholder)
+        return self._made(name, here, text, required, kind, shown_example)
 
     def _made(  # noqa: PLR0913, PLR0917 - what an input is made of
         self,
@@ -199,13 +199,13 @@ class _FormBuilder:
         text: str,
         required: bool,  # noqa: FBT001
         kind: str,
-        placeholder: str,
+        example: str,
     ) -> Field:
         self.names.add(name)
         *above, label = map(str, here)
         path = "".join(f"{key}." for key in above)
         errors = tuple(error.removesuffix(f": {text}") for error in self.complaints.get(name, ()))
-        return Field(name, path, label, text, required, kind, placeholder, self._data.get(name, ""), errors)
+        return Field(name, path, label, text, required, kind, example, self._data.get(name, ""), errors)
 
     def _list(self, here: Location, entry: Items, number: int, example: Json) -> ItemList:
         kind = entry.kinds[number]

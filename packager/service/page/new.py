@@ -32,11 +32,15 @@ async def _choose(request: HttpRequest, state: State) -> Response[str]:
 
 @get("/new/{name:str}", include_in_schema=False)
 async def _new(
-    request: HttpRequest, state: State, name: FromPath[str], values_of: FromQuery[str | None] = None
+    request: HttpRequest,
+    state: State,
+    name: FromPath[str],
+    values_of: FromQuery[str | None] = None,
+    example: FromQuery[str] = "",
 ) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
-    data = {}
+    data = inputs.data_of(definition, definition.example) if example else {}
     if values_of:
         job = await server_of(state).jobs.job(caller, values_of)
         data = inputs.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
@@ -90,6 +94,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
         failure.status if failure else 200,
         role="user",
         definition=definition.body,
+        has_example=len(definition.example) > 1,  # more than `taskDef`
         form=form.build(definition, data, complaints, sent),
         data=data,
         projects=_projects(request, await caller_of(request, "user"), definition),

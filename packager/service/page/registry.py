@@ -9,10 +9,12 @@ from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
 from packager.base.values import FieldsError, convert
+from packager.options import OPTIONS
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, expected_revision, server_of
+from packager.service.complaints import Complaint, counted
 from packager.service.failures import Failure
-from packager.service.page import revisions
+from packager.service.page import revisions, starters
 from packager.service.page.html import redirect, respond
 from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag
 from packager.service.registry.packages.content import PackageBody
@@ -74,7 +76,8 @@ async def _or_none(answer: Awaitable[Registered]) -> Registered | None:
 
 @get("/new-definition", include_in_schema=False)
 async def _new_definition(request: HttpRequest, state: State) -> Response[str]:
-    return await _definition_form(request, state, {"append_uuid": ""})
+    names = [item.name for item in (await server_of(state).templates.read(await caller_of(request))).items]
+    return await _definition_form(request, state, starters.definition(names))
 
 
 @get("/definitions/{name:str}/edit", include_in_schema=False)
@@ -96,13 +99,18 @@ def _package_inputs(package: PackageBody | None) -> dict[str, str]:
 
 def _package_of_inputs(data: Mapping[str, str]) -> dict[str, object] | None:
     """Return the package in the inputs of a form; None if they are empty."""
-    source, overlay, options, site = (data.get(key, "").strip() for key in _PACKAGE_KEYS)
-    if not any((source, overlay, options, site)):
+    source, overlay, _, site = (data.get(key, "").strip() for key in _PACKAGE_KEYS)
+    names = _chosen_options(data)
+    if not any((source, overlay, names, site)):
         return None
     lines = (line.partition("=") for line in site.splitlines() if line.strip())
     values = {key.strip(): value.strip() for key, _, value in lines}
-    names = options.replace(",", " ").split()
     return dict(zip(_PACKAGE_KEYS, (source, overlay or None, names, values), strict=True))
+
+
+def _chosen_options(data: Mapping[str, str]) -> list[str]:
+    """Return the site options in the inputs of a form, in their order."""
+    return [*data.get("options", "").split(), *(key[7:] for key in data if key.startswith("option:"))]
 
 
 async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
@@ -114,6 +122,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     trial: DefinitionTrial | None = None,
 ) -> Response[str]:
     templates = (await server_of(state).templates.read(await caller_of(request))).items
+    chosen = _chosen_options(data)
     return await respond(
         request,
         "definition-form",
@@ -122,6 +131,9 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
         data={**dict.fromkeys((*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name"), ""), **data},
         name=name,
         projects=server_of(state).project_use.names(await caller_of(request), "developer"),
+        choices=await server_of(state).definitions.packages(await caller_of(request)),
+        options=dict.fromkeys(chosen, "") | {option.name: option.summary for option in OPTIONS},
+        chosen_options=chosen,
         templates=[
             item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
         ],
@@ -225,7 +237,7 @@ async def _template(
 
 @get("/new-template", include_in_schema=False)
 async def _new_template(request: HttpRequest) -> Response[str]:
-    return await _template_form(request, {})
+    return await _template_form(request, starters.TEMPLATE)
 
 
 @get("/templates/{name:str}/edit", include_in_schema=False)
@@ -272,9 +284,14 @@ async def _register_template(request: HttpRequest, state: State, name: str | Non
     try:
         values = {key: data.get(key, "") for key in ("name", "template", "description")}
         body = convert({**values, "deprecated": bool(data.get("deprecated"))}, TemplateBody)
-        if data.get("action") == "trial":
-            trial = await server_of(state).templates.trial(caller, body)
-            return await _template_form(request, data, name, trial=trial.definitions)
+        trial = await server_of(state).templates.trial(caller, body)
+        if data.get("action") == "trial" or trial.problems:
+            failure = None
+            if trial.problems:
+                complaints = [Complaint("/template", item.detail, item.hint) for item in trial.problems]
+                text = f"{counted(complaints)} in the objects of the template, tried with invented values"
+                failure = Failure("invalid-template", text, complaints)
+            return await _template_form(request, data, name, failure, trial.definitions)
         if name is None:
             added = await server_of(state).templates.add(caller, body)
             return redirect(f"/templates/{added.name}")

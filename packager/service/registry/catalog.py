@@ -14,7 +14,7 @@ from packager.base.values import Value, as_plain, convert, replace
 from packager.service.access.projects import least_strict
 from packager.service.complaints import Complaint, counted, of_problem
 from packager.service.failures import Failure
-from packager.service.registry import bundled, definitions
+from packager.service.registry import bundled, definitions, invented
 from packager.service.registry.bodies import DefinitionBody, NamedDefinition, TemplateBody
 from packager.service.registry.packages.content import PackageObjects, PackageOrigin
 from packager.service.registry.packages.reading import RefusedPackageError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from packager.service.registry.definitions import Definition
     from packager.service.registry.packages.content import PackageBody
     from packager.service.registry.packages.reading import PackageReader
+    from packager.service.registry.packages.sources import PackageChoices
     from packager.service.registry.policy import Accepted, Site
     from packager.service.registry.rendering import Renderer
     from packager.service.store.store import Store
@@ -80,10 +81,12 @@ class TriedTemplate:
     Attributes:
         outcome: The effect on the template.
         problems: The problems that each definition over the template would have, by name.
+        complaints: The problems that its objects have with all values.
     """
 
     outcome: Outcome
     problems: dict[str, list[str]]
+    complaints: list[Complaint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +139,22 @@ class Catalog:
             with suppress(ExistsError):  # another replica has been faster
                 self.revisions.add_template(body.name, jsonio.compact(as_plain(body)), "mlpack")
 
-    def add_template(self, body: TemplateBody, author: str) -> StoredTemplate:
-        """Register a template. Raises Failure."""
+    def packages(self) -> PackageChoices:
+        """Return the packages that a form offers."""
+        return self._packages.choices()
+
+    def add_template(self, body: TemplateBody, author: str) -> tuple[StoredTemplate, list[str]]:
+        """Register a template, and return it with the problems of its objects with invented values. Raises Failure."""
         self._check_template(body)
         try:
-            return self.revisions.add_template(body.name, jsonio.compact(as_plain(body)), author)
+            row = self.revisions.add_template(body.name, jsonio.compact(as_plain(body)), author)
         except ExistsError as error:
             raise Failure("exists", f"the template {error}") from None
+        return row, [*map(_text, self._invented(body))]
+
+    def _invented(self, body: TemplateBody) -> list[Complaint]:
+        """Return the problems that the objects of a template have with all values."""
+        return invented.complaints(body.template, self.renderer, self.site(None))
 
     def change_template(
         self, name: str, body: TemplateBody, author: str, expected: int | None
@@ -150,7 +162,7 @@ class Catalog:
         """Register the next revision of a template.
 
         Returns:
-            The row, and a message for each problem of a definition with the new template.
+            The row, and a message for each problem of its objects, and of a definition with the new template.
 
         Raises:
             Failure: The template is missing or invalid, or its revision is not the expected one.
@@ -164,7 +176,8 @@ class Catalog:
         if row is None:
             raise Failure("not-found", f"template {name!r} not found")
         users = self._users(body)
-        return row, [f"definition {user!r}: {problem}" for user, problems in users.items() for problem in problems]
+        of_users = [f"definition {user!r}: {problem}" for user, problems in users.items() for problem in problems]
+        return row, [*map(_text, self._invented(body)), *of_users]
 
     def remove_template(self, name: str) -> None:
         """Remove a template. Raises Failure."""
@@ -176,8 +189,8 @@ class Catalog:
 
     def _check_template(self, body: TemplateBody) -> None:
         problems = self.renderer.check(body.template)
-        if problems:
-            complaints = [of_problem(problem, "template") for problem in problems]
+        complaints = [of_problem(problem, "template") for problem in problems]
+        if complaints:
             raise Failure("invalid-template", f"{counted(complaints)} in the template", complaints)
 
     def try_template(self, body: TemplateBody) -> TriedTemplate:
@@ -187,15 +200,12 @@ class Catalog:
             self.revisions.template(body.name),
             StoredTemplate(name=body.name, body=jsonio.compact(as_plain(body)), author=""),
         )
-        return TriedTemplate(outcome, self._users(body))
+        return TriedTemplate(outcome, self._users(body), self._invented(body))
 
     def _users(self, body: TemplateBody) -> dict[str, list[str]]:
         """Return the problems of each definition over a template with its example, by name."""
         return {
-            row.name: [
-                f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
-                for complaint in self._trial(row, body.template)
-            ]
+            row.name: [*map(_text, self._trial(row, body.template))]
             for row in self.revisions.definitions()
             if row.template == body.name
         }
@@ -305,6 +315,10 @@ class Catalog:
             return ObjectSource(package.name, package.revision, _objects(package.body))
         template = self.template(row.template, revision)
         return ObjectSource(template.name, template.revision, template_text(template))
+
+
+def _text(complaint: Complaint) -> str:
+    return f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
 
 
 def _missing(what: str, name: str, revision: int | None) -> str:

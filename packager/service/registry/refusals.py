@@ -94,11 +94,13 @@ class PolicyProblem(Value, frozen=True):
         message: The expected and the found value.
         hint: The fix, if it is known.
         kind: The kind of a problem of `packager.verify`; empty for other problems.
+        key: The last key of the place in the object; empty for other problems.
     """
 
     message: str
     hint: str | None = None
     kind: str = ""
+    key: str = ""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -149,7 +151,8 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
     overlay = _overlay(items, source)
     for manifest in overlay.manifests:
         for fault in schema.faults(manifest.data, (_VERSION,)):
-            yield PolicyProblem(f"{manifest}: {dotted(fault.location)}: {fault.message}", fault.hint)
+            key = next((step for step in reversed(fault.location) if isinstance(step, str)), "")
+            yield PolicyProblem(f"{manifest}: {dotted(fault.location)}: {fault.message}", fault.hint, key=key)
     every_kind = frozenset(manifest.kind for manifest in overlay.manifests)
     for problem in (
         *objects.check(overlay, every_kind),

@@ -137,13 +137,19 @@ class Renderer:
         answer = self._ask({"template": template})
         return [answer] if isinstance(answer, Problem) else answer.problems
 
-    def render(self, template: str, values: Mapping[str, object]) -> FilledTemplate:
-        """Render a template with values, and return the objects or the problems."""
+    def render(self, template: str, values: Mapping[str, object], invented: object = None) -> FilledTemplate:
+        """Render a template with values, and return the objects or the problems.
+
+        Args:
+            template: The text of the template.
+            values: The values.
+            invented: The value in place of each missing one; None to report these as problems.
+        """
         problem = _too_long("template", template, MAX_TEMPLATE)
         problem = problem or _too_long("values", json.dumps(values, ensure_ascii=False), MAX_VALUES)
         if problem:
             return FilledTemplate(problems=(problem,))
-        answer = self._ask({"template": template, "values": values})
+        answer = self._ask({"template": template, "values": values, "invented": invented})
         if isinstance(answer, Problem):
             return FilledTemplate(problems=(answer,))
         return FilledTemplate(problems=tuple(answer.problems)) if answer.faults else _objects(answer)

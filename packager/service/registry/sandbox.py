@@ -69,14 +69,17 @@ class _PrintedError(jinja2.TemplateError):
 class _Printed:
     """The values of the expressions of one template, in the order in which they were written."""
 
-    def __init__(self, names: Mapping[str, object]) -> None:
+    def __init__(self, names: Mapping[str, object], invented: object = None) -> None:
         self.mark = f"v{secrets.token_hex(6)}n"
         self.values: list[object] = []
         self.lines: list[int] = []
         self.names = names
+        self.invented = invented
         self._room = MAX_JSON
 
     def word(self, value: object, line: int) -> str:
+        if isinstance(value, _Invented):
+            value = self.invented
         if isinstance(value, jinja2.Undefined):
             raise _PrintedError(f"{_path(value, self.names)} is not defined")
         try:
@@ -91,6 +94,21 @@ class _Printed:
         self.values.append(value)
         self.lines.append(line)
         return f"{self.mark}{len(self.values) - 1}e"
+
+
+class _Invented(jinja2.ChainableUndefined):
+    """A missing value in a trial with invented values."""
+
+    __slots__ = ()
+
+    def __int__(self) -> int:  # type: ignore[override] # an undefined value of jinja2 never returns
+        return 1
+
+    def __float__(self) -> float:  # type: ignore[override] # the same
+        return 1.0
+
+    def __str__(self) -> str:
+        return "invented"
 
 
 _PRINTED = "\0printed"
@@ -147,11 +165,12 @@ def _environment() -> jinja2.Environment:
 
 
 _ENVIRONMENT = _environment()
+_INVENTING = _ENVIRONMENT.overlay(undefined=_Invented)
 
 
 @lru_cache(maxsize=64)
-def _compiled(template: str) -> tuple[jinja2.Template, _Lines]:
-    compiled = _ENVIRONMENT.from_string(template)
+def _compiled(template: str, *, invents: bool = False) -> tuple[jinja2.Template, _Lines]:
+    compiled = (_INVENTING if invents else _ENVIRONMENT).from_string(template)
     return compiled, _Lines(compiled)
 
 
@@ -202,11 +221,17 @@ def _attribute(node: nodes.Node) -> str:
     return str(key.value) if isinstance(key, nodes.Const) and isinstance(key.value, str) else ""
 
 
-def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
-    """Render a template, and return the text with its words and their values, or the fault with its line."""
-    printed = _Printed(names)
+def fill(template: str, names: Mapping[str, object], invented: object = None) -> dict[str, object]:
+    """Render a template, and return the text with its words and their values, or the fault with its line.
+
+    Args:
+        template: The text of the template.
+        names: The values.
+        invented: The value in place of each missing one; None to refuse these.
+    """
+    printed = _Printed(names, invented)
     try:
-        compiled, code_lines = _compiled(template)
+        compiled, code_lines = _compiled(template, invents=invented is not None)
         parts: list[str] = []
         length = 0
         for part in compiled.generate({**names, _PRINTED: printed}):
@@ -247,7 +272,7 @@ def _outcome(line: bytes, lacking: list[str]) -> dict[str, object]:
     if "template" not in request:
         return {"lacking": lacking}
     if "values" in request:
-        return fill(request["template"], request["values"])
+        return fill(request["template"], request["values"], request.get("invented"))
     return {"faults": check(request["template"])}
 
 

@@ -57,11 +57,19 @@ class RegisteredDefinition(Revision, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
+class ObjectProblem(Fields, frozen=True, kw_only=True):
+    """A problem of the objects of a template that no values can repair."""
+
+    detail: str
+    hint: str | None
+
+
 class TemplateTrial(Fields, frozen=True, kw_only=True):
-    """The outcome of registering a template, and the problems of the examples of the definitions over it."""
+    """The outcome of registering a template, and its problems: with invented values, and with those of definitions."""
 
     outcome: Outcome
     definitions: dict[str, list[str]]
+    problems: list[ObjectProblem]
 
 
 class DefinitionTrial(Fields, frozen=True, kw_only=True):

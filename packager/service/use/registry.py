@@ -16,6 +16,7 @@ from packager.service.use import answers
 from packager.service.use.answers import (
     DefinitionList,
     DefinitionTrial,
+    ObjectProblem,
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateList,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
+    from packager.service.registry.packages.sources import PackageChoices
     from packager.service.store.rows import StoredDefinition
 
 Checked = TypeVar("Checked")
@@ -73,13 +75,15 @@ class TaskTemplates:
     async def add(self, caller: Caller, body: TemplateBody) -> RegisteredTemplate:
         """Register a template."""
         permissions.check_admin(caller, None)
-        return answers.template(await self._checked(caller, lambda: self._catalog.add_template(body, caller.name)))
+        row, warnings = await self._checked(caller, lambda: self._catalog.add_template(body, caller.name))
+        return answers.template(row, warnings)
 
     async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
         """Return the outcome of registering a template, without registering it."""
         permissions.check_admin(caller, None)
         tried = await self._checked(caller, lambda: self._catalog.try_template(body))
-        return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
+        problems = [ObjectProblem(detail=item.detail, hint=item.hint) for item in tried.complaints]
+        return TemplateTrial(outcome=tried.outcome, definitions=tried.problems, problems=problems)
 
     async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
         """Register the next revision of a template whose current revision is `expected`; None for any revision."""
@@ -148,6 +152,11 @@ class TaskDefinitions:
             raise Failure("not-found", f"definition {name!r} not found")
         visible = [row for row in rows if permissions.sees_definition(caller, row)]
         return DefinitionList(items=[answers.definition(row) for row in visible])
+
+    async def packages(self, caller: Caller) -> PackageChoices:
+        """Return the packages that a form offers."""
+        permissions.check_role(caller, "developer")
+        return await asyncio.to_thread(self._catalog.packages)
 
     async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
         """Register a definition, whose example is filled in as a trial."""

@@ -47,11 +47,9 @@ def test_bodies_of_the_original_make_the_objects_of_the_original(service: Servic
     assert "123qweasd" not in json.dumps(list(service.cluster.objects.values()))
     objects.check_config(items["ConfigMap"], release)
     claim = items["PersistentVolumeClaim"]["spec"]
-    assert claim == {
-        "storageClassName": "shared",
-        "accessModes": ["ReadWriteMany"],
-        "resources": {"requests": {"storage": "10Gi"}},
-    }
+    original_claim = {"storageClassName": "shared", "accessModes": ["ReadWriteMany"]}
+    of_storage = original_claim if whose == "the original's" else {"accessModes": ["ReadWriteOnce"]}
+    assert claim == {**of_storage, "resources": {"requests": {"storage": "10Gi"}}}
     objects.check_job(items["Job"], release)
 
 

@@ -49,17 +49,25 @@ def test_form_creates_a_job_and_hides_secrets(digits: Site) -> None:
     assert "secret-word" not in digits.view(f"/new/digits?values_of={release}").text
 
 
-def test_required_values_come_first_with_the_example_as_placeholder(digits: Site) -> None:
+def test_required_values_come_first_with_the_example_as_a_hint(digits: Site) -> None:
     answer = digits.view("/new/digits")
     names = inputs(answer)
     assert names[:4] == ["/description", "/name", "/creator", "/endpoints:0:0/endpoint"]
     required, optional = answer.text.split("<h2>Optional</h2>")
     assert "/process/export/signatureMap" in required
     assert "/process/train/maxStep" in optional
-    assert 'placeholder="predict_images"' in required
-    assert 'placeholder="2048Mi"' in optional
+    assert "placeholder=" not in required + optional
+    assert "Example: <code>predict_images</code>" in required
+    assert "Example: <code>2048Mi</code>" in optional
     assert "Steps, 1000 by default" in text_of(answer)
     assert 'name="/creator" value="admin"' in required
+
+
+def test_example_is_filled_in_on_request(digits: Site) -> None:
+    assert 'href="/new/digits?example=true"' in digits.view("/new/digits").text
+    filled = digits.view("/new/digits?example=true").text
+    assert 'value="predict_images"' in filled
+    assert 'value="2048Mi"' in filled
 
 
 def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import pytest
 
@@ -80,11 +82,47 @@ def test_template_is_tried_revised_and_registered_by_form(digits: Site) -> None:
     refused = digits.send("/templates/digits-task/remove")
     assert refused.status_code == 409
     assert "is used by the definitions digits" in text_of(refused)
-    made = digits.send("/new-template", {"name": "t2", "template": "a: 1", "deprecated": "1"})
+    made = digits.send("/new-template", {"name": "t2", "template": bodies.TEMPLATE, "deprecated": "1"})
     assert made.headers["location"] == "/templates/t2"
     assert "deprecated" in text_of(digits.view("/templates/t2"))
     assert "t2" not in digits.view("/new-definition").text
     assert digits.send("/templates/t2/remove").status_code == 303
+
+
+def test_template_with_misspelt_field_is_shown_again_with_its_line(site: Site) -> None:
+    template = bodies.TEMPLATE.replace("restartPolicy", "restartPolcy")
+    for action in ("trial", "register"):
+        answer = site.send("/new-template", {"name": "t3", "template": template, "action": action})
+        assert answer.status_code == 422
+        assert re.search(r"line \d+: .*unknown field 'restartPolcy'", text_of(answer))
+        assert "The template is valid" not in text_of(answer)
+    assert site.get("/v1/templates/t3").status_code == 404
+
+
+def test_forms_begin_with_examples_that_can_be_registered(site: Site) -> None:
+    for path in ("/new-template", "/new-definition"):
+        form = form_of(site.view(path).text)
+        assert site.send(path, {**form, "action": "trial"}).status_code == 200
+        assert site.send(path, {**form, "action": "register"}).status_code == 303
+
+
+def test_form_of_a_definition_offers_packages_overlays_and_options(site: Site) -> None:
+    text = site.view("/new-definition").text
+    assert '<option value="hello-mpi"></option>' in text
+    assert '<option value="single-node"></option>' in text
+    assert 'name="option:gpu"' in text
+    named = {"name": "hello", "source": "none", "option:gpu": "1"}
+    kept = site.send("/new-definition", {**named, "action": "trial"})
+    assert kept.status_code == 422
+    assert re.search(r'name="option:gpu" value="1" checked', kept.text)
+
+
+def form_of(text: str) -> dict[str, str]:
+    """Return the inputs of a form of the registry, as a browser sends them."""
+    areas = re.findall(r'<textarea class="mono" name="([^"]+)"[^>]*>\n(.*?)</textarea>', text, re.DOTALL)
+    lines = re.findall(r'<input name="([^"]+)" value="([^"]*)"', text)
+    chosen = re.findall(r'<select name="([^"]+)".*?<option selected>([^<]*)</option>', text, re.DOTALL)
+    return {name: html.unescape(value) for name, value in (*areas, *lines, *chosen)}
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from packager.service.registry.packages.content import (
     PackageOrigin,
 )
 from packager.service.registry.packages.env import value_type
-from packager.service.registry.packages.sources import located
+from packager.service.registry.packages.sources import PackageChoices, choices, located
 from packager.verify import Checks, schema
 from packager.verify import verify as verify_package
 from packager.verify.allowed_fields import facts
@@ -92,6 +92,10 @@ class PackageReader:
         self._sources = sources
         self._kubectl = kubectl
         self._runner = runner
+
+    def choices(self) -> PackageChoices:
+        """Return the packages that a form offers."""
+        return choices(self._sources.folder)
 
     def read(self, body: PackageBody, project: str | None = None) -> PackageContent:
         """Read a package, and return the rendered objects of its overlay and the keys that can be filled in.

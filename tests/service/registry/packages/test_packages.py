@@ -378,7 +378,7 @@ def test_page_registers_a_package_and_creates_its_job(site: Site) -> None:
     assert "package demo-fp32-training, single-node" in text_of(site.view("/definitions"))
     page = site.view("/new/by-form", "user")
     assert 'type="password" name="/env/HF_TOKEN"' in page.text
-    assert 'name="/env/STEPS" value="" placeholder="10"' in page.text
+    assert 'name="/env/STEPS" value=""' in page.text
     inputs = {"/env/STEPS": "7", "/env/HF_TOKEN": HIDDEN, "action": "preview"}
     preview = site.send("/new/by-form", inputs, "user")
     assert "These manifests would be applied" in text_of(preview), text_of(preview)
