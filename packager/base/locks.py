@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 from contextlib import suppress
+
+from packager.base.errors import ToolError
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise ToolError(
+        "this command needs a system whose files can be locked, such as Linux or macOS",
+        hint="on Windows, run mlpack in WSL",
+    ) from None
 
 
 def lock(descriptor: int) -> bool | None:
