@@ -32,6 +32,7 @@ class Form(Value, frozen=True):
 NAME = Form(SUBDOMAIN, "the name of an object in Kubernetes")
 HOST = Form(rf"{SUBDOMAIN}|[0-9a-fA-F:]+", "a host's name or address")
 SIZE = Form(r"[0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?", "a quantity such as 10Gi")
+AMOUNT = Form(r"[1-9][0-9]{0,8}[mkMG]?", "a quantity such as 10 or 500m")
 COUNT = Form("[1-9][0-9]{0,3}", "a whole number from 1")
 LABEL_KEY = Form(KEY, "a label's key")
 PERCENT = Form("[1-9][0-9]?|100", "a whole number from 1 to 100")
@@ -47,6 +48,14 @@ PINNED = Form(
 RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
 ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
 GANG = Form("volcano|coscheduling|kai", "volcano, coscheduling or kai")
+RESOURCE_NAME = Form(rf"{SUBDOMAIN}/{LABEL_VALUE}", "a resource's name with its domain, such as rdma/ib")
+DEVICES = Form(r"[=^]{0,2}[A-Za-z0-9_.:-]+(,[A-Za-z0-9_.:-]+)*", "names of devices with ',' between them, such as mlx5")
+NETWORK = Form(rf"({SUBDOMAIN}/)?{SUBDOMAIN}(,({SUBDOMAIN}/)?{SUBDOMAIN})*", "networks of Multus with ',' between them")
+BUCKET_DRIVER = Form("s3|gcs|client", "s3, gcs or client")
+TRACKING = Form("mlflow|wandb|tensorboard", "mlflow, wandb or tensorboard")
+URL = Form(r"none|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", "http://… or https://…, or none")
+METRIC_KIND = Form("none|Pods|External", "none, Pods or External")
+METRIC = Form(r"[A-Za-z_][A-Za-z0-9_.:|-]*", "the name of a metric")
 PLACING = Form("none|preferred|required", "none, preferred or required")
 UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSchedule")
 
@@ -87,6 +96,8 @@ class Option(Value, frozen=True):
         paths: The keys of `mlops.env` that name folders outside of the container too.
         needs: The options one of which it adds to.
         only: The trait without which a package does not have it: a key of `TRAITS`.
+        capabilities: The capabilities that it adds to main containers, which Pod Security knows at no other level.
+        secret: The key with the name of a Secret of the namespace, whose keys become variables; None without one.
         since: The oldest minor version of Kubernetes that has the fields that it makes; None for any.
     """
 
@@ -98,6 +109,8 @@ class Option(Value, frozen=True):
     paths: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     only: str | None = None
+    capabilities: tuple[str, ...] = ()
+    secret: str | None = None
     since: str | None = None
 
     @property
@@ -120,6 +133,7 @@ PLACES = {
 """The folders of a container that options of storage give a place, as the rest of a sentence."""
 
 TRAITS = {
+    "several": "it is for pods on several nodes that work together, and {} has none",
     "gang": "it is for pods that work together, all of them in one role, and {} has none",
     "jobset": "it is for a JobSet, and {} has none",
     "ends": "it is for work that runs to its end, and {} serves until it is deleted",
@@ -165,7 +179,9 @@ _CHECKPOINT_CLAIM = Key(
 )
 _MODEL_CLAIM = Key("MODEL_CLAIM", "The claim with the files of this package, to mount at MODEL_DIR.", NAME, "model")
 
-CLAIMS = frozenset(key.name for key in (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM, _MODEL_CLAIM))
+_BUCKET_CLAIM = Key("BUCKET_CLAIM", "With s3: the claim bound to the bucket's volume.", NAME, "bucket", usual=True)
+
+CLAIMS = frozenset(key.name for key in (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM, _MODEL_CLAIM, _BUCKET_CLAIM))
 """The keys of `site.env` that name a claim; each becomes a volume of its own."""
 
 
@@ -253,6 +269,31 @@ OPTIONS: tuple[Option, ...] = (
         (_CLAIM_SIZE, _CLAIM_CLASS, _CLAIM_ACCESS_MODE),
         needs=("pvc", "output-pvc"),
     ),
+    Option(
+        "rdma",
+        "InfiniBand or RoCE for the pods that work together: devices, IPC_LOCK, variables of NCCL, a second network",
+        (
+            Key(
+                "RDMA_RESOURCE",
+                "The resource of the device plugin, as `kubectl describe node` shows it.",
+                RESOURCE_NAME,
+                "rdma/ib",
+            ),
+            Key("RDMA_COUNT", "The number of devices for each pod that computes.", COUNT, "1", usual=True),
+            Key("RDMA_HCA", "NCCL_IB_HCA: the adapters that NCCL uses.", DEVICES, "mlx5", usual=True),
+            Key(
+                "RDMA_INTERFACE",
+                "NCCL_SOCKET_IFNAME: the interface by which ranks find each other.",
+                DEVICES,
+                "eth0",
+                usual=True,
+            ),
+            Key("RDMA_NETWORK", "The networks that Multus attaches, or none.", NETWORK, "none", usual=True),
+        ),
+        level=Level.privileged,
+        capabilities=("IPC_LOCK",),
+        only="several",
+    ),
     Option("root", "allows user 0, with the capabilities that root usually has in a container", level=Level.baseline),
     Option(
         "gpu",
@@ -266,8 +307,20 @@ OPTIONS: tuple[Option, ...] = (
                 "nvidia.com",
                 usual=True,
             ),
-            Key("GPU_RESOURCE", "The resource name after the slash.", RESOURCE, "gpu", usual=True),
+            Key(
+                "GPU_RESOURCE",
+                "The resource name after the slash: gpu, a slice such as mig-1g.10gb, or xe and i915 of gpu.intel.com.",
+                RESOURCE,
+                "gpu",
+                usual=True,
+            ),
         ),
+    ),
+    Option(
+        "device-claim",
+        "GPUs or other devices by DRA, for each pod that computes (Kubernetes 1.34)",
+        (Key("DEVICE_CLAIM", "The ResourceClaimTemplate in the workload's namespace.", NAME, "gpus"),),
+        since="1.34",
     ),
     Option(
         "queue",
@@ -354,6 +407,28 @@ OPTIONS: tuple[Option, ...] = (
         (Key("SHM_SIZE", "Its size; the used part counts towards the memory limit.", SIZE, "1Gi", usual=True),),
     ),
     Option(
+        "object-storage",
+        "a bucket, read-only: by Mountpoint for S3 or GCS FUSE, or keys for the program's own client",
+        (
+            Key("BUCKET_DRIVER", "How pods see it: s3, gcs or client.", BUCKET_DRIVER, "s3"),
+            _BUCKET_CLAIM,
+            Key("BUCKET", "With gcs and client: the bucket.", NAME, "bucket", usual=True),
+            Key("BUCKET_DIR", "The folder at which the pods see its files.", FOLDER, "/bucket", usual=True),
+            Key("BUCKET_SECRET", "With client: the Secret with the keys.", NAME, "bucket-keys", usual=True),
+        ),
+        secret="BUCKET_SECRET",  # noqa: S106 - a key
+    ),
+    Option(
+        "tracking",
+        "where the program logs its numbers: MLflow, W&B or a folder for TensorBoard",
+        (
+            Key("TRACKING", "The client: mlflow, wandb or tensorboard.", TRACKING, "mlflow"),
+            Key("TRACKING_URL", "The server; none for tensorboard.", URL, "https://mlflow.example.com"),
+            Key("TRACKING_SECRET", "The Secret with its keys, or none.", NAME, "none", usual=True),
+        ),
+        secret="TRACKING_SECRET",  # noqa: S106 - a key
+    ),
+    Option(
         "expose",
         "takes requests from outside of the cluster: by a port of each node, a load balancer or an Ingress",
         (
@@ -365,7 +440,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "autoscale",
-        "as many pods as their CPU use asks for, by a HorizontalPodAutoscaler",
+        "as many pods as their CPU use, or a metric of your own, asks for, by a HorizontalPodAutoscaler",
         (
             Key("AUTOSCALE_MIN", "How many pods there are at least.", COUNT, "2", usual=True),
             Key("AUTOSCALE_MAX", "How many pods there are at most.", COUNT, "10", usual=True),
@@ -376,6 +451,11 @@ OPTIONS: tuple[Option, ...] = (
                 "80",
                 usual=True,
             ),
+            Key(
+                "AUTOSCALE_METRIC_KIND", "A metric beside it: Pods, External or none.", METRIC_KIND, "none", usual=True
+            ),
+            Key("AUTOSCALE_METRIC", "The name of that metric.", METRIC, "requests_waiting", usual=True),
+            Key("AUTOSCALE_METRIC_VALUE", "Its average for each pod, as 10 or 500m.", AMOUNT, "10", usual=True),
         ),
         only="serves",
     ),
@@ -427,6 +507,17 @@ def gpus(site: Mapping[str, str]) -> tuple[str, str]:
     """Return the resource and the number that the option `gpu` sets, by the values in `site.env`."""
     values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
     return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
+
+
+def secret(name: str, site: Mapping[str, str]) -> str | None:
+    """Return the Secret whose keys an option makes variables of, by the values in `site.env`; None without one."""
+    option = BY_NAME.get(name)
+    if option is None or option.secret is None:
+        return None
+    if option.secret == "BUCKET_SECRET" and site.get("BUCKET_DRIVER") != "client":  # noqa: S105 - a key
+        return None
+    value = site.get(option.secret)
+    return None if value in (None, "none") else value
 
 
 def conflicts(names: Iterable[str]) -> list[Fault]:
@@ -491,6 +582,8 @@ def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, st
             yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")
         elif complaint := key.complaint(value):
             yield Fault((key.name,), f"{key.name}: {complaint}")
+    if option.name == "tracking" and site.get("TRACKING") != "tensorboard" and site.get("TRACKING_URL") == "none":
+        yield Fault(("TRACKING_URL",), f"{site.get('TRACKING')} needs the address of its server as TRACKING_URL")
     if option.name == "expose" and site.get("EXPOSE") == "Ingress" and site.get("EXPOSE_HOST") == _RESERVED_DOMAIN:
         yield Fault(
             ("EXPOSE_HOST",), f"an Ingress needs a domain of your own as EXPOSE_HOST, found {_RESERVED_DOMAIN!r}"

@@ -43,10 +43,15 @@ def consent(files: Files) -> Consent:
         ToolError: A file cannot be read.
     """
     new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
-    level = components.level(new_options)
+    with_capability = {option.name for option in components.OPTIONS if option.capabilities}
+    level = components.level(new_options - with_capability)
     allowed = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
     if _ACCOUNT in new_options:
         allowed.append("ServiceAccount")
+    texts = [files.read(path) for path in settings.site_files(files.package)]
+    values = {line.key: line.value for text in texts for line in envfile.lines(text)}
+    if any(components.secret(name, values) for name in new_options):
+        allowed.append("Secret")
     return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))
 
 

@@ -91,7 +91,7 @@ TRANSFORMING = KnownFields(
         "patches": _list("patch"),
         "replacements": _list(
             "",
-            source=_one("kind name fieldPath"),
+            source=_one("kind name fieldPath", options=_one("delimiter index")),
             targets=_list("fieldPaths", select=_one("kind name"), options=_one("delimiter index")),
         ),
         "configMapGenerator": KUSTOMIZATION.fields["configMapGenerator"],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
-from packager.options import BY_NAME, SECRETS
+from packager.options import BY_NAME, SECRETS, secret
 from packager.verify import options
 from packager.verify.objects import permits_hint
 
@@ -30,7 +30,7 @@ ACCOUNT = "ServiceAccount"
 def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original | None = None) -> Iterator[Problem]:
     """Yield a finding for every Secret and service account that a pod uses and no option of the package provides.
 
-    An option does not provide the account if an edit has switched the option on or changed the account.
+    An option does not provide the account, or a Secret, if an edit has switched the option on or changed the name.
 
     Args:
         overlay: A rendered overlay.
@@ -41,11 +41,14 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
         ToolError: A file cannot be read, or there is no room for a copy.
     """
     account = None if ACCOUNT in allowed else _sealed_account(overlay, original)
+    of_options = _sealed_secrets(overlay, original)
     for pods in overlay.pods:
         if SECRET not in allowed:
             own = _own_secret(overlay)
             for location, name in secrets(pods):
                 if own is not None and _is_own(overlay, pods, location, own):
+                    continue
+                if location[-2:] == ("secretRef", "name") and name in of_options:
                     continue
                 message = f"reads the Secret {name!r} of the namespace, which no build does"
                 hint = permits_hint(SECRET)
@@ -159,6 +162,20 @@ def _own_account(overlay: RenderedOverlay) -> str | None:
     if _OPTION.name not in options.switched_on(overlay.sources):
         return None
     return options.site_values(overlay.sources).get(_OPTION.keys[0].name)
+
+
+def _option_secrets(overlay: RenderedOverlay) -> set[str]:
+    """Return the Secrets that options of the package make variables of."""
+    values = options.site_values(overlay.sources)
+    return {name for option in options.switched_on(overlay.sources) if (name := secret(option, values))}
+
+
+def _sealed_secrets(overlay: RenderedOverlay, original: Original | None) -> set[str]:
+    """Return those of `_option_secrets` with which the package was sealed."""
+    own = _option_secrets(overlay)
+    if not own or original is None or not original.edits.paths:
+        return own
+    return own & _option_secrets(original.sealed) if original.sealed is not None else set()
 
 
 def _sealed_account(overlay: RenderedOverlay, original: Original | None) -> str | None:

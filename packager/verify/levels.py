@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem
+from packager.options import BY_NAME
+from packager.package import layout
 from packager.verify import security
 
 if TYPE_CHECKING:
@@ -27,7 +31,18 @@ def lowered(fields: Sequence[Exceeded], original: Original) -> tuple[Exceeded, .
     if not fields or not original.edits.paths:
         return ()
     own = {_identity(field) for field in (security.exceeded(original.sealed) if original.sealed else ())}
-    return tuple(field for field in fields if _identity(field) not in own)
+    return tuple(field for field in fields if _identity(field) not in own and not _is_of_option(field))
+
+
+def _is_of_option(field: Exceeded) -> bool:
+    """Whether a field is a capability that a sealed component adds, which its option says that it needs."""
+    folder = posixpath.dirname(posixpath.dirname(field.place.file))
+    option = BY_NAME.get(posixpath.basename(folder))
+    return (
+        option is not None
+        and field.reason in {security.capability_reason(name) for name in option.capabilities}
+        and re.search(rf"(^|/){layout.common('[^/]+')}$", posixpath.dirname(folder)) is not None
+    )
 
 
 def problems(fields: Sequence[Exceeded]) -> Iterator[Problem]:

@@ -118,6 +118,11 @@ class _Reason(Value, frozen=True):
     until: int = _NEWEST
 
 
+def capability_reason(name: object) -> str:
+    """Return the reason why the capability `name` exceeds a level."""
+    return f"the capability {name}"
+
+
 def exceeded(overlay: RenderedOverlay, versions: Sequence[str] = ()) -> tuple[Exceeded, ...]:
     """Return every field that exceeds a stricter level in one of these versions, the most privileged first.
 
@@ -215,7 +220,7 @@ def _context_beyond_baseline(pods: Pods, location: Location, context: dict[str, 
         yield _Reason((*location, "windowsOptions", "hostProcess"), "a process of the node")
     for index, name in enumerate(listing(mapping(context.get("capabilities")).get("add"))):
         if text(name) not in _ADDABLE:
-            yield _Reason((*location, "capabilities", "add", index), f"the capability {name}")
+            yield _Reason((*location, "capabilities", "add", index), capability_reason(name))
     for index, sysctl in enumerate(listing(context.get("sysctls"))):
         allowed_from = _SYSCTLS.get(text(mapping(sysctl).get("name")), _NEWEST + 1)
         if allowed_from:
@@ -276,7 +281,7 @@ def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str
         yield _Reason((*here, "capabilities", "drop"), "expected ALL")
     for index, name in enumerate(listing(capabilities.get("add"))):
         if name != "NET_BIND_SERVICE" and text(name) in _ADDABLE:
-            yield _Reason((*here, "capabilities", "add", index), f"the capability {name}")
+            yield _Reason((*here, "capabilities", "add", index), capability_reason(name))
     if not isinstance(seccomp, dict):  # a type that is not allowed exceeds "baseline", too
         place = whole if "seccompProfile" in of_pod and "seccompProfile" not in context else here
         yield _Reason((*place, "seccompProfile"), "expected RuntimeDefault")

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 _LONGEST = 100
 
 
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is GPUs, or slices of them: NVIDIA's MIG, or the drivers of Intel's."""
+    domain, _, name = resource.partition("/")
+    return name == "gpu" or name.startswith("mig-") or domain == "gpu.intel.com"
+
+
 def replaced(manifest: Manifest, overlay: str, resource: str, count: str) -> Iterator[str]:
     """Yield a note for each pod template that has another number of `resource`, or GPUs of another vendor.
 
@@ -32,5 +38,5 @@ def replaced(manifest: Manifest, overlay: str, resource: str, count: str) -> Ite
             place = f"{overlay} ({shortened(pods.name, _LONGEST)})"
             if name == resource and str(amount) != count:
                 yield f"gpu replaces {present} of {place} by {count}"
-            elif name != resource and str(name).endswith("/gpu"):
+            elif name != resource and is_gpu(str(name)):
                 yield f"gpu adds {resource}: {count} to {present} of {place}"

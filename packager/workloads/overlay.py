@@ -134,7 +134,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     @property
     def traits(self) -> frozenset[str]:
         """The traits of `packager.options.TRAITS` that the workload has."""
-        return frozenset({"gang", "ends"} if self.gang_key else {"ends"})
+        return frozenset({"gang", "several", "ends"} if self.gang_key else {"ends"})
 
     @property
     def gang_key(self) -> str | None:

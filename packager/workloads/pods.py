@@ -125,6 +125,11 @@ class Pods(Value, frozen=True):
         steps = ("[]" if isinstance(step, int) else f"/{step}" for step in (*self.location, "metadata", "labels"))
         return "".join(steps).removeprefix("/")
 
+    @property
+    def adds_capabilities(self) -> bool:
+        """Whether the main container adds capabilities to those that it has."""
+        return at(self.spec, ("containers", 0, "securityContext", "capabilities", "add")) is not None
+
     def mounts(self, volume: str) -> bool:
         """Whether the main container, which is the first of a package's pods, mounts a volume."""
         mounts = listing(at(self.spec, ("containers", 0, "volumeMounts")))

@@ -392,7 +392,7 @@ BESIDE: list[tuple[str, str, Any]] = [
     ("Ingress", "spec.rules[0].http.paths[0].pathType", "ImplementationSpecific"),
     ("Ingress", "spec.rules[0].http.paths[0].backend.resource", {"kind": "Secret", "name": "others"}),
     ("HorizontalPodAutoscaler", "spec.scaleTargetRef.name", "others"),
-    ("HorizontalPodAutoscaler", "spec.metrics[0].type", "External"),
+    ("HorizontalPodAutoscaler", "spec.metrics[0].type", "Object"),
     ("HorizontalPodAutoscaler", "spec.behavior", {}),
     ("Deployment", "spec.paused", True),
     ("Deployment", "spec.selector.matchLabels", {"app": "others"}),

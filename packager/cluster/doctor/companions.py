@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from packager.cluster.doctor.case import Case, CheckResult
     from packager.kubernetes.objects import Object
 
-_METRICS = "metrics.k8s.io"
+_OF_PODS = ("metrics.k8s.io", "metrics-server")
+
+_ADAPTER = "an adapter, such as prometheus-adapter or KEDA"
+
+_METRICS = {
+    "Resource": _OF_PODS,
+    "ContainerResource": _OF_PODS,
+    "Pods": ("custom.metrics.k8s.io", _ADAPTER),
+    "External": ("external.metrics.k8s.io", _ADAPTER),
+}
+"""The API group of each kind of metric of an autoscaler, and the program that serves it."""
 
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
@@ -30,25 +40,26 @@ def beside(case: Case) -> Iterator[CheckResult]:
         yield from _queue(case, item)
         yield from _topology(case, item)
         yield from _gang(case, item)
+        yield from _devices(case, item)
         if item["kind"] == "Ingress" and (ingress_class := item["spec"].get("ingressClassName")):
             if case.kubectl.get(f"ingressclasses.networking.k8s.io/{ingress_class}"):
                 yield ok("beside", f"{shown(item)}: the IngressClass {ingress_class} exists")
             else:
                 message = f"{shown(item)} refers to the IngressClass {ingress_class}, which does not exist"
                 yield fails("beside", message, "kubectl get ingressclasses")
-        elif item["kind"] == "HorizontalPodAutoscaler" and _needs_metrics(item):
-            if case.versions(_METRICS):
-                yield ok("beside", f"{shown(item)}: the cluster serves {_METRICS}")
-            else:
-                message = f"{shown(item)} needs {_METRICS}, which the cluster does not serve: install metrics-server"
-                yield fails("beside", message, f"kubectl api-resources --api-group={_METRICS}")
+        elif item["kind"] == "HorizontalPodAutoscaler":
+            yield from _metrics(case, item)
 
 
-def _needs_metrics(autoscaler: Object) -> bool:
-    """Whether an autoscaler decides by the CPU or memory usage of pods."""
-    return any(
-        metric.get("type") in ("Resource", "ContainerResource") for metric in listing(autoscaler["spec"].get("metrics"))
-    )
+def _metrics(case: Case, item: Object) -> Iterator[CheckResult]:
+    """Check that the cluster serves the kinds of metrics by which an autoscaler decides."""
+    kinds = [metric.get("type") for metric in listing(item["spec"].get("metrics"))]
+    for group, source in dict.fromkeys(_METRICS[kind] for kind in kinds if kind in _METRICS):
+        if case.versions(group):
+            yield ok("beside", f"{shown(item)}: the cluster serves {group}")
+        else:
+            message = f"{shown(item)} needs {group}, which the cluster does not serve: install {source}"
+            yield fails("beside", message, f"kubectl api-resources --api-group={group}")
 
 
 def _queue(case: Case, item: Object) -> Iterator[CheckResult]:
@@ -93,6 +104,48 @@ def _gang(case: Case, item: Object) -> Iterator[CheckResult]:
         yield fails("beside", f"{shown(item)} refers to the Queue {queue} of {group}, which does not exist", show)
     else:
         yield ok("beside", f"{shown(item)}: the cluster serves {group}{f', and its Queue {queue}' if queue else ''}")
+
+
+_DEVICES = "resource.k8s.io"
+
+_NETWORKS = "k8s.v1.cni.cncf.io"
+
+_DRIVERS = "csidrivers.storage.k8s.io"
+
+
+def _devices(case: Case, item: Object) -> Iterator[CheckResult]:
+    """Check the templates of device claims, the networks of Multus, and the CSI drivers that pods name."""
+    templates: dict[str, None] = {}
+    networks: dict[str, None] = {}
+    drivers: dict[str, None] = {}
+    for pods in pods_of(Manifest(item)):
+        claims = map(mapping, listing(pods.spec.get("resourceClaims")))
+        templates |= dict.fromkeys(str(claim["resourceClaimTemplateName"]) for claim in claims if len(claim) > 1)
+        named = mapping(pods.metadata.get("annotations")).get(f"{_NETWORKS}/networks")
+        networks |= dict.fromkeys(str(named).split(",") if named else ())
+        volumes = (mapping(volume.get("csi")).get("driver") for _, volume in pods.volumes())
+        drivers |= dict.fromkeys(str(driver) for driver in volumes if driver)
+    for name in templates:
+        yield from _named(case, item, f"resourceclaimtemplates.{_DEVICES}", "ResourceClaimTemplate", name)
+    if templates and not case.kubectl.items(f"resourceslices.{_DEVICES}"):
+        message = f"{shown(item)} claims devices by DRA, and no driver of the cluster offers any"
+        yield fails("beside", message, f"kubectl get resourceslices.{_DEVICES}")
+    for name in networks:
+        if "/" not in name:  # of another namespace, which the user may not see
+            yield from _named(case, item, f"network-attachment-definitions.{_NETWORKS}", "network of Multus", name)
+    for name in drivers:
+        yield from _named(case, item, _DRIVERS, "CSI driver", name)
+
+
+def _named(case: Case, item: Object, resource: str, kind: str, name: str) -> Iterator[CheckResult]:
+    """Check that the cluster has the object `name` of a resource, if it has the resource at all."""
+    group = resource.partition(".")[2]
+    if not case.versions(group) or case.kubectl.get(f"{resource}/{name}") is None:
+        yield fails(
+            "beside", f"{shown(item)} refers to the {kind} {name}, which does not exist", f"kubectl get {resource}"
+        )
+    else:
+        yield ok("beside", f"{shown(item)}: the {kind} {name} exists")
 
 
 def _topology(case: Case, item: Object) -> Iterator[CheckResult]:

@@ -188,8 +188,8 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     @property
     def traits(self) -> frozenset[str]:
-        """The traits of all work that ends, and that of a JobSet."""
-        return super().traits | {"jobset"}
+        """The traits of all work that ends, and those of a JobSet."""
+        return super().traits | {"jobset", "several"}
 
     @property
     def gang_key(self) -> str | None:

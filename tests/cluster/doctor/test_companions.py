@@ -63,8 +63,17 @@ def test_doctor_checks_that_the_metrics_of_an_autoscaler_are_served() -> None:
     assert results(served, AUTOSCALER) == [("ok", "horizontalpodautoscaler/a: the cluster serves metrics.k8s.io", None)]
 
 
-def test_doctor_accepts_an_autoscaler_with_external_metrics() -> None:
-    assert results(FakeCluster(), item("HorizontalPodAutoscaler", "a", spec={"metrics": [{"type": "External"}]})) == []
+@pytest.mark.parametrize(
+    ("kind", "group"), [("Pods", "custom.metrics.k8s.io"), ("External", "external.metrics.k8s.io")]
+)
+def test_doctor_checks_that_metrics_of_an_adapter_are_served(kind: str, group: str) -> None:
+    autoscaler = item("HorizontalPodAutoscaler", "a", spec={"metrics": [{"type": kind}, {"type": "Object"}]})
+    message = f"horizontalpodautoscaler/a needs {group}, which the cluster does not serve: install "
+    adapter = "an adapter, such as prometheus-adapter or KEDA"
+    fix = f"kubectl api-resources --api-group={group}"
+    assert results(FakeCluster(), autoscaler) == [("fails", f"{message}{adapter}", fix)]
+    served = FakeCluster(served={f"{group}/v1beta1": []})
+    assert results(served, autoscaler) == [("ok", f"horizontalpodautoscaler/a: the cluster serves {group}", None)]
 
 
 @pytest.mark.parametrize(("target", "count"), [("a", 3), ("b", 1)])
@@ -149,3 +158,34 @@ def test_doctor_checks_the_gang_scheduler_and_its_queue(gang: str, group: str, q
         message = f"mpijob/a refers to the Queue {queue} of {group}, which does not exist"
         absent = ("fails", message, f"kubectl get queues.{group}")
         assert results(FakeCluster(served=served), *objects) == [absent]
+
+
+DEVICES = {
+    "resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "gpus"}],
+    "volumes": [{"name": "bucket", "csi": {"driver": "gcsfuse.csi.storage.gke.io"}}],
+}
+NETWORKS = {"annotations": {"k8s.v1.cni.cncf.io/networks": "roce,other/roce"}}
+DEVICE_POD = item("Pod", "a", metadata=NETWORKS, spec=DEVICES)
+NAMED = {
+    "ResourceClaimTemplate gpus": "resourceclaimtemplates.resource.k8s.io",
+    "network of Multus roce": "network-attachment-definitions.k8s.v1.cni.cncf.io",
+    "CSI driver gcsfuse.csi.storage.gke.io": "csidrivers.storage.k8s.io",
+}
+
+
+def test_doctor_checks_templates_of_claims_networks_and_drivers() -> None:
+    absent = results(FakeCluster(), DEVICE_POD)
+    for named, resource in NAMED.items():
+        message = f"pod/a refers to the {named}, which does not exist"
+        assert ("fails", message, f"kubectl get {resource}") in absent
+    unserved = "pod/a claims devices by DRA, and no driver of the cluster offers any"
+    assert ("fails", unserved, "kubectl get resourceslices.resource.k8s.io") in absent
+    groups = ("resource.k8s.io/v1", "k8s.v1.cni.cncf.io/v1", "storage.k8s.io/v1")
+    made = [
+        item("ResourceClaimTemplate", "gpus"),
+        item("ResourceSlice", "node-1"),
+        item("NetworkAttachmentDefinition", "roce"),
+        item("CSIDriver", "gcsfuse.csi.storage.gke.io"),
+    ]
+    complete = FakeCluster(made, served={group: [] for group in groups})
+    assert results(complete, DEVICE_POD) == [("ok", f"pod/a: the {named} exists", None) for named in NAMED]
