@@ -12,7 +12,7 @@ Tests: modelspec/test_load.py.
 from typing import Annotated
 
 from packager.base import envfile, names
-from packager.base.values import Fields, Meta
+from packager.base.values import Fields, Meta, field
 
 
 def anchored(body: str) -> str:
@@ -249,6 +249,47 @@ class Download(Fields, frozen=True):
     sha256: Annotated[
         Annotated[str, Meta(pattern=anchored("[0-9a-f]{64}"), title="a sha256 of 64 hexadecimal digits")] | None,
         Meta(description="The digest of the file. A build refuses a download without one; with --record, it adds it."),
+    ] = None
+
+
+class FetchedFile(Fields, frozen=True, kw_only=True):
+    """A file that pods fetch before their program starts."""
+
+    address: Annotated[
+        str,
+        Meta(
+            pattern=anchored(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[-A-Za-z0-9._~:/?@!&'*+,;=%]*)?"),
+            max_length=2000,
+            title="an http or https URL without a user and a password",
+            description="Where the file is.",
+            examples=["https://example.com/weights.npz"],
+        ),
+    ] = field(name="from")
+    to: Annotated[
+        str,
+        Meta(
+            pattern=anchored(r"[A-Z][A-Z0-9_]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)+"),
+            max_length=500,
+            title="a variable of mlops.env that is a folder, and a path below it",
+            description="Where the file is put: a variable that is a folder, such as OUTPUT_DIR, and a path below it. "
+            "Pods must be able to write there.",
+            examples=["OUTPUT_DIR/data/weights.npz"],
+        ),
+    ]
+    sha256: Annotated[
+        str,
+        Meta(
+            pattern=anchored("[0-9a-f]{64}"),
+            title="a sha256 of 64 hexadecimal digits",
+            description="The digest of the file; no other content is accepted.",
+        ),
+    ]
+    size: Annotated[
+        int, Meta(ge=0, le=1 << 50, description="The size of the file in bytes: not more than this is fetched.")
+    ]
+    secret: Annotated[
+        EnvironmentKey | None,
+        Meta(description="One of `secrets`, sent as a bearer token to the host of `from`, and to no other."),
     ] = None
 
 

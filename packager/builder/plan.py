@@ -21,12 +21,12 @@ from packager.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
 from packager.package.layout import SCRIPTS
 from packager.package.path_checks import shown
 from packager.workloads.amounts import GPUS
-from packager.workloads.program import CHOICE, Run, directory, installing
+from packager.workloads.program import CHOICE, Run, directory, fetching, installing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from packager.base.fields import Environment
+    from packager.base.fields import Environment, FetchedFile
     from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
@@ -397,8 +397,16 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     init = run.init.program(run.workdir) if run.init else None
     if variant.requirements:
         init = installing(variant.requirements, init)
+    if spec.sources:
+        init = fetching([_source(source) for source in spec.sources], init)
     image = spec.image_of(variant, overlay).reference
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, image)
+
+
+def _source(source: FetchedFile) -> tuple[str, ...]:
+    """Return the arguments of the script for a source; Kubernetes replaces the variable."""
+    variable, _, path = source.to.partition("/")
+    return source.address, f"$({variable})/{path}", source.sha256, str(source.size), source.secret or "-"
 
 
 def _common(runs: Sequence[Run]) -> Run:

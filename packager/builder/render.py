@@ -56,6 +56,7 @@ _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
 
 _OF_REQUIREMENTS = "/base/requirements.sh"
+_OF_SOURCES = "/base/sources.sh"
 
 _OF_WORKSPACE = (
     f"{layout.overlay(layout.WORKSPACE)}/",
@@ -183,6 +184,8 @@ def _add(entries: dict[str, Entry], path: str, content: str) -> None:
 def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
     withheld = set(OPTIONS) - set(offered(plan.traits))
     unused = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in withheld)
+    scripts = {_OF_REQUIREMENTS: plan.variant.requirements, _OF_SOURCES: plan.spec.sources}
+    unused_scripts = tuple(path for path, is_used in scripts.items() if not is_used)
     for root in ("package", *map(_folder, kinds)):
         for path in _files(root):
             if path == "dockerignore" and not plan.dockerfile:
@@ -193,7 +196,7 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
                 continue
             if path.startswith(f"{layout.SCRIPTS}/") and not plan.code:
                 continue
-            if path.endswith(_OF_REQUIREMENTS) and not plan.variant.requirements:
+            if path.endswith(unused_scripts):
                 continue
             if path.startswith(f"{layout.common('FRAMEWORK')}/{SECRETS.name}/") and not plan.spec.secrets:
                 continue

@@ -12,6 +12,7 @@ from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
 from packager.modelspec import code, environments, programs, requirements, sequences
+from packager.modelspec import sources as fetched_files
 from packager.package import tarheader
 from packager.package.layout import WORKSPACE
 from packager.package.path_checks import ContentError, Contents, composed, normalized
@@ -41,6 +42,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
         yield from _duplicates(names, place)
     yield from code.check(spec, sources)
     yield from requirements.check(spec, sources)
+    yield from fetched_files.check(spec)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec.assets, sources.assets, longest)
     yield from _downloads(spec, sources.assets, longest)

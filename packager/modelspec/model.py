@@ -8,6 +8,7 @@ from packager.base.fields import (
     Digest,
     Download,
     Environment,
+    FetchedFile,
     FilePattern,
     ImageName,
     ImageTag,
@@ -228,6 +229,16 @@ class Spec(Fields, frozen=True):
         Meta(
             description="Files that a build fetches into `assets`, with their digests. They are kept in a cache.",
             max_length=100,
+        ),
+    ] = []
+
+    sources: Annotated[
+        list[FetchedFile],
+        Meta(
+            description="Files that the pods fetch before their program starts, as their own user, once for each "
+            "volume: data that is not in the package. The image needs python3. They are the only files that a package "
+            "fetches, beside `requirements`.",
+            max_length=20,
         ),
     ] = []
 

@@ -13,6 +13,7 @@
     original      an overlay without its edits, to find what the edits have added
     additions, replaced: workloads that an edit adds, and images, programs and storage that it changes
     usage         the claims, passwords, queues, classes, devices and addresses that the package names
+    fetched       the files that its pods fetch
     expected      the digest that the user expects
     workspace     the overlay that creates a claim, and nothing else
     server        a server-side dry run, on request
@@ -41,6 +42,7 @@ from packager.verify import (
     credentials,
     environment,
     expected,
+    fetched,
     kinds,
     levels,
     names,
@@ -142,6 +144,7 @@ def verify(package: Package, checks: Checks) -> Report:
             for fault in schema.faults(manifest.data, versions)
         ]
         problems += _manifest_problems(outcome.overlay, schema_faults)
+        notes += fetched.notes(outcome.overlay)
         notes += [*credentials.notes(outcome.overlay), *usage.notes(outcome.overlay)]
         made += objects.made(outcome.overlay)
         images[name] = outcome.overlay.images

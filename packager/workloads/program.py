@@ -147,6 +147,23 @@ def installing(requirements: str, following: Program | None) -> Program:
     return replace(following, command=(*command, *following.command))
 
 
+FETCH = "/etc/mlpack/runtime/sources.sh"
+"""The script that fetches files. Its arguments: five for each file, `--`, and the program that follows."""
+
+
+def fetching(files: Sequence[Sequence[str]], following: Program | None) -> Program:
+    """Return the program that fetches files, and then starts another one in its place.
+
+    Args:
+        files: The URL, the path, the sha256, the size, and the variable with the token (or `-`) of each file.
+        following: The program to start afterwards, with its command; None to start nothing.
+    """
+    command = ("/bin/sh", FETCH, *(word for file in files for word in file), "--")
+    if following is None:
+        return Program(command, directory="/")
+    return replace(following, command=(*command, *following.command))
+
+
 def directory(workdir: str | None) -> str | None:
     """Return the folder that `workdir` means: a folder of the package below a placeholder, MODEL_DIR."""
     if workdir is None or workdir.startswith("/"):

@@ -1,0 +1,71 @@
+"""Sources of a spec: what lint accepts and refuses, what a package then runs, and what `verify` lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.modelspec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIGEST = "0a" * 32
+SOURCE = f"{{from: https://example.com/a, to: OUTPUT_DIR/data/a, sha256: {DIGEST}, size: 3}}"
+
+
+def problems(folder: Path, *sources: str, more: str = "") -> list[str]:
+    return demo.problems(demo.write(folder, f"{demo.SPEC}{more}sources: [{', '.join(sources)}]\n"))
+
+
+def test_pods_fetch_sources_before_their_program(tmp_path: Path) -> None:
+    loaded = load(demo.write(tmp_path, f"{demo.SPEC}sources: [{SOURCE}]\n"))
+    planned = plan(loaded, loaded.spec.variants[0], Options())
+    for overlay in planned.overlays:
+        assert overlay.init is not None
+        assert overlay.init.command == (
+            *("/bin/sh", "/etc/mlpack/runtime/sources.sh"),
+            *("https://example.com/a", "$(OUTPUT_DIR)/data/a", DIGEST, "3", "-", "--"),
+        )
+    paths = [entry.path for entry in render(planned).entries]
+    assert "quickstart/common/mpi/k8s/mlops/base/sources.sh" in paths
+    plain = load(demo.write(tmp_path / "plain"))
+    assert not [one for one in render(plan(plain, plain.spec.variants[0], Options())).entries if "sources" in one.path]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("https://example.com/a", "file:///etc/passwd", "expected an http or https URL"),
+        ("https://example.com/a", "https://user:word@example.com/a", "expected an http or https URL"),
+        ("https://example.com/a", "https://example.com/$(TOKEN)", "expected an http or https URL"),
+        ("OUTPUT_DIR/data/a", "OUTPUT_DIR/../a", "expected a variable of mlops.env"),
+        ("OUTPUT_DIR/data/a", "/etc/passwd", "expected a variable of mlops.env"),
+        ("OUTPUT_DIR/data/a", "OUTPUT_DIR/.hidden", "expected a variable of mlops.env"),
+        ("OUTPUT_DIR/data/a", "MODEL_DIR/a", "MODEL_DIR is not a folder that the pods"),
+        ("OUTPUT_DIR/data/a", "CHECKPOINT_DIR/a", "CHECKPOINT_DIR is not a folder that the pods"),
+        ("size: 3", "size: -1", "expected at least 0"),
+        ("size: 3", "size: 3, secret: TOKEN", "'TOKEN' is not one of `secrets`"),
+        (f"sha256: {DIGEST}, ", "", "sha256"),
+    ],
+)
+def test_wrong_source_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (problem,) = problems(tmp_path, SOURCE.replace(old, new))
+    assert message in problem
+
+
+def test_secret_is_only_sent_by_https(tmp_path: Path) -> None:
+    source = SOURCE.replace("size: 3", "size: 3, secret: TOKEN")
+    secrets = "secrets: {TOKEN: {description: A token.}}\n"
+    assert problems(tmp_path, source, more=secrets) == []
+    (problem,) = problems(tmp_path, source.replace("https", "http"), more=secrets)
+    assert "a secret is only sent by https" in problem
+
+
+def test_two_sources_of_one_place_are_refused(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, SOURCE, SOURCE)
+    assert "another source has the place 'OUTPUT_DIR/data/a'" in problem
