@@ -65,7 +65,7 @@ def test_metrics_count_jobs_callbacks_and_requests(digits: Service, monkeypatch:
     assert begun["mlpack_database_up"] == {(): 1}
     assert begun["mlpack_jobs"] == {("default", status): 0 for status in ("queued", "pending", "running")}
     tried = begun["mlpack_rendering_duration_seconds_count"][()]
-    assert tried == 1  # the template
+    assert tried == 4  # the template: its syntax, and with three invented values
     assert begun["mlpack_check_duration_seconds_count"][()] == 1  # the definition
     assert digits.until(lambda: scraped(digits)["mlpack_watches"].get(("Pod",)) == 1, "a watch on pods")
 

@@ -64,8 +64,8 @@ def test_all_links_of_the_page_are_below_the_prefix(proxied: Proxied) -> None:
     release = proxied.post(f"{proxied.root}/v1/jobs", FILLED).json()["release"]
     proxied.until(lambda: ("Job", release) in proxied.cluster.objects, "the Job")
     start = proxied.view(f"{proxied.root}/")
-    assert start.headers["location"] == f"{ROOT}/jobs"
-    todo, done = [f"{ROOT}/jobs", f"{ROOT}/new/countdown", f"{ROOT}/sign-in"], set()
+    assert start.headers["location"] == f"{ROOT}/overview"
+    todo, done = [f"{ROOT}/overview", f"{ROOT}/new/countdown", f"{ROOT}/sign-in"], set()
     while todo:
         path = todo.pop()
         done.add(path)
