@@ -244,6 +244,11 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
             return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
 
 
+def is_package(path: str) -> bool:
+    """Return whether a path is that of a package, rather than a model: an archive, or a folder with an inventory."""
+    return path.endswith(".tar.gz") or paths.exists(Path(path) / layout.INVENTORY)
+
+
 def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
     """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts.
 

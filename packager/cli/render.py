@@ -36,7 +36,8 @@ def render(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A model's name or alias, the path of a spec, or a package: its tarball, or oci://HOST/REPOSITORY:TAG.",
+            help="A model's name or alias, the path of a spec, or a package: its tarball, its folder, or "
+            "oci://HOST/REPOSITORY:TAG.",
             autocompletion=completing.models,
         ),
     ],
@@ -65,7 +66,7 @@ def render(
 
     For a package that is built already, only --kubectl and the options for signatures apply.
     """
-    from packager.app.build import BuildRequest, render_package
+    from packager.app.build import BuildRequest, is_package, render_package
     from packager.app.build import render as render_overlay
     from packager.cli.host import host
     from packager.cli.registry_arguments import is_remote, local_package
@@ -82,7 +83,7 @@ def render(
         components=tuple(components),
         site=tuple(site),
     )
-    if is_remote(Path(model)) or model.endswith(".tar.gz"):
+    if is_remote(Path(model)) or is_package(model):
         _refuse_options(request, model)
         package = local_package(ctx, Path(model), signatures.trust(ctx))
         rendered = render_package(package, overlay, kubectl, host(ctx).runner)

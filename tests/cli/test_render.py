@@ -32,3 +32,10 @@ def test_render_reports_unknown_overlay_and_missing_kubectl(mlpack: Mlpack, tmp_
     done = mlpack("render", spec, "single-node", "--kubectl", "./no-kubectl")
     assert (done.code, done.stdout) == (6, "")
     assert done.stderr.startswith("error: ./no-kubectl: program not found\n")
+
+
+def test_render_prints_overlay_of_a_package_in_a_folder(mlpack: Mlpack, kubectl: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    done = mlpack("render", "./hello-mpi", "single-node", "--kubectl", kubectl)
+    assert (done.code, "kind: Pod\n" in done.stdout) == (0, True), done.stderr
+    assert mlpack("render", "./hello-mpi", "single-node", "--mode", "training", "--kubectl", kubectl).code == 2
