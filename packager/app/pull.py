@@ -16,7 +16,7 @@ from packager.app.stamps import JudgedStamp, judge
 from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.fetch import digest_of
-from packager.base.limits import DEFAULT
+from packager.base.limits import DEFAULT, Limits
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact, attachments
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _LISTED_TAGS = 10
 _FOLDER = "packages"
 _TOP = ".mlpack-top"
+_COMPONENT = Limits(size=1 << 20, files=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +343,46 @@ def local(  # noqa: PLR0913 - an option each
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
     return LocalPackage(path, contents)
+
+
+def component(reference: PackageReference, access: Access, folder: Path, *, tell: Tell, progress: Progress) -> Path:
+    """Unpack a site's own component from a registry, and return its folder, which has the repository's name.
+
+    The artefact has one layer, a tar.gz: what `oras push` or `flux push artifact` makes of the component's folder.
+
+    Args:
+        reference: The artefact.
+        access: The way to registries.
+        folder: An empty folder.
+        tell: Receives the digest that a tag names.
+        progress: Shows the progress of the download.
+
+    Raises:
+        UsageError: The reference has neither a tag nor a digest.
+        VerificationError: The registry sends something else than a small archive, or a package.
+        ToolError: The registry does not respond as it must, or the archive cannot be unpacked.
+    """
+    name = reference.repository.rpartition("/")[2]
+    result, file = folder / name, folder / f"{name}.tar.gz"
+    with Repository(reference, access) as registry:
+        remote = read(registry, reference)
+        if remote.facts is not None:
+            raise VerificationError(f"{reference} is a package, not a component")
+        if remote.described.layer.size > _COMPONENT.size:
+            raise VerificationError(f"{reference}: expected a component of at most {_COMPONENT.size >> 20} MiB")
+        try:
+            with file.open("wb") as stream:
+                _download(registry, remote, stream, file.name, progress)
+            result.mkdir()
+            archive.extract(file, result, _COMPONENT)
+            inside = list(result.iterdir())
+            if len(inside) == 1 and inside[0].is_dir():
+                _lift(inside[0], result)
+        except OSError as error:
+            raise ToolError(f"{reference} cannot be unpacked: {reason(error)}") from None
+    if reference.digest is None:
+        tell(f"{reference} is {reference.pinned(remote.digest)}")
+    return result
 
 
 def pulled(cache: Path) -> Iterator[Path]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def configure(
+    ctx: typer.Context,
     package: PackagePath,
     overlay: Annotated[
         str | None,
@@ -91,7 +92,8 @@ def configure(
         typer.Option(
             "--with",
             metavar="OPTION|DIR",
-            help="A site option to switch on, or a folder with a component of your own. Repeatable.",
+            help="A site option to switch on, or a folder with a component of your own, or oci://HOST/REPOSITORY:TAG "
+            "with one. Repeatable.",
             autocompletion=completing.options,
         ),
     ] = [],  # noqa: B006
@@ -131,7 +133,9 @@ def configure(
     from packager.app import configure as use_case
     from packager.base import paths
     from packager.cli import configure_questions
+    from packager.cli.registry_arguments import component_folders
 
+    folders = ctx.with_resource(component_folders(ctx, [name for name in switch_on if "/" in name]))
     amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
     answers = use_case.Answers(
         site=None if check else announced_site(site_file),
@@ -148,7 +152,7 @@ def configure(
             *(_assignment("--site", text) for text in site),
         ),
         switch_on=tuple(name for name in switch_on if "/" not in name),
-        components=use_case.own_components(tuple(name for name in switch_on if "/" in name)),
+        components=use_case.own_components(folders),
         switch_off=tuple(switch_off),
         storage=tuple(storage),
     )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base import workfolder
 from packager.base.errors import UsageError
 from packager.cli.arguments import cache_folder
 from packager.cli.console import progress, say, show_as
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from packager.app.pull import LocalPackage
     from packager.app.signatures import Trust
     from packager.publish.client import Access
@@ -87,6 +90,11 @@ _REFERENCE = "oci:/"
 """The beginning of a reference as a path, which has joined the slashes of `oci://`."""
 
 
+def is_reference(name: str) -> bool:
+    """Return whether a name is a reference `oci://…`."""
+    return name.startswith(f"{_REFERENCE}/")
+
+
 def is_remote(package: Path) -> bool:
     """Return whether a path is a reference `oci://…`."""
     return str(package).startswith(_REFERENCE)
@@ -106,6 +114,28 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
             check_file(package, trust, tell=say)
         return package
     return _pulled(ctx, package, trust, with_stamps=False).path
+
+
+@contextmanager
+def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the folders of a site's own components; those of registries are unpacked until the block ends.
+
+    See `packager.app.pull.component` for the errors.
+    """
+    if not any(map(is_reference, names)):
+        yield tuple(names)
+        return
+    from packager.app.pull import component
+    from packager.app.registry_access import parse
+
+    with ExitStack() as stack:
+        folders = list(names)
+        for at, name in enumerate(names):
+            if is_reference(name):
+                work = stack.enter_context(workfolder.temporary())
+                access = RegistryOptions().access(ctx)
+                folders[at] = str(component(parse(name), access, work, tell=say, progress=progress))
+        yield tuple(folders)
 
 
 def stamped_package(ctx: typer.Context, package: Path, trust: Trust) -> LocalPackage:
