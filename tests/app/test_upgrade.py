@@ -639,11 +639,16 @@ def test_json_contains_versions_files_and_masked_conflicts(package: Path, tmp_pa
     assert content["from"] == {"version": None, "digest": prepared.old.digest}
 
 
+@pytest.mark.parametrize("repository", [{}, {".git/HEAD": b"ref: refs/heads/main\n"}], ids=["plain", "git"])
 def test_interrupted_upgrade_is_completed_or_undone(
-    package: Path, clash: Path, monkeypatch: pytest.MonkeyPatch
+    repository: dict[str, bytes], package: Path, clash: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for path, content in repository.items():
+        (package / path).parent.mkdir()
+        (package / path).write_bytes(content)
     before = files(package)
-    for end, expected in ((upgrade.undo, before), (upgrade.complete, files(clash))):
+    after = files(clash) | {path: before[path] for path in repository}
+    for end, expected in ((upgrade.undo, before), (upgrade.complete, after)):
         with monkeypatch.context() as patched:
             patched.setattr(journal, "complete", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
