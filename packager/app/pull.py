@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app import stamps
 from packager.app.signatures import beside, lines
-from packager.app.stamps import JudgedStamp, judge
+from packager.app.stamps import JudgedStamp, LocalPackage, judge
 from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.fetch import digest_of
@@ -119,19 +119,6 @@ class RemoteArtefact:
     described: Described
     facts: ArtefactFacts | None
     is_plain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPackage:
-    """A package on disk.
-
-    Attributes:
-        path: The path.
-        stamps: The stamps that the registry of the package has; None for a package that comes from no registry.
-    """
-
-    path: Path
-    stamps: tuple[bytes, ...] | None = None
 
 
 def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:

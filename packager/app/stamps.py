@@ -99,6 +99,19 @@ class StampChecks:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalPackage:
+    """A package on disk.
+
+    Attributes:
+        path: The path.
+        stamps: The stamps that the registry of the package has; None for a package that comes from no registry.
+    """
+
+    path: Path
+    stamps: tuple[bytes, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StampedPackage:
     """A package that is compared with its stamps.
 

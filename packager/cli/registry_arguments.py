@@ -20,8 +20,8 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.app.pull import LocalPackage
     from packager.app.signatures import Trust
+    from packager.app.stamps import LocalPackage
     from packager.publish.client import Access
 
 _PASSWORD_BYTES = 64 << 10
@@ -140,7 +140,7 @@ def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tupl
 
 def stamped_package(ctx: typer.Context, package: Path, trust: Trust) -> LocalPackage:
     """Return a package with the stamps that its registry has; see `local_package`."""
-    from packager.app.pull import LocalPackage
+    from packager.app.stamps import LocalPackage
 
     if not is_remote(package):
         return LocalPackage(local_package(ctx, package, trust))

@@ -98,7 +98,6 @@ def verify(
     with a kubectl of one of its versions, the package must render as it says.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app.rebuild import RebuildRequest
     from packager.app.stamps import StampChecks
     from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
     from packager.app.verify import verify as judge
@@ -128,7 +127,11 @@ def verify(
     local = stamped_package(ctx, package, signatures.for_stamp(trust) if stamp or required else trust)
     file = Path(stamp) if stamp else None
     chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
-    again = None if rebuild is None else RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
+    again = None
+    if rebuild is not None:
+        from packager.app.rebuild import RebuildRequest
+
+        again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
     verdict = judge(local.path, checks, chosen, again)
     report = verdict.report
     if output is not None:
