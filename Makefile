@@ -65,7 +65,7 @@ lint: setup ## check the code with ruff and shellcheck, and the words
 	shellcheck .ci/run tools/in-memory tools/make-venv tools/show-package
 
 types: setup ## check the types with mypy
-	mypy --cache-dir "$(CACHE)/mypy"
+	mypy --cache-dir "$(CACHE)/mypy$(CURDIR)"
 
 fmt: setup ## format the code, and fix what ruff can fix
 	ruff check --fix

@@ -473,3 +473,26 @@ def test_package_in_a_volume_is_bundled_and_moved(
     assert f"PACKAGE_IMAGE={moved}\n" in env
     assert mlpack("verify", "out/hello-mpi").code == 0
     assert sorted(path.name for path in Path("out").iterdir()) == ["hello-mpi"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_layout_with_a_link_is_refused(tmp_path: Path, kind: bytes, *, is_ours: bool) -> None:
+    path = tmp_path / "bundle.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        info = tarfile.TarInfo(blob(b"a")[0])
+        info.type, info.linkname = kind, "/etc/passwd"
+        archive.addfile(info)
+    with pytest.raises(VerificationError, match="is not a bundle"):
+        layout.read(path, is_ours=is_ours)
+
+
+def test_operator_of_another_type_is_not_written(mlpack: Mlpack, other: FakeRegistry) -> None:
+    manifest = {"mediaType": KIND, "config": descriptor(b"{}", "x"), "layers": [descriptor(b"#!/bin/sh", "text/x-sh")]}
+    content = json.dumps(manifest).encode()
+    named = {"mlpack.repository": "operators/mpi-operator", "org.opencontainers.image.ref.name": "v0.8.0"}
+    members = [LAYOUT, index(content, **named), blob(content), blob(b"{}"), blob(b"#!/bin/sh")]
+    Path("b.tar").write_bytes(tar(members))
+    done = mlpack("load", "b.tar", "--registry", other.host, "--extract", "out")
+    assert (done.code, "expected a layer of the type application/yaml" in done.stderr) == (5, True)
+    assert not Path("out").exists()
