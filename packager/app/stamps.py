@@ -141,7 +141,8 @@ class StampUse:
 
 
 def beside(package: Path) -> Path:
-    """Return the file with the stamps of a package."""
+    """Return the file with the stamps of a package; `.` has no name of its own."""
+    package = package if package.name else package.absolute()
     return package.with_name(f"{package.name}{_ENDING}")
 
 

@@ -505,3 +505,11 @@ def test_overlays_are_unchecked_after_the_time_for_rendering(package: Path, kube
     assert report.problems == ()
     assert [security.overlay for security in report.security] == ["multi-node"]
     assert report.unchecked == ("the other overlays took more than 120 seconds, so single-node was not rendered",)
+
+
+def test_verify_reads_the_package_in_the_current_folder(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    monkeypatch.chdir(tmp_path / "hello-mpi")
+    assert mlpack("verify", ".", "--kubectl", kubectl).code == 0
