@@ -1,3 +1,3 @@
 """mlpack builds Kustomize packages of machine-learning workloads from model specs."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
