@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -46,10 +47,11 @@ def test_package_of_an_earlier_version_is_configured(mlpack: Mlpack, package: Pa
 
 def test_package_of_an_earlier_version_is_upgraded(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     name = package.name.removesuffix(".tar.gz")
-    model = {"llm-finetune-cpu": "llm-finetune"}.get(name, name)
     subprocess.run(["tar", "xzf", package.name], cwd=package.parent, check=True)
+    spec = json.loads((package.parent / name / "manifest.json").read_text())["spec"]
+    variant = [text for key in ("precision", "mode") if spec[key] for text in (f"--{key}", spec[key])]
     assert mlpack("configure", name, "--uid", "1234").code == 0
-    assert mlpack("build", model, "-d", "newer").code == 0
+    assert mlpack("build", spec["name"], *variant, "-d", "newer").code == 0
     done = mlpack("upgrade", name, f"newer/{package.name}", "--kubectl", kubectl)
     assert done.code == 0, done.stderr
     assert "1234" in mlpack("diff", name).stdout

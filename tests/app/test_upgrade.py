@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -338,10 +339,12 @@ def today(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The packages of earlier releases as they are built today, by their names."""
     folder = tmp_path_factory.mktemp("today")
     packages = {}
-    for model, mode in (("hello-mpi", None), ("llm-finetune", "cpu")):
+    for archive in RELEASED:
+        manifest = subprocess.check_output(["tar", "xzOf", archive, f"{archive.name[:-7]}/manifest.json"])
+        spec = json.loads(manifest)["spec"]
         [built] = build(
-            BuildRequest(model, (bundled(),), mode=mode),
-            Destination(folder, as_folder=True),
+            BuildRequest(spec["name"], (bundled(),), precision=spec["precision"], mode=spec["mode"]),
+            Destination(folder, as_folder=True, force=True),
             tell=lambda _: None,
             progress=no_progress,
         )
