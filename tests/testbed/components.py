@@ -70,13 +70,16 @@ class Component:
     def stop(self, node: Node) -> None:
         """Kill the component, and keep it stopped until `start`.
 
-        After SIGTERM, the API server would wait for a minute.
+        After SIGTERM, the API server would wait for a minute. A killed process loses its arguments, by which it is
+        known, before its sockets: its port has to be free for the next start.
         """
         self.stopped.parent.mkdir(exist_ok=True)
         self.stopped.touch()
-        while pid := self.pid(node):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + _PATIENCE
+        while (pid := self.pid(node)) or (self.port and node.listens(self.port) and time.monotonic() < deadline):
+            if pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
 
     def is_up(self, node: Node) -> bool:
