@@ -100,6 +100,11 @@ def current(pods: Sequence[Object]) -> list[Object]:
     return [newest[place] for place in sorted(newest)]
 
 
+def is_first(pod: Object) -> bool:
+    """Whether a pod is the first of its role: its Job and it have the index 0."""
+    return _number(labels(pod).get(JOB_INDEX)) == _number(annotation(pod, ANNOTATION)) == 0
+
+
 def computes(pod: Object) -> bool:
     """Whether the model runs in a pod."""
     return annotation(pod, OPTIONS) is None

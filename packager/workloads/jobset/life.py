@@ -177,8 +177,8 @@ class JobSet(Workload):
             yield replace(finding, message=f"{attempts.who(pod)}: {finding.message}")
 
     def main(self, pods: Sequence[Object]) -> Object | None:
-        """Return the first pod of the role that leads, in the last attempt."""
-        return next(iter(attempts.current(pods)), None)
+        """Return the first pod of the role that leads, in the last attempt; None while it does not exist."""
+        return next(filter(attempts.is_first, attempts.current(pods)[:1]), None)
 
     def workers(self, pods: Sequence[Object]) -> list[Object]:
         """Return the pods that compute."""

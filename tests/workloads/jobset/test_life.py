@@ -331,6 +331,12 @@ def test_pods_of_the_last_attempt_are_listed_by_role_and_index() -> None:
     assert name(main) == names[0]
 
 
+def test_another_pod_does_not_take_the_place_of_the_first_one() -> None:
+    assert KIND.main([pod(1), pod(0)]) == pod(0)
+    assert KIND.main([pod(1)]) is None
+    assert KIND.main([]) is None
+
+
 @pytest.mark.parametrize(
     ("pod_name", "role"),
     [(f"{NAME}-node-0-12-x2f9k", "worker"), (f"{NAME}-node-0-12", None), (f"other-{NAME}-node-0-1-x2f9k", None)],
