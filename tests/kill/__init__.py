@@ -15,6 +15,7 @@ import re
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -127,9 +128,15 @@ class Count:
 
 
 class Trial:
-    """One scenario in a folder of its own: what a whole run makes, and how long it takes, is found out first."""
+    """One scenario in a folder of its own: what a whole run makes, and how long it takes, is found out first.
 
-    def __init__(self, scenario: Scenario, work: Path) -> None:
+    Args:
+        scenario: The scenario.
+        work: An empty folder.
+        has_repository: Whether a folder of a package is a Git repository.
+    """
+
+    def __init__(self, scenario: Scenario, work: Path, *, has_repository: bool = False) -> None:
         self._scenario = scenario
         self._out, self._temporary = work / "out", work / "tmp"
         self._log, self._modules = work / "log", work / "modules"
@@ -141,6 +148,8 @@ class Trial:
             spec.write_text(spec.read_text().replace("name: hello-mpi\n", f"name: {name}\n", 1))
         for argv in scenario.before:
             assert _end(self._start(argv)) == 0, self._log.read_text()
+        if has_repository and (self._out / "hello-mpi").is_dir():
+            subprocess.run(["git", "init", "--quiet", "hello-mpi"], cwd=self._out, check=True)
         self._kept = _state(self._out)
         self._empty()
         self._old = _state(self._out)

@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--seed", default=str(time.time_ns()))
     memory = _MEMORY if _MEMORY.is_dir() else None
     parser.add_argument("--folder", type=Path, default=memory, help="where the runs write, such as a folder on NFS")
+    parser.add_argument("--repository", action="store_true", help="make each folder of a package a Git repository")
     asked = parser.parse_args()
     names = asked.scenarios or [scenario.name for scenario in SCENARIOS]
     if unknown := set(names) - {scenario.name for scenario in SCENARIOS}:
@@ -33,7 +34,7 @@ def main() -> int:
     print(f"seed {asked.seed}\n{'':28}{'runs':>8}{'killed':>9}{'left work':>11}{'journal':>9}{'wrong':>7}")
     try:
         for scenario in (scenario for scenario in SCENARIOS if scenario.name in names):
-            trial = Trial(scenario, work / scenario.name.replace(" ", "_"))
+            trial = Trial(scenario, work / scenario.name.replace(" ", "_"), has_repository=asked.repository)
             random = Random(f"{asked.seed}:{scenario.name}")
             count, runs = trial.count, 0
             while count.killed < asked.n:
