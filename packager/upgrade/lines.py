@@ -29,6 +29,15 @@ class Hunk(NamedTuple):
     new_start: int
     new_end: int
 
+    @property
+    def is_movable(self) -> bool:
+        """Whether lines are only inserted, or only deleted."""
+        return (self.start == self.end) != (self.new_start == self.new_end)
+
+    def moved(self, count: int) -> Hunk:
+        """Return the change so many lines further down."""
+        return Hunk(*(place + count for place in self))
+
 
 def split(text: bytes) -> list[bytes]:
     """Return the lines of a text with their ends; only the last line may have none."""
@@ -52,6 +61,53 @@ def changes(before: Sequence[bytes], after: Sequence[bytes]) -> list[Hunk]:
             result.append(Hunk(start + at, start + line, start + new_at, start + new_line))
         at, new_at = line + 1, new_line + 1
     return result
+
+
+def settled(hunks: Sequence[Hunk], before: Sequence[bytes], after: Sequence[bytes]) -> list[Hunk]:
+    """Return changes in the places in which GNU diff and git have them, where equal lines leave a choice.
+
+    Lines that are only inserted, or only deleted, may as well be the equal lines above or below. They join the change
+    above, if they reach it; otherwise they move down as far as possible (git, xdiff/xdiffi.c, xdl_change_compact).
+
+    Args:
+        hunks: The changes, in order.
+        before: The lines of the old text.
+        after: The lines of the new text.
+    """
+    joined: list[Hunk] = []
+    for hunk in hunks:
+        room = hunk.start - joined[-1].end if joined else -1
+        if joined and _steps_up(hunk, before, after, room) == room:
+            last = joined.pop()
+            joined.append(Hunk(last.start, hunk.end - room, last.new_start, hunk.new_end - room))
+        else:
+            joined.append(hunk)
+    result: list[Hunk] = []
+    for hunk, limit in zip(joined, [*(following.start for following in joined[1:]), len(before)], strict=False):
+        moved = hunk.moved(_steps_down(hunk, before, after, limit - hunk.end))
+        if result and result[-1].end == moved.start:
+            last = result.pop()
+            moved = Hunk(last.start, moved.end, last.new_start, moved.new_end)
+        result.append(moved)
+    return result
+
+
+def _steps_up(hunk: Hunk, before: Sequence[bytes], after: Sequence[bytes], room: int) -> int:
+    """Return how many lines an insertion or a deletion can move up, at most `room`; 0 for other changes."""
+    if not hunk.is_movable:
+        return 0
+    text, end = (after, hunk.new_end) if hunk.start == hunk.end else (before, hunk.end)
+    equal = (before[hunk.start - 1 - step] == text[end - 1 - step] for step in range(room))
+    return next((step for step, is_equal in enumerate(equal) if not is_equal), room)
+
+
+def _steps_down(hunk: Hunk, before: Sequence[bytes], after: Sequence[bytes], room: int) -> int:
+    """Return how many lines an insertion or a deletion can move down, at most `room`; 0 for other changes."""
+    if not hunk.is_movable:
+        return 0
+    text, start = (after, hunk.new_start) if hunk.start == hunk.end else (before, hunk.start)
+    equal = (before[hunk.end + step] == text[start + step] for step in range(room))
+    return next((step for step, is_equal in enumerate(equal) if not is_equal), room)
 
 
 def _common(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]] | None:

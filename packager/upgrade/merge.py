@@ -58,16 +58,18 @@ def _section(at: int, base: Sequence[bytes], yours: Sequence[bytes], theirs: Seq
 def _matches(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of lines that count as the same line of two texts, in order."""
     at = new_at = 0
+    end = lines.Hunk(len(old), len(old), len(new), len(new))
+    for change in [*lines.settled(list(_changes(old, new)), old, new), end]:
+        yield from zip(range(at, change.start), range(new_at, change.new_start), strict=True)
+        at, new_at = change.end, change.new_end
+
+
+def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[lines.Hunk]:
+    """Yield the changes between the lines that occur once in each text."""
+    at = new_at = 0
     for line, new_line in [*_anchors(old, new), (len(old), len(new))]:
-        last = new_last = 0
-        part, new_part = old[at:line], new[new_at:new_line]
-        for change in [*lines.changes(part, new_part), lines.Hunk(len(part), len(part), len(new_part), len(new_part))]:
-            yield from zip(
-                range(at + last, at + change.start), range(new_at + new_last, new_at + change.new_start), strict=True
-            )
-            last, new_last = change.end, change.new_end
-        if line < len(old):
-            yield line, new_line
+        for change in lines.changes(old[at:line], new[new_at:new_line]):
+            yield lines.Hunk(at + change.start, at + change.end, new_at + change.new_start, new_at + change.new_end)
         at, new_at = line + 1, new_line + 1
 
 

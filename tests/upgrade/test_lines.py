@@ -6,6 +6,8 @@ import subprocess
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from packager.upgrade import lines
 
 if TYPE_CHECKING:
@@ -71,3 +73,28 @@ def test_unified_separates_distant_changes() -> None:
     after = [b"first\n", *before[1:20], b"added\n", *before[20:]]
     heads = [line for line in lines.unified(before, after) if line.startswith(b"@@")]
     assert heads == [b"@@ -1,4 +1,4 @@\n", b"@@ -18,6 +18,7 @@\n"]
+
+
+def settled(before: str, after: str) -> list[tuple[int, ...]]:
+    old, new = (text.encode().splitlines(keepends=True) for text in (before, after))
+    return [tuple(hunk) for hunk in lines.settled(lines.changes(old, new), old, new)]
+
+
+def test_insertion_among_equal_lines_joins_the_change_above_or_moves_down() -> None:
+    """GNU diff and git do so: merges of repeated lines are then the same."""
+    assert settled("a\nx\nb\n", "a\nx\nx\nb\n") == [(2, 2, 2, 3)]
+    assert settled("a\nx\nx\nb\n", "a\nx\nb\n") == [(2, 3, 2, 2)]
+    assert settled("a\nb\n\nx\n", "new\n\n\nx\n") == [(0, 2, 0, 2)]
+    assert settled("a\nb\n", "a\nb\n") == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_settled_changes_turn_one_text_into_the_other(seed: int) -> None:
+    random = Random(seed)
+    old, new = ([random.choice((b"\n", b"x\n", b"y\n")) for _ in range(random.randrange(30))] for _ in range(2))
+    result, at = [], 0
+    for hunk in lines.settled(lines.changes(old, new), old, new):
+        assert hunk.start >= at
+        result += [*old[at : hunk.start], *new[hunk.new_start : hunk.new_end]]
+        at = hunk.end
+    assert result + old[at:] == new
