@@ -146,8 +146,8 @@ _GROWTH = "".join(
 def _doubled_value(package: Path) -> None:
     """Write a value into a part of another, and that into a part of the first, sixty times."""
     append(f"{SINGLE}/wiring.yaml", _GROWTH * 60)(package)
-    generated = "configMapGenerator:\n  - name: c\n    literals: ['A=x,x', 'B=x,x']\n"
-    replace(package / SINGLE / "kustomization.yaml", "configMapGenerator:\n", generated)
+    generated = "configMapGenerator: [{name: c, literals: ['A=x,x', 'B=x,x']}, "
+    replace(package / SINGLE / "kustomization.yaml", "configMapGenerator: [", generated)
 
 
 _COPIES = "  - target: {kind: Pod}\n    patch: |-\n" + "".join(

@@ -263,7 +263,7 @@ def test_home_added_to_a_container_by_an_edit_needs_allow(mlpack: Run, package: 
     ("file", "old", "new"),
     [
         (f"{SINGLE}/pod.yaml", "      env:\n", "      env:\n        - name: BROWSER\n          value: x\n"),
-        (LIST, "    envs: [", "    literals: [BROWSER=x]\n    envs: ["),
+        (LIST, ", envs: [", ", literals: [BROWSER=x], envs: ["),
         (PATCH, "spec:\n", "spec:\n  containers: [{name: main, env: [{name: BROWSER, value: x}]}]\n"),
         (LIST, "  - path: pod-patch.yaml\n", ("  - path: pod-patch.yaml\n  - patch: |-\n      - {op: add, path: "
          "/spec/containers/0/env/-, value: {name: BROWSER, value: x}}\n    target: {kind: Pod}\n")),

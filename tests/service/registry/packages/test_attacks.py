@@ -131,11 +131,11 @@ def test_edited_package_with_a_hostile_value_is_refused(site: Site, folder: Path
     target = "{select: {kind: Job}, fieldPaths: [spec.template.spec.priorityClassName]}"
     source = "{kind: ConfigMap, name: demo-fp32-training-env, fieldPath: data.NOTE}"
     text = kustomization.read_text(encoding="utf-8")
-    added = f"replacements:\n  - source: {source}\n    targets: [{target}]\n"
+    added = f"replacements: [{{source: {source}, targets: [{target}]}}, "
     manifest.write_text(
         manifest.read_text().replace(SPEC, f"{SPEC}      priorityClassName: usual\n", 1), encoding="utf-8"
     )
-    kustomization.write_text(text.replace("replacements:\n", added, 1), encoding="utf-8")
+    kustomization.write_text(text.replace("replacements: [", added, 1), encoding="utf-8")
     values.write_text(values.read_text().replace("NOTE=", "NOTE=usual"), encoding="utf-8")
     body = {"system_values": "env: {NOTE: system-node-critical}", "project": "strict"}
     try:
