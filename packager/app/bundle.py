@@ -308,11 +308,11 @@ def _statements(source: Path, package: str, made: str) -> Iterator[tuple[str, by
 
 def _operator_manifest(name: str, file: Path | None) -> tuple[Operator, OperatorManifest]:
     """Return an operator and its manifest. Raises UsageError, and the errors of reading the manifest."""
-    known = operators()
-    if name not in known:
-        message = f"--operator {name}: expected {' or '.join(sorted(known))}, or NAME=FILE"
-        raise UsageError(message, hint=similar(name, known))
-    return known[name], operator_manifest(known[name], file)
+    releases = operators()
+    if name not in releases:
+        message = f"--operator {name}: expected {' or '.join(sorted(releases))}, or NAME=FILE"
+        raise UsageError(message, hint=similar(name, releases))
+    return releases[name], operator_manifest(releases[name], file)
 
 
 def _operator(work: _Collected, operator: Operator, manifest: OperatorManifest) -> None:

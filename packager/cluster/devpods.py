@@ -208,10 +208,10 @@ class PodSession:
             LostError: The connection has ended.
             TimedOutError: The pod does not answer.
         """
-        word, _, words = self._answer().partition(" ")
+        word, _, detail = self._answer().partition(" ")
         if word != _DONE:
-            message = f"pod/{self.pod.name}: its code cannot be replaced: {shown(words)}"
-            raise ClusterError(message, hint="the image needs sh, head and tar" if "not found" in words else None)
+            message = f"pod/{self.pod.name}: its code cannot be replaced: {shown(detail)}"
+            raise ClusterError(message, hint="the image needs sh, head and tar" if "not found" in detail else None)
 
     def open(self) -> None:
         """Wait until the connection exists, and no other session has one.
@@ -220,14 +220,14 @@ class PodSession:
             ClusterError: Another session has the pod, no command can be run in it, or it is not one of `supervisor`.
             LostError, TimedOutError: See `wait`.
         """
-        word, _, words = self._answer().partition(" ")
+        word, _, detail = self._answer().partition(" ")
         if word == _TAKEN:
             raise ClusterError(
-                f"pod/{self.pod.name} is used by {shown(words)}; nothing was changed", hint="end that session first"
+                f"pod/{self.pod.name} is used by {shown(detail)}; nothing was changed", hint="end that session first"
             )
         if word == _OTHER:
             raise ClusterError(f"pod/{self.pod.name} was not deployed by `mlpack dev`; it was left unchanged")
-        self.code = words
+        self.code = detail
 
     def _answer(self) -> str:
         """Return the next answer, without the mark."""
@@ -246,11 +246,11 @@ class PodSession:
     def _lost(self) -> Exception:
         self._running.close_input()
         stderr = self._running.give_up().stderr
-        words = " ".join(stderr.split())[:1000]
+        answer = " ".join(stderr.split())[:1000]
         error = error_from(stderr)
-        if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):
+        if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(answer)):
             return ClusterError(f"no command can be run in pod/{self.pod.name}: {error}", hint=error.hint)
-        why = pod_end(self.kubectl, self.pod.name) or words.removeprefix("error: ") or "the connection ended"
+        why = pod_end(self.kubectl, self.pod.name) or answer.removeprefix("error: ") or "the connection ended"
         return LostError(ClusterError(f"pod/{self.pod.name}: {why}"))
 
 
@@ -264,8 +264,8 @@ def connected(kubectl: Kubectl, pod: DevPod, owner: str) -> Iterator[PodSession]
         owner: The user and the machine, for the message of another session.
     """
     mark = secrets.token_hex(16)
-    words = ["sh", "-c", _SCRIPT, "sh", mark, owner, "yes" if pod.is_supervised else "", pod.folder or ""]
-    command = ["exec", "--stdin", pod.name, f"--container={pod.container}", "--", *words]
+    script = ["sh", "-c", _SCRIPT, "sh", mark, owner, "yes" if pod.is_supervised else "", pod.folder or ""]
+    command = ["exec", "--stdin", pod.name, f"--container={pod.container}", "--", *script]
 
     def idle(seconds: float) -> None:
         if seconds >= ANSWER_SECONDS:

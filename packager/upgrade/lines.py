@@ -77,14 +77,14 @@ def settled(hunks: Sequence[Hunk], before: Sequence[bytes], after: Sequence[byte
     joined: list[Hunk] = []
     for hunk in hunks:
         room = hunk.start - joined[-1].end if joined else -1
-        if joined and _steps_up(hunk, before, after, room) == room:
+        if joined and _steps(hunk, before, after, room, is_up=True) == room:
             last = joined.pop()
             joined.append(Hunk(last.start, hunk.end - room, last.new_start, hunk.new_end - room))
         else:
             joined.append(hunk)
     result: list[Hunk] = []
     for hunk, limit in zip(joined, [*(following.start for following in joined[1:]), len(before)], strict=False):
-        moved = hunk.moved(_steps_down(hunk, before, after, limit - hunk.end))
+        moved = hunk.moved(_steps(hunk, before, after, limit - hunk.end, is_up=False))
         if result and result[-1].end == moved.start:
             last = result.pop()
             moved = Hunk(last.start, moved.end, last.new_start, moved.new_end)
@@ -92,22 +92,14 @@ def settled(hunks: Sequence[Hunk], before: Sequence[bytes], after: Sequence[byte
     return result
 
 
-def _steps_up(hunk: Hunk, before: Sequence[bytes], after: Sequence[bytes], room: int) -> int:
-    """Return how many lines an insertion or a deletion can move up, at most `room`; 0 for other changes."""
+def _steps(hunk: Hunk, before: Sequence[bytes], after: Sequence[bytes], room: int, *, is_up: bool) -> int:
+    """Return how many lines an insertion or a deletion can move up or down, at most `room`; 0 for other changes."""
     if not hunk.is_movable:
         return 0
-    text, end = (after, hunk.new_end) if hunk.start == hunk.end else (before, hunk.end)
-    equal = (before[hunk.start - 1 - step] == text[end - 1 - step] for step in range(room))
-    return next((step for step, is_equal in enumerate(equal) if not is_equal), room)
-
-
-def _steps_down(hunk: Hunk, before: Sequence[bytes], after: Sequence[bytes], room: int) -> int:
-    """Return how many lines an insertion or a deletion can move down, at most `room`; 0 for other changes."""
-    if not hunk.is_movable:
-        return 0
-    text, start = (after, hunk.new_start) if hunk.start == hunk.end else (before, hunk.start)
-    equal = (before[hunk.end + step] == text[start + step] for step in range(room))
-    return next((step for step, is_equal in enumerate(equal) if not is_equal), room)
+    text, start, end = (before, *hunk[:2]) if hunk.start < hunk.end else (after, *hunk[2:])
+    place, moved, step = (hunk.start - 1, end - 1, -1) if is_up else (hunk.end, start, 1)
+    equal = (before[place + step * count] == text[moved + step * count] for count in range(room))
+    return next((count for count, is_equal in enumerate(equal) if not is_equal), room)
 
 
 def _common(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]] | None:

@@ -1,4 +1,4 @@
-"""The operations of the OpenAPI document as values, for people.."""
+"""The operations of the OpenAPI document as values, for people."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def _form(schema: Mapping[str, object]) -> str:
     if reference := str(schema.get("$ref") or ""):
         return reference.rpartition("/")[2]
     kind = str(schema.get("type") or "any value")
-    words = {"string": "text", "array": "list", "object": "mapping"}
+    names = {"string": "text", "array": "list", "object": "mapping"}
     items = mapping(schema.get("items"))
-    form = f"{words.get(kind, kind)} of {_form(items)}" if items else words.get(kind, kind)
+    form = f"{names.get(kind, kind)} of {_form(items)}" if items else names.get(kind, kind)
     most = schema.get("maxLength", schema.get("maximum"))
     return f"{form} (at most {most:,})" if isinstance(most, int) else form

@@ -19,7 +19,7 @@ class AbsentCluster(Cluster):
     """A cluster that never answers.
 
     Attributes:
-        reason: Why there is none.
+        reason: The reason why no cluster is configured.
     """
 
     def __init__(self, reason: str) -> None:

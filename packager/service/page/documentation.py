@@ -1,4 +1,4 @@
-"""The view of the API: its operations, from the OpenAPI document.."""
+"""The view of the API: its operations, from the OpenAPI document."""
 
 from __future__ import annotations
 
