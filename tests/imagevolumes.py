@@ -32,6 +32,7 @@ _SCRIPT = """\
 set -eu
 cd "$MODEL_DIR"
 test -f manifest.json && test -x quickstart/scripts/hello.sh
+test "$(wc -c < quickstart/scripts/large.txt)" = 3000000
 if touch "$MODEL_DIR/x" 2>/dev/null; then exit 1; fi
 test -f "$WEIGHTS_DIR/hello-mpi/manifest.json"
 echo trained > "$OUTPUT_DIR/result"
@@ -79,10 +80,11 @@ class Volumes:
         model, weights = self.folder / "model", self.folder / "hello-mpi"
         shutil.copytree(_MODELS / "hello-mpi", model)
         (model / "hello.sh").write_text(_SCRIPT)
+        (model / "large.txt").write_text("x" * 3_000_000)
         self.mlpack("build", "hello-mpi", "--format", "dir")
         weights.rename(self.folder / "weights")
         image = self.push("weights", "weights").partition("@")[0]
-        self.mlpack("build", "model/spec.yaml", "--with", "package-volume", "--with", "weights")
+        self.mlpack("build", "model/spec.yaml", "--set", "files.1=large.txt", "--with=package-volume", "--with=weights")
         pinned = self.push("hello-mpi.tar.gz", "hello")
         values = (f"PACKAGE_IMAGE={pinned}", f"WEIGHTS_IMAGE={image}:1")
         self.mlpack("configure", "hello-mpi.tar.gz", *(f"--set={value}" for value in values))

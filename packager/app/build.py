@@ -17,7 +17,7 @@ from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.load import load, values
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME, GPU, gpus
+from packager.options import BY_NAME, GPU, PACKAGE_VOLUME, gpus
 from packager.package import layout, placement, tree
 from packager.workloads import accelerators
 
@@ -232,7 +232,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
 
     options = _options(request)
     settings = _settings(request)
-    loaded = load(catalog.find(request.model or "", request.folders), settings)
+    loaded = load(catalog.find(request.model or "", request.folders), settings, may_mount=True)
     planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
     names = [planned_overlay.name for planned_overlay in planned.overlays]
     if overlay not in names:
@@ -370,7 +370,8 @@ class _Builds(Value, frozen=True):
                 yield built
 
     def _load(self, spec: Path, note: Callable[[_Note], None]) -> LoadedSpec:
-        loaded = load(spec, self.settings)
+        may_mount = PACKAGE_VOLUME in self.options.site.options or self.request.defaults is not None
+        loaded = load(spec, self.settings, may_mount=may_mount)
         for path, text in loaded.sources.notes:
             note(_Note(f"note: {spec.parent / path} {text}"))
         if loaded.documentation is not None:

@@ -64,7 +64,7 @@ def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
             stream.write(text)
         for index, digest in digests.items():
             tell(f"{loaded.path}: sha256 {digest} recorded for {downloads[index].url}")
-        loaded = load(loaded.path, settings)
+        loaded = load(loaded.path, settings, may_mount=bool(loaded.too_large))
     assets = tuple(sorted((*loaded.sources.assets, *files), key=lambda file: file.name))
     return replace(loaded, sources=replace(loaded.sources, assets=assets))
 

@@ -59,7 +59,7 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
     for model in models:
         path = find(model, folders)
         try:
-            loaded = load(path)
+            loaded = load(path, may_mount=True)
         except UnreadableSpecError as error:
             problems.append(Problem(str(path), 0, 0, error.why, error.hint))
             continue
@@ -68,6 +68,7 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
             continue
         for omitted, note in loaded.sources.notes:
             tell(f"note: {loaded.path.parent / omitted} {note}")
+        warnings.extend(loaded.too_large)
         document, _ = yamlio.load(loaded.text, str(path))
         for index, download in enumerate(loaded.spec.downloads):
             if download.sha256 is None:

@@ -89,7 +89,7 @@ def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
     ungrouped = (0, 0, "")
     for path in sorted(paths, key=lambda path: (order[path.parent.parent], *places.get(path.parent, ungrouped)[:2])):
         try:
-            loaded = load(path)
+            loaded = load(path, may_mount=True)
             yield Model(loaded.path, loaded.spec, places.get(path.parent, ungrouped)[2])
         except SpecError as error:  # the other models are still listed
             yield InvalidModel(path, error)
@@ -102,5 +102,5 @@ def model(name: str, folders: Sequence[Path]) -> Model:
         UsageError: There is no such model.
         SpecError: The spec of the model is not valid.
     """
-    loaded = load(catalog.find(name, folders))
+    loaded = load(catalog.find(name, folders), may_mount=True)
     return Model(loaded.path, loaded.spec)

@@ -102,7 +102,7 @@ def _build(package: Package, spec: Path, request: RebuildRequest) -> Entry:
     about = package.inventory.get("spec", {})
     additions = [parse_setting(text, adds=True) for text in about.get("add", ())]
     settings = [*additions, *(parse_setting(text) for text in about.get("set", ()))]
-    loaded = load(spec, settings)
+    loaded = load(spec, settings, may_mount=True)
     if loaded.spec.downloads:
         if own := [setting for setting in settings if setting.location[0] == "downloads"]:
             raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")

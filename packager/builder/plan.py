@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from packager.base.fields import Environment, FetchedFile
+    from packager.base.problems import Problem
     from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
@@ -142,7 +143,7 @@ class Plan(Value, frozen=True):
         variant: The variant of the model.
         image: The image without its registry.
         variables: The lines that every overlay has in its mlops.env, in order.
-        code: The ConfigMaps with the code, all of which become one folder.
+        code: The code, all of which becomes one folder, spread over ConfigMaps.
         overlays: In the spec's order.
         payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
         site: The components that are switched on, and values for them.
@@ -150,6 +151,7 @@ class Plan(Value, frozen=True):
         documentation: The sections at the end of the README.
         text: The spec file's bytes.
         about: The entries of the inventory beside the digests.
+        too_large: The problems of code that ConfigMaps cannot hold; only the option package-volume can mount it.
     """
 
     name: str
@@ -165,6 +167,12 @@ class Plan(Value, frozen=True):
     documentation: tuple[ReadmeSection, ...]
     text: bytes
     about: dict[str, Any]
+    too_large: tuple[Problem, ...] = ()
+
+    @property
+    def config_maps(self) -> tuple[CodePart, ...]:
+        """The ConfigMaps with the code that the package has; none if they cannot hold it."""
+        return () if self.too_large else self.code
 
     @property
     def title(self) -> str:
@@ -329,6 +337,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
                 "with": list(options.site.names),
             },
         },
+        too_large=() if not loaded.too_large or code.fits(spec, files) else loaded.too_large,
     )
     offered_names = {option.name for option in offered(planned.traits)}
     for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):

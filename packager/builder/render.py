@@ -31,7 +31,7 @@ from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
-from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
+from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, PACKAGE_VOLUME, SECRETS, offered
 from packager.package import layout, placement, tree
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
@@ -79,8 +79,9 @@ def render(plan: Plan) -> Tree:
 
     Raises:
         RenderError: A template refers to an undefined name.
-        SpecError: The files are more than a package may have.
+        SpecError: The files are more than a package may have, or than ConfigMaps can hold and nothing mounts them.
     """
+    _check_code(plan)
     entries: dict[str, Entry] = {}
     pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
     workloads = targets(plan.overlays, pods)
@@ -115,6 +116,11 @@ def render(plan: Plan) -> Tree:
     except ContentError as error:
         raise SpecError(f"{plan.name}: {error}", hint="pack many small asset files into one archive") from None
     return package
+
+
+def _check_code(plan: Plan) -> None:
+    if plan.too_large and PACKAGE_VOLUME not in plan.site.options:
+        raise SpecError(f"{plan.name}: the code is too large for ConfigMaps", problems=plan.too_large)
 
 
 def _annotate(entries: dict[str, Entry], plan: Plan, component: bytes) -> None:
@@ -194,7 +200,7 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
                 continue
             if path.startswith(_OF_WORKSPACE) and not plan.workspace:
                 continue
-            if path.startswith(f"{layout.SCRIPTS}/") and not plan.code:
+            if path.startswith(f"{layout.SCRIPTS}/") and not plan.config_maps:
                 continue
             if path.endswith(unused_scripts):
                 continue

@@ -15,14 +15,14 @@ from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
     from packager.modelspec.model import Spec, Variant
     from packager.workloads import AnyOverlay
 
-_LARGE_FILES_HINT = "put large files in the image, or list them under `assets`"
+_LARGE_FILES_HINT = "put large files in the image, list them under `assets`, or build with --with package-volume"
 
 _MAX_PATH_LENGTH = 200
 
@@ -31,9 +31,26 @@ _LISTING_BYTES = 200 << 10
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield every fault of the files of `spec` that are code."""
+    """Yield every fault of the files of `spec` that are code, but for those of `too_large`."""
+    yield from _once(_all(spec, sources))
+
+
+def too_large(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
+    """Yield a fault for code that ConfigMaps cannot hold: only the option package-volume mounts it."""
+    lists = dict(spec.code_lists())
+    every = (spec.code_places(index) for index in range(len(spec.variants)))
+    used = dict.fromkeys(tuple(place for place in places if lists[place]) for places in every)
+    yield from _once(fault for places in used if places for fault in _sizes(spec, sources.code(places), places[-1]))
+
+
+def fits(spec: Spec, files: Sequence[SourceFile]) -> bool:
+    """Return whether ConfigMaps can hold these files of a package."""
+    return next(_sizes(spec, files, ()), None) is None
+
+
+def _once(faults: Iterable[Fault]) -> Iterator[Fault]:
     seen: set[tuple[Location, str]] = set()
-    for fault in _all(spec, sources):
+    for fault in faults:
         if (fault.location, fault.message) not in seen:
             seen.add((fault.location, fault.message))
             yield fault
@@ -55,7 +72,6 @@ def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
         if used not in packages:
             packages[used] = None
             yield from _names(files)
-            yield from _sizes(spec, files, used[-1] if used else ("files",))
         overlays = [name for number, name in spec.pairs() if number == index]
         holders: dict[Location, Variant | AnyOverlay] = {("variants", index): variant}
         holders |= {("overlays", name): spec.overlays[name] for name in overlays}
@@ -174,7 +190,7 @@ def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator
             f"the files are {_kib(size)}: more than {parts} ConfigMaps of {_kib(configmap.CODE_BYTES)} hold "
             f"(the largest is {largest.name}, {_kib(largest.size)})"
         )
-        hint = "code of this size belongs in the image; large files may also be listed under `assets`"
+        hint = "put it in the image, list large files under `assets`, or build with --with package-volume"
         yield Fault(place, message, hint, at_key=True)
     listing = _listing_size([file.name for file in files])
     for name, overlay in spec.overlays.items():
@@ -182,7 +198,7 @@ def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator
             times = f", and the overlay {name!r} has {overlay.templates} of them" if overlay.templates > 1 else ""
             message = f"the list of files in folders takes {_kib(listing)} in the manifest of a pod{times}"
             message += f"; the limit is {_kib(_LISTING_BYTES)}"
-            hint = "pack them into one archive, or list them under `assets`"
+            hint = "pack them into one archive, list them under `assets`, or build with --with package-volume"
             yield Fault(place, message, hint, at_key=True, needs=(place, ("overlays", name)))
             return
 
@@ -208,7 +224,7 @@ def _kib(size: int) -> str:
 def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
     """Check that files which are executed name their interpreter; other files may begin as they like."""
     for file in files:
-        if file.size > configmap.CODE_BYTES or not (file.name.endswith(".sh") or file.name in programs):
+        if not (file.name.endswith(".sh") or file.name in programs):
             continue
         start = file.first_line()
         place = file.place

@@ -10,7 +10,7 @@ from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec import check, dockerfile, requirements
+from packager.modelspec import check, code, dockerfile, requirements
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
 from packager.modelspec.settings import Setting, apply, misplaced
@@ -45,6 +45,7 @@ class LoadedSpec(Value, frozen=True):
         sources: The files that the spec names.
         settings: The changes by `--set`.
         documentation: The contents of the README's sections; None without any.
+        too_large: The problems of code that only the option package-volume can mount.
     """
 
     spec: Spec
@@ -53,6 +54,7 @@ class LoadedSpec(Value, frozen=True):
     sources: SpecFiles
     settings: tuple[Setting, ...]
     documentation: Documentation | None = None
+    too_large: tuple[Problem, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -60,8 +62,13 @@ class LoadedSpec(Value, frozen=True):
         return hashlib.sha256(self.text).hexdigest()
 
 
-def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
+def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = False) -> LoadedSpec:
     """Read the spec at `path` with `settings` applied, and check it and the files that it names.
+
+    Args:
+        path: The spec file.
+        settings: The changes by `--set`.
+        may_mount: Whether the option package-volume may be on, so that code need not fit into ConfigMaps.
 
     Raises:
         SpecError: The spec is not valid; `problems` lists everything that is wrong with it.
@@ -75,6 +82,10 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
         spec_faults.extend(check.check(spec, sources))
         reliable = (fault for fault in spec_faults if not fault.rests_on(doubtful))
         problems.extend(_problem(document, settings, fault) for fault in reliable)
+        faults_of_size = (fault for fault in code.too_large(spec, sources) if not fault.rests_on(doubtful))
+        too_large = tuple(_problem(document, settings, fault) for fault in faults_of_size)
+        if not may_mount:
+            problems.extend(too_large)
         if sources.dockerfile:
             problems.extend(dockerfile.problems(path.parent / sources.dockerfile.name, sources))
         problems.extend(requirements.problems(path.parent, spec, sources))
@@ -85,8 +96,8 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
             sections, section_problems = documentation.read(path.parent, spec, sources)
             problems.extend(section_problems)
         if not problems:
-            return LoadedSpec(spec, path, text, sources, tuple(settings), sections)
-    raise _invalid(name, problems)
+            return LoadedSpec(spec, path, text, sources, tuple(settings), sections, too_large)
+    raise invalid(name, problems)
 
 
 def values(path: Path, settings: Sequence[Setting] = ()) -> Spec | None:
@@ -112,9 +123,9 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
         raise UnreadableSpecError(name, reason(error)) from None
     document, problems = yamlio.load(text, name)
     if document.is_empty:
-        raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
+        raise invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
     if oversized := list(document.oversized(_MAX_ENTRIES)):
-        raise _invalid(name, problems + oversized)
+        raise invalid(name, problems + oversized)
     data = deepcopy(document.data) if settings else document.data
     problems.extend(misplaced(document.data, settings))
     for setting in settings:
@@ -164,7 +175,8 @@ def _common_steps(one: Location, other: Location) -> int:
     return (*same, False).index(False)
 
 
-def _invalid(name: str, problems: list[Problem]) -> SpecError:
+def invalid(name: str, problems: Sequence[Problem]) -> SpecError:
+    """Return the error for a spec with these problems; `name` is its path."""
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     ordered = sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))
     return SpecError(f"{name} is not a valid spec: {count}", problems=listed(ordered))

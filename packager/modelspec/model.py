@@ -177,8 +177,9 @@ class Spec(Fields, frozen=True):
         list[FilePattern],
         Meta(
             description="The code: files, folders, and patterns with `*`, `?` and `**`. Their paths are kept. They are "
-            "delivered in ConfigMaps, at most 8 of 200 KiB each. In a folder, what usually contains secrets, history "
-            "or caches is left out, as in `assets`. Without `files`, everything that runs is in the image.",
+            "delivered in ConfigMaps, at most 8 of 200 KiB each; with the option `package-volume` they may be larger. "
+            "In a folder, what usually contains secrets, history or caches is left out, as in `assets`. Without "
+            "`files`, everything that runs is in the image.",
             min_length=1,
             examples=[["train.sh"]],
         ),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from packager.modelspec.model import Spec
 
 _MAX_FINDINGS = 100
+_MAX_BYTES = 4 << 20
 
 _COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?[ \t]*==[ \t]*[A-Za-z0-9][A-Za-z0-9.!+_-]*")
@@ -52,10 +53,13 @@ def problems(folder: Path, spec: Spec, sources: SpecFiles) -> Iterator[Problem]:
     """
     named = {variant.requirements for variant in spec.variants}
     for file in {file.name: file for file in sources.files if file.name in named}.values():
-        if file.content is not None:
-            shown_as = str(folder / file.name)
-            for line, column, message in islice(_faults(file.content), _MAX_FINDINGS):
-                yield Problem(shown_as, line, column, message, _HINT)
+        shown_as = str(folder / file.name)
+        if file.size > _MAX_BYTES:
+            yield Problem(shown_as, 0, 0, f"expected at most {_MAX_BYTES:,} bytes, found {file.size:,}")
+            continue
+        content = file.path.read_bytes() if file.content is None else file.content
+        for line, column, message in islice(_faults(content), _MAX_FINDINGS):
+            yield Problem(shown_as, line, column, message, _HINT)
 
 
 def _faults(content: bytes) -> Iterator[tuple[int, int, str]]:

@@ -9,10 +9,10 @@ from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
 from packager.options import GANG_OPTION as GANG
-from packager.options import GITOPS, KEYS, KNOWN, TRAITS, conflicts, faults
+from packager.options import GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, TRAITS, conflicts, faults
 from packager.package import layout
 from packager.rendering.origins import Position, Written
-from packager.workloads import podgroups
+from packager.workloads import podgroups, structures
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
@@ -104,6 +104,16 @@ def check_gang(overlay: RenderedOverlay) -> Iterator[Problem]:
             yield Problem(*place, message, "set GANG to volcano or coscheduling")
 
 
+def check_code(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for each workload whose code is in no ConfigMap, if nothing mounts it either."""
+    for manifest in overlay.manifests:
+        for pods in structures.pods(manifest):
+            for location, volume in pods.volumes() if pods.has_code else ():
+                if volume.get("name") == "scripts" and "emptyDir" in volume:
+                    message = "the code of this package is too large for ConfigMaps, and nothing mounts it"
+                    yield overlay.problem(manifest, location, message, f"switch on {PACKAGE_VOLUME}")
+
+
 def _number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
@@ -139,5 +149,5 @@ def _env_values(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, 
     return {line.key: line.value for line in lines}, {line.key: Position(name, line.number, 1) for line in lines}
 
 
-OF_OVERLAYS = (check_gitops, check_gang)
+OF_OVERLAYS = (check_gitops, check_gang, check_code)
 """The checks of rendered overlays."""

@@ -147,7 +147,7 @@ def test_code_is_refused_above_eight_config_maps(tmp_path: Path) -> None:
     assert message == (
         "spec.yaml:5:1: the files are 1,743 KiB: more than 8 ConfigMaps of 200 KiB hold "
         "(the largest is src/0, 199 KiB) "
-        "(code of this size belongs in the image; large files may also be listed under `assets`)"
+        "(put it in the image, list large files under `assets`, or build with --with package-volume)"
     )
 
 
@@ -159,7 +159,8 @@ def test_list_of_files_has_one_limit_for_all_roles_of_a_jobset(tmp_path: Path) -
     assert messages(tmp_path, spec, files) == [
         (
             "spec.yaml:5:1: the list of files in folders takes 65 KiB in the manifest of a pod, and the overlay "
-            "'multi-node' has 4 of them; the limit is 200 KiB (pack them into one archive, or list them under `assets`)"
+            "'multi-node' has 4 of them; the limit is 200 KiB "
+            "(pack them into one archive, list them under `assets`, or build with --with package-volume)"
         )
     ]
     assert names(tmp_path / "other", "[train.sh, src]", files)[0] == "train.sh"
@@ -225,6 +226,48 @@ def test_script_must_be_among_files_of_its_own_variant(tmp_path: Path) -> None:
         "spec.yaml:11:49: duplicate entry 'v2' (remove one of them)",
         (
             "spec.yaml:11:53: big is 201 KiB; a file that is delivered in a ConfigMap has at most 200 KiB "
-            "(put large files in the image, or list them under `assets`)"
+            "(put large files in the image, list them under `assets`, or build with --with package-volume)"
         ),
     ]
+
+
+IMAGE = f"registry.example.com/team/demo@sha256:{'0' * 64}"
+LARGE = {"src/big": "x" * (201 * KIB), "src/run.sh": demo.SCRIPT}
+
+
+def test_package_volume_lifts_limit_of_config_maps(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
+    demo.write(tmp_path / "demo", spec, LARGE)
+    refused = mlpack("build", "./demo")
+    assert refused.code == 3
+    problem = "demo/spec.yaml:5:9: src/big is 201 KiB; a file that is delivered in a ConfigMap has at most 200 KiB"
+    assert problem in refused.stderr
+    assert "build with --with package-volume" in refused.stderr
+    linted = mlpack("lint", "./demo")
+    assert linted.code == 0
+    assert f"warning: {problem}" in linted.stderr
+    built = mlpack("build", "./demo", "--with", "package-volume", "--format", "dir", "--site", f"PACKAGE_IMAGE={IMAGE}")
+    assert built.code == 0
+    package = tmp_path / "demo-fp32-training"
+    assert (package / "quickstart/scripts/src/big").stat().st_size == 201 * KIB
+    assert not (package / "quickstart/scripts/kustomization.yaml").exists()
+    assert mlpack("verify", package).code == 0
+    assert mlpack("verify", package, "--rebuild", "./demo").code == 0
+    assert mlpack("configure", package, "--without", "package-volume").code == 0
+    verified = mlpack("verify", package)
+    assert verified.code == 5
+    assert verified.stdout.count("too large for ConfigMaps, and nothing mounts it (switch on package-volume)") == 2
+
+
+def test_site_file_with_package_volume_lifts_limit(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
+    demo.write(tmp_path / "demo", spec, LARGE)
+    site = tmp_path / "site.yaml"
+    site.write_text("root: /srv\n")
+    refused = mlpack("build", "./demo", "--site-file", site)
+    assert refused.code == 3
+    assert "demo-fp32-training: the code is too large for ConfigMaps" in refused.stderr
+    assert "src/big is 201 KiB" in refused.stderr
+    site.write_text(f"storage: {{package-volume: {{PACKAGE_IMAGE: {IMAGE}}}}}\n")
+    assert mlpack("build", "./demo", "--site-file", site).code == 0
+    assert mlpack("verify", "demo-fp32-training.tar.gz").code == 0

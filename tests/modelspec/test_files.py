@@ -123,7 +123,7 @@ def test_file_above_200_kib_is_refused_as_code(tmp_path: Path) -> None:
     assert messages(tmp_path, WITH_OTHER, {"other": "x" * (configmap.CODE_BYTES + 1)}) == [
         (
             "spec.yaml:5:19: other is 201 KiB; a file that is delivered in a ConfigMap has at most 200 KiB "
-            "(put large files in the image, or list them under `assets`)"
+            "(put large files in the image, list them under `assets`, or build with --with package-volume)"
         )
     ]
 
