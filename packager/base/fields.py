@@ -232,6 +232,9 @@ class Parameter(Fields, frozen=True):
     description: Annotated[OneLine, Meta(description="What it does, for the README's table of parameters.")] = ""
 
 
+Sha256 = Annotated[str, Meta(pattern=anchored("[0-9a-f]{64}"), title="a sha256 of 64 hexadecimal digits")]
+
+
 class Download(Fields, frozen=True):
     """A file that a build fetches into `assets`."""
 
@@ -247,7 +250,7 @@ class Download(Fields, frozen=True):
     ]
     path: Annotated[RelativePath, Meta(description="Where it is in the package, below `assets`.")]
     sha256: Annotated[
-        Annotated[str, Meta(pattern=anchored("[0-9a-f]{64}"), title="a sha256 of 64 hexadecimal digits")] | None,
+        Sha256 | None,
         Meta(description="The digest of the file. A build refuses a download without one; with --record, it adds it."),
     ] = None
 
@@ -258,10 +261,21 @@ class FetchedFile(Fields, frozen=True, kw_only=True):
     address: Annotated[
         str,
         Meta(
-            pattern=anchored(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[-A-Za-z0-9._~:/?@!&'*+,;=%]*)?"),
+            pattern=anchored(
+                r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[-A-Za-z0-9._~:/?@!&'*+,;=%]*)?"
+                r"|hf://(datasets/)?[A-Za-z0-9._-]+/[A-Za-z0-9._-]+@[A-Za-z0-9._-]+"
+                r"(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)*"
+                r"|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[-A-Za-z0-9_@+][-A-Za-z0-9._@+]*)+"
+                r"|oci://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)+@sha256:[0-9a-f]{64}"
+            ),
             max_length=2000,
-            title="an http or https URL without a user and a password",
-            description="Where the file is.",
+            title="an http or https URL without a user and a password, hf://OWNER/NAME@COMMIT, "
+            "hf://OWNER/NAME@COMMIT/FILE, s3://BUCKET/KEY or oci://HOST/REPOSITORY@sha256:…",
+            description="Where it is: a file of a web server, of Hugging Face's hub (without FILE, all files of the "
+            "repository; `hf://datasets/` for a dataset), or of an S3 server; or the layers with a title of an "
+            "artefact in a registry, as ORAS pushes files. `HF_ENDPOINT`, `AWS_ENDPOINT_URL` and `AWS_REGION` in "
+            "`environment` name other servers; the keys for S3 are the secrets `AWS_ACCESS_KEY_ID` and "
+            "`AWS_SECRET_ACCESS_KEY`.",
             examples=["https://example.com/weights.npz"],
         ),
     ] = field(name="from")
@@ -271,25 +285,27 @@ class FetchedFile(Fields, frozen=True, kw_only=True):
             pattern=anchored(r"[A-Z][A-Z0-9_]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)+"),
             max_length=500,
             title="a variable of mlops.env that is a folder, and a path below it",
-            description="Where the file is put: a variable that is a folder, such as OUTPUT_DIR, and a path below it. "
-            "Pods must be able to write there.",
+            description="Where the file is put, or the folder for several: a variable that is a folder, such as "
+            "OUTPUT_DIR, and a path below it. Pods must be able to write there.",
             examples=["OUTPUT_DIR/data/weights.npz"],
         ),
     ]
     sha256: Annotated[
-        str,
+        Sha256 | None,
         Meta(
-            pattern=anchored("[0-9a-f]{64}"),
-            title="a sha256 of 64 hexadecimal digits",
-            description="The digest of the file; no other content is accepted.",
+            description="The digest of the file; no other content is accepted. It may be left out where `from` has a "
+            "commit of 40 digits or a digest: then each file has the digest that is listed there."
         ),
-    ]
+    ] = None
     size: Annotated[
-        int, Meta(ge=0, le=1 << 50, description="The size of the file in bytes: not more than this is fetched.")
+        int, Meta(ge=0, le=1 << 50, description="The size in bytes, of all files together: not more is fetched.")
     ]
     secret: Annotated[
         EnvironmentKey | None,
-        Meta(description="One of `secrets`, sent as a bearer token to the host of `from`, and to no other."),
+        Meta(
+            description="One of `secrets`, sent as a bearer token to the host of `from`, and to no other. For a "
+            "registry it may be USER:PASSWORD."
+        ),
     ] = None
 
 

@@ -415,7 +415,7 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
 def _source(source: FetchedFile) -> tuple[str, ...]:
     """Return the arguments of the script for a source; Kubernetes replaces the variable."""
     variable, _, path = source.to.partition("/")
-    return source.address, f"$({variable})/{path}", source.sha256, str(source.size), source.secret or "-"
+    return source.address, f"$({variable})/{path}", source.sha256 or "-", str(source.size), source.secret or "-"
 
 
 def _common(runs: Sequence[Run]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
@@ -9,10 +10,20 @@ from packager.base.faults import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from packager.base.fields import FetchedFile
+    from packager.base.yamlio import Location
     from packager.modelspec.model import Spec
 
 _FOLDERS = ("OUTPUT_DIR", "CHECKPOINT_DIR")
 """The variables of the folders that pods of every package can write to, if they are set."""
+
+_SECRETS_OF_S3 = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+_LISTED = re.compile("hf://(datasets/)?[^/]+/[^/]+@[0-9a-f]{40}(/.*)?|oci://.*")
+"""Sources whose address says which content they have: their files are listed under a commit or a digest."""
+
+_SEVERAL = re.compile("hf://(datasets/)?[^/]+/[^/]+|oci://.*")
+"""Sources that have several files."""
 
 
 def check(spec: Spec) -> Iterator[Fault]:
@@ -26,8 +37,23 @@ def check(spec: Spec) -> Iterator[Fault]:
             yield Fault((*place, "to"), message, "OUTPUT_DIR always is", needs=((*place, "to"), ("environment",)))
         if source.secret is not None and source.secret not in spec.secrets:
             yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there")
-        if source.secret is not None and not source.address.startswith("https://"):
-            yield Fault((*place, "from"), "a secret is only sent by https", "use https://…")
+        yield from _address(source, place)
         if source.to in taken:
             yield Fault((*place, "to"), f"another source has the place {source.to!r}", "use another path")
         taken.add(source.to)
+
+
+def _address(source: FetchedFile, place: Location) -> Iterator[Fault]:
+    """Yield a fault where the digest is missing or cannot be used, or the secret would be."""
+    if source.secret is not None and source.address.startswith("http://"):
+        yield Fault((*place, "from"), "a secret is only sent by https", "use https://…")
+    if source.secret is not None and source.address.startswith("s3://"):
+        keys = " and ".join(_SECRETS_OF_S3)
+        yield Fault(
+            (*place, "secret"), f"the secrets for S3 are {keys}", "leave `secret` out, and add these to `secrets`"
+        )
+    if source.sha256 is None and not _LISTED.fullmatch(source.address):
+        kind = "a commit of 40 digits in `from`, or sha256" if source.address.startswith("hf://") else "sha256"
+        yield Fault(place, f"the content of {source.address} may change", f"add {kind}")
+    if source.sha256 is not None and _SEVERAL.fullmatch(source.address):
+        yield Fault((*place, "sha256"), "a sha256 is that of one file, and `from` has several", "leave it out")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packager.rendering.overlay import RenderedOverlay
 
 _WORDS = 5
-"""The arguments of the script for each file: URL, path, sha256, size, secret."""
+"""The arguments of the script for each source: its address, path, sha256 or -, size, secret or -."""
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -37,5 +37,6 @@ def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
                     continue
                 noted.add(identity)
                 how = f", with the secret {shown(variable)}" if variable != "-" else ""
-                what = f"{shown(url)} to {shown(path)}: {shown(size)} bytes, sha256 {shown(digest)}{how}"
+                content = f"sha256 {shown(digest)}" if digest != "-" else "with the digests that are listed there"
+                what = f"{shown(url)} to {shown(path)}: {shown(size)} bytes, {content}{how}"
                 yield overlay.problem(pods.manifest, (*location, "command", index), f"its pods fetch {what}")

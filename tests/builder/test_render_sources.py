@@ -130,7 +130,7 @@ def test_broken_download_is_continued(tmp_path: Path, server: Server) -> None:
     [
         ("/forbidden", DIGEST, len(CONTENT), "no right to read it (status 403)"),
         ("/file", "0" * 64, len(CONTENT), f"wrong digest: expected sha256 {'0' * 64}, found {DIGEST}"),
-        ("/file", DIGEST, 1000, "it has more than the 1000 bytes that the spec names"),
+        ("/file", DIGEST, 1000, "it has more than the 1000 bytes that are expected"),
     ],
     ids=["forbidden", "digest", "size"],
 )

@@ -50,12 +50,50 @@ def test_pods_fetch_sources_before_their_program(tmp_path: Path) -> None:
         ("OUTPUT_DIR/data/a", "CHECKPOINT_DIR/a", "CHECKPOINT_DIR is not a folder that the pods"),
         ("size: 3", "size: -1", "expected at least 0"),
         ("size: 3", "size: 3, secret: TOKEN", "'TOKEN' is not one of `secrets`"),
-        (f"sha256: {DIGEST}, ", "", "sha256"),
+        (f"sha256: {DIGEST}, ", "", "the content of https://example.com/a may change"),
+        ("https://example.com/a", "s3://UPPER/a", "expected an http or https URL"),
+        ("https://example.com/a", "s3://bucket/../a", "expected an http or https URL"),
+        ("https://example.com/a", "hf://owner/name", "expected an http or https URL"),
+        ("https://example.com/a", "hf://owner/name@main/../a", "expected an http or https URL"),
+        ("https://example.com/a", "oci://registry.example/team/a:1", "expected an http or https URL"),
+        ("https://example.com/a", f"hf://owner/name@{'0' * 40}", "a sha256 is that of one file"),
+        ("https://example.com/a", f"oci://registry.example/team/a@sha256:{DIGEST}", "a sha256 is that of one file"),
     ],
 )
 def test_wrong_source_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     (problem,) = problems(tmp_path, SOURCE.replace(old, new))
     assert message in problem
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"hf://owner/name@{'0' * 40}",
+        f"hf://datasets/owner/name@{'0' * 40}/data/a.csv",
+        f"oci://a.example/b@sha256:{DIGEST}",
+    ],
+)
+def test_address_with_a_commit_or_a_digest_needs_no_sha256(tmp_path: Path, address: str) -> None:
+    source = f"{{from: '{address}', to: OUTPUT_DIR/data, size: 3}}"
+    assert problems(tmp_path, source) == []
+    loaded = load(demo.write(tmp_path / "other", f"{demo.SPEC}sources: [{source}]\n"))
+    init = plan(loaded, loaded.spec.variants[0], Options()).overlays[0].init
+    assert init is not None
+    assert init.command[2:] == (address, "$(OUTPUT_DIR)/data", "-", "3", "-", "--")
+
+
+def test_branch_of_the_hub_and_bucket_need_a_sha256(tmp_path: Path) -> None:
+    for address in ("hf://owner/name@main/a", "s3://bucket/a"):
+        source = SOURCE.replace("https://example.com/a", address)
+        assert problems(tmp_path, source) == []
+        (problem,) = problems(tmp_path, source.replace(f"sha256: {DIGEST}, ", ""))
+        assert f"the content of {address} may change" in problem
+
+
+def test_s3_takes_no_bearer_token(tmp_path: Path) -> None:
+    source = SOURCE.replace("https://example.com", "s3://bucket").replace("size: 3", "size: 3, secret: TOKEN")
+    (problem,) = problems(tmp_path, source, more="secrets: {TOKEN: {description: A token.}}\n")
+    assert "the secrets for S3 are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in problem
 
 
 def test_secret_is_only_sent_by_https(tmp_path: Path) -> None:

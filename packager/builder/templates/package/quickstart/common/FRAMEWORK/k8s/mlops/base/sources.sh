@@ -4,12 +4,35 @@
 # arrived is kept when a pod is stopped, and continued. Then it runs what the model does before the program, if there is
 # something.
 #
-# Usage: sources.sh [URL PATH SHA256 SIZE SECRET]... -- [COMMAND...]    SECRET is a variable, or - for none
+# Usage: sources.sh [SOURCE PATH DIGEST SIZE SECRET]... -- [COMMAND...]
+#
+# SOURCE  https://HOST/FILE
+#         hf://[datasets/]OWNER/NAME@REVISION[/FILE], of the hub at HF_ENDPOINT; without FILE all of its files
+#         s3://BUCKET/KEY, of the server at AWS_ENDPOINT_URL; signed if AWS_ACCESS_KEY_ID is set
+#         oci://HOST/REPOSITORY@DIGEST, the layers of a manifest that have a title, as ORAS pushes them
+# DIGEST  the sha256 of a file, or - where SOURCE itself names a commit or a digest
+# SIZE    the most bytes
+# SECRET  a variable with a bearer token (for oci:// also USER:PASSWORD), or - for none
 set -eu
 python3 - "$@" <<'END'
-import fcntl, hashlib, http.client, os, sys, time, urllib.error, urllib.parse, urllib.request
+import base64, datetime, fcntl, hashlib, hmac, http.client, json, os, re, sys, time
+import urllib.error, urllib.parse, urllib.request
+from typing import NamedTuple
 
-CHUNK, TRIES, SECONDS = 1 << 20, 5, 60
+CHUNK, TRIES, SECONDS, MOST_FILES, MOST_TEXT = 1 << 20, 5, 60, 10_000, 32 << 20
+RELATIVE = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)*")
+DIGEST = re.compile("sha256:[0-9a-f]{64}|git:[0-9a-f]{40}")
+HIDDEN = re.compile(r"(.*/)?\.git[a-z]+")  # .gitattributes is in nearly every repository, and of no use
+
+
+class File(NamedTuple):
+    """A file to fetch. The digest is sha256:…, or git:… for the name of a blob in Git; `headers` returns a dict."""
+
+    url: str
+    path: str
+    digest: str
+    size: int
+    headers: object
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
@@ -32,87 +55,274 @@ def fail(url, why):
     sys.exit(f"sources: {url.partition('?')[0]}: {why}")
 
 
-def digest_of(path):
-    hashed = hashlib.sha256()
+def ask(url, headers):
+    return urllib.request.build_opener(Redirects).open(urllib.request.Request(url, headers=headers), timeout=SECONDS)
+
+
+def persist(url, work):
+    """Return what `work` returns; try again when the network or the server fails for a moment."""
+    for attempt in range(1, TRIES + 1):
+        try:
+            return work()
+        except urllib.error.HTTPError as error:
+            words = {401: "no right to read it", 403: "no right to read it", 404: "not found"}
+            if error.code < 500 and error.code not in (408, 416, 429):
+                fail(url, f"{words.get(error.code, error.reason)} (status {error.code})")
+            why = f"status {error.code}"
+        except ValueError as error:
+            fail(url, error)
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            why = getattr(error, "reason", error)
+        if attempt == TRIES:
+            fail(url, why)
+        print(f"sources: {why}; trying again", file=sys.stderr, flush=True)
+        time.sleep(attempt)
+
+
+def text(url, headers):
+    """Return the content of a short document, and the headers of the answer."""
+    with ask(url, headers) as answer:
+        content = answer.read(MOST_TEXT + 1)
+        if len(content) > MOST_TEXT:
+            raise ValueError(f"it has more than {MOST_TEXT} bytes")
+        return content, answer.headers
+
+
+def bearer(secret):
+    """Return the headers that send a token."""
+    return {} if secret == "-" else {"Authorization": f"Bearer {os.environ.get(secret, '')}"}
+
+
+def place(folder, name, listed):
+    """Return the path of a listed file, which stays below the folder."""
+    if not RELATIVE.fullmatch(name):
+        fail(source, f"{listed} has a file with the name {name!r}, which is not accepted")
+    return os.path.join(folder, name)
+
+
+def hub(path, digest, size, secret):
+    """Yield the files of a source hf://…"""
+    kind, repository, revision, name = re.fullmatch("hf://(datasets/)?([^/@]+/[^/@]+)@([^/]+)/?(.*)", source).groups("")
+    endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    if secret != "-" and not endpoint.startswith("https://"):
+        fail(endpoint, "a secret is only sent by https")
+    headers = bearer(secret)
+    files = f"{endpoint}/{kind}{repository}/resolve/{revision}/"
+    if digest != "-":
+        yield File(files + name, path, f"sha256:{digest}", size, lambda: headers)
+        return
+    url = f"{endpoint}/api/{kind or 'models/'}{repository}/tree/{revision}?recursive=true"
+    count = 0
+    while url:
+        content, answered = persist(url, lambda: text(url, headers))
+        for entry in json.loads(content):
+            listed = entry["path"]
+            if entry["type"] != "file" or HIDDEN.fullmatch(listed) or name not in ("", listed):
+                continue
+            count += 1
+            blob = f"sha256:{entry['lfs']['oid']}" if "lfs" in entry else f"git:{entry['oid']}"
+            below = place(path, listed, "the repository") if not name else path
+            yield File(files + urllib.parse.quote(listed), below, blob, int(entry["size"]), lambda: headers)
+        following = re.search('<([^>]*)>; *rel="next"', answered.get("Link", ""))
+        url = urllib.parse.urljoin(url, following[1]) if following else ""
+        if url and origin(url) != origin(endpoint) or count > MOST_FILES:
+            fail(source, f"the hub lists files elsewhere, or more than {MOST_FILES}")
+    if not count:
+        fail(source, "not found")
+
+
+def bucket(path, digest, size):
+    """Yield the file of a source s3://…: a request that is signed by AWS Signature Version 4, if there is a key."""
+    name, _, key = source.removeprefix("s3://").partition("/")
+    region = os.environ.get("AWS_REGION") or "us-east-1"
+    endpoint = os.environ.get("AWS_ENDPOINT_URL")
+    server = (endpoint or f"https://s3.{region}.amazonaws.com").rstrip("/")
+    url = f"{server}/{name}/{urllib.parse.quote(key)}"
+    yield File(url, path, f"sha256:{digest}", size, lambda: signed(url, region))
+
+
+def signed(url, region):
+    """Return the headers that sign a request for an object; none without a key. They are valid for 15 minutes."""
+    if not os.environ.get("AWS_ACCESS_KEY_ID"):
+        return {}
+    parts = urllib.parse.urlsplit(url)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    date, second = f"{now:%Y%m%d}", f"{now:%Y%m%dT%H%M%SZ}"
+    headers = {"host": parts.netloc, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": second}
+    if os.environ.get("AWS_SESSION_TOKEN"):
+        headers["x-amz-security-token"] = os.environ["AWS_SESSION_TOKEN"]
+    names = ";".join(sorted(headers))
+    lines = [f"{name}:{headers[name]}" for name in sorted(headers)]
+    request = "\n".join(["GET", parts.path, "", *lines, "", names, "UNSIGNED-PAYLOAD"])
+    scope = f"{date}/{region}/s3/aws4_request"
+    signing = "\n".join(["AWS4-HMAC-SHA256", second, scope, hashlib.sha256(request.encode()).hexdigest()])
+    key = f"AWS4{os.environ.get('AWS_SECRET_ACCESS_KEY', '')}".encode()
+    for word in (date, region, "s3", "aws4_request", signing):
+        key = hmac.digest(key, word.encode(), "sha256")
+    access = f"Credential={os.environ['AWS_ACCESS_KEY_ID']}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
+    del headers["host"]
+    return {**headers, "Authorization": f"AWS4-HMAC-SHA256 {access}"}
+
+
+def registry(path, size, secret):
+    """Yield the layers of a source oci://… that have a title."""
+    host, repository, digest = re.fullmatch("oci://([^/]+)/(.+)@(sha256:[0-9a-f]{64})", source).groups()
+    base = f"https://{host}/v2/{repository}"
+    kinds = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+    headers = allowed(f"{base}/manifests/{digest}", {"Accept": kinds}, secret)
+    content, _ = persist(source, lambda: text(f"{base}/manifests/{digest}", headers))
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+        fail(source, "wrong digest of the manifest")
+    layers = json.loads(content).get("layers") or []
+    titled = [layer for layer in layers if "org.opencontainers.image.title" in layer.get("annotations", {})]
+    if not titled or len(titled) > MOST_FILES:
+        fail(source, f"it has no layer with a title, or more than {MOST_FILES}")
+    for layer in titled:
+        below = place(path, layer["annotations"]["org.opencontainers.image.title"], "the manifest")
+        yield File(f"{base}/blobs/{layer['digest']}", below, layer["digest"], int(layer["size"]), lambda: headers)
+
+
+def allowed(url, headers, secret):
+    """Return the headers with which a registry answers: those of a token that it names, or of a password."""
+    known = os.environ.get(secret, "")
+    basic = {"Authorization": f"Basic {base64.b64encode(known.encode()).decode()}"} if ":" in known else {}
+    try:
+        text(url, headers)
+        return headers
+    except urllib.error.HTTPError as error:
+        scheme, _, words = (error.headers.get("WWW-Authenticate") or "").partition(" ")
+        named = dict(re.findall('([a-z]+)="([^"]*)"', words))
+        if error.code != 401 or scheme.lower() == "basic":
+            return {**headers, **basic}
+    except (OSError, http.client.HTTPException):
+        return headers
+    if not named.get("realm", "").startswith("https://"):
+        fail(source, "the registry names no address for tokens")
+    query = urllib.parse.urlencode({name: named[name] for name in ("service", "scope") if name in named})
+    if known and not basic:
+        return {**headers, "Authorization": f"Bearer {known}"}
+    granted, _ = persist(source, lambda: text(f"{named['realm']}?{query}", basic))
+    token = json.loads(granted)
+    return {**headers, "Authorization": f"Bearer {token.get('token') or token['access_token']}"}
+
+
+def digest_of(path, kind):
+    hashed = hashlib.sha256() if kind == "sha256" else hashlib.sha1(f"blob {os.path.getsize(path)}\0".encode())
     with open(path, "rb") as stream:
         while chunk := stream.read(CHUNK):
             hashed.update(chunk)
-    return hashed.hexdigest()
+    return f"{kind}:{hashed.hexdigest()}"
 
 
-def fetch(url, part, size, secret):
+def fetch(file, part):
     """Append to `part` what is missing of it."""
     begun = os.path.getsize(part) if os.path.exists(part) else 0
-    if begun > size:
+    if begun > file.size:
         os.unlink(part)
         begun = 0
-    if begun == size:
+    if begun == file.size:
         open(part, "ab").close()
         return
-    headers = {"Range": f"bytes={begun}-"} if begun else {}
-    if secret != "-":
-        headers["Authorization"] = f"Bearer {os.environ.get(secret, '')}"
-    opener = urllib.request.build_opener(Redirects)
-    with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
-        continues = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-")
-        with open(part, "ab" if continues else "wb") as stream:
-            while chunk := answer.read(CHUNK):
-                stream.write(chunk)
-                if stream.tell() > size:
-                    raise ValueError(f"it has more than the {size} bytes that the spec names")
-    if os.path.getsize(part) < size:
+    headers = {**file.headers(), **({"Range": f"bytes={begun}-"} if begun else {})}
+    try:
+        with ask(file.url, headers) as answer:
+            continues = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-")
+            with open(part, "ab" if continues else "wb") as stream:
+                while chunk := answer.read(CHUNK):
+                    stream.write(chunk)
+                    if stream.tell() > file.size:
+                        os.unlink(part)
+                        raise ValueError(f"it has more than the {file.size} bytes that are expected")
+    except urllib.error.HTTPError as error:
+        if error.code == 416:
+            os.unlink(part)
+        raise
+    if os.path.getsize(part) < file.size:
         raise ConnectionError("the connection ended")
 
 
-def get(url, path, sha256, size, secret):
-    """Fetch a file, unless it was."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+def beside(path, end):
+    """Return the path of a file of this script beside another one."""
     folder, name = os.path.split(path)
-    mark, part = (os.path.join(folder, f".mlpack-{name}.{end}") for end in ("sha256", "part"))
-    with open(os.path.join(folder, f".mlpack-{name}.lock"), "a") as lock:
+    return os.path.join(folder, f".mlpack-{name}.{end}")
+
+
+def is_there(path, digest):
+    """Return whether a file was fetched."""
+    if not os.path.exists(path) or not os.path.exists(beside(path, "sha256")):
+        return False
+    with open(beside(path, "sha256")) as stream:
+        return stream.read().strip() == f"{digest.partition(':')[2]} {os.path.getsize(path)}"
+
+
+def get(file):
+    """Fetch a file, unless it was."""
+    os.makedirs(os.path.dirname(file.path), exist_ok=True)
+    part = beside(file.path, "part")
+    kind, _, digest = file.digest.partition(":")
+    with open(beside(file.path, "lock"), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.path.exists(path) and os.path.exists(mark):
-            with open(mark) as stream:
-                if stream.read().strip() == f"{sha256} {os.path.getsize(path)}":
-                    return
-        for attempt in range(1, TRIES + 1):
-            try:
-                fetch(url, part, size, secret)
-                break
-            except urllib.error.HTTPError as error:
-                words = {401: "no right to read it", 403: "no right to read it", 404: "not found"}
-                if error.code < 500 and error.code not in (408, 416, 429):
-                    fail(url, f"{words.get(error.code, error.reason)} (status {error.code})")
-                why = f"status {error.code}"
-                if error.code == 416:
-                    os.unlink(part)
-            except ValueError as error:
-                os.unlink(part)
-                fail(url, error)
-            except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-                why = getattr(error, "reason", error)
-            if attempt == TRIES:
-                fail(url, why)
-            print(f"sources: {why}; trying again", file=sys.stderr, flush=True)
-            time.sleep(attempt)
-        found = digest_of(part)
-        if found != sha256:
+        if is_there(file.path, file.digest):
+            return
+        persist(file.url, lambda: fetch(file, part))
+        found = digest_of(part, kind)
+        if found != file.digest:
             os.unlink(part)
-            fail(url, f"wrong digest: expected sha256 {sha256}, found {found}")
-        os.replace(part, path)
-        with open(mark, "w") as stream:
-            stream.write(f"{sha256} {size}\n")
-    print(f"sources: {name} is fetched: {size} bytes", file=sys.stderr, flush=True)
+            fail(file.url, f"wrong digest: expected {kind} {digest}, found {found.partition(':')[2]}")
+        os.replace(part, file.path)
+        with open(beside(file.path, "sha256"), "w") as stream:
+            stream.write(f"{digest} {file.size}\n")
+    print(f"sources: {os.path.basename(file.path)} is fetched: {file.size} bytes", file=sys.stderr, flush=True)
+
+
+def files(path, digest, size, secret):
+    """Return the files of the source."""
+    if source.startswith("hf://"):
+        return list(hub(path, digest, size, secret))
+    if source.startswith("s3://"):
+        return list(bucket(path, digest, size))
+    if source.startswith("oci://"):
+        return list(registry(path, size, secret))
+    return [File(source, path, f"sha256:{digest}", size, lambda: bearer(secret))]
+
+
+def is_complete(listing):
+    """Return whether all files of a listing are there, so that nobody has to be asked for it again."""
+    if not os.path.exists(listing):
+        return False
+    with open(listing) as stream:
+        noted, *listed = json.load(stream)
+    return noted == source and all(is_there(path, digest) for path, digest in listed)
+
+
+def write(listing, wanted):
+    """Write down what the files of the source are."""
+    with open(f"{listing}.new", "w") as stream:
+        json.dump([source, *([file.path, file.digest] for file in wanted)], stream)
+    os.replace(f"{listing}.new", listing)
 
 
 words = sys.argv[1 : sys.argv.index("--")]
 for index in range(0, len(words), 5):
-    url, path, sha256, size, secret = words[index : index + 5]
+    source, path, digest, most, secret = words[index : index + 5]
+    listing = beside(path, "list") if digest == "-" else ""
     try:
-        get(url, path, sha256, int(size), secret)
+        if listing and is_complete(listing):
+            continue
+        wanted = files(path, digest, int(most), secret)
+        if any(file.size < 0 or not DIGEST.fullmatch(file.digest) for file in wanted):
+            raise ValueError
+        if sum(file.size for file in wanted) > int(most):
+            fail(source, f"it has more than the {most} bytes that the spec names")
+        for file in wanted:
+            get(file)
+        if listing:
+            write(listing, wanted)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        fail(source, "the server's answer is not understood")
     except OSError as error:
         full = "no space left" if error.errno in (28, 122) else f"cannot be written: {error.strerror}"
-        fail(url, f"{path}: {full}")
+        fail(source, f"{path}: {full}")
 END
 while [ "$1" != -- ]; do shift; done
 shift

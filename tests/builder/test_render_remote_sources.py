@@ -1,0 +1,316 @@
+"""The script of packages that fetches files: from Hugging Face's hub, S3 servers and registries of the test."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import ssl
+import subprocess
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography import x509
+
+from packager.builder.render import TEMPLATES
+from tests.certificates import self_signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCRIPT = TEMPLATES[""] / "package/quickstart/common/FRAMEWORK/k8s/mlops/base/sources.sh"
+COMMIT = "0123456789" * 4
+SMALL, LARGE = b'{"layers": 2}\n', os.urandom(200_000)
+TREE = f"/api/models/owner/name/tree/{COMMIT}?recursive=true"
+FILES = f"/owner/name/resolve/{COMMIT}/"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def entry(path: str, content: bytes, *, is_lfs: bool = False, **others: Any) -> dict[str, Any]:
+    """Return a file as the hub lists it: with the digest of LFS, or the name of a blob in Git."""
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    lfs = {"lfs": {"oid": sha256(content), "size": len(content), "pointerSize": 134}} if is_lfs else {}
+    return {"type": "file", "path": path, "size": len(content), "oid": blob, **lfs, **others}
+
+
+class Web:
+    """A server of fixed answers.
+
+    Attributes:
+        answers: The status, headers and content for each path.
+        requests: The path and the Authorization of each request.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.requests: list[tuple[str, str | None]] = []
+        self.url = ""
+
+    def put(self, path: str, content: object, status: int = 200, **headers: str) -> None:
+        given = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.answers[path] = status, headers, given
+
+    def hub(self, *entries: dict[str, Any], **contents: bytes) -> None:
+        """Have a repository with files."""
+        self.put(TREE, list(entries))
+        for path, content in contents.items():
+            self.put(FILES + path, content)
+
+
+@contextmanager
+def serving(certificate: tuple[str, str] | None = None) -> Iterator[Web]:
+    web = Web()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            web.requests.append((self.path, self.headers.get("Authorization")))
+            status, headers, content = web.answers.get(self.path, (404, {}, b""))
+            if "WWW-Authenticate" in headers and self.headers.get("Authorization"):
+                status, headers, content = web.answers[f"{self.path} allowed"]
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_arguments: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            http.socket = context.wrap_socket(http.socket, server_side=True)
+        web.url = f"{'https' if certificate else 'http'}://localhost:{http.server_port}"
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        yield web
+        http.shutdown()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with serving() as web:
+        yield web
+
+
+def fetch(
+    folder: Path, source: str, *, digest: str = "-", size: int = 1_000_000, login: str = "-", **variables: str
+) -> tuple[int, str]:
+    """Run the script, and return its exit code and its errors."""
+    argv = ["sh", str(SCRIPT), source, str(folder / "data"), digest, str(size), login, "--"]
+    done = subprocess.run(
+        argv, env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the content of the files that were fetched."""
+    data = folder / "data"
+    paths = (path for path in data.rglob("*") if path.is_file() and not path.name.startswith(".mlpack-"))
+    return {str(path.relative_to(data)): path.read_bytes() for path in paths}
+
+
+REPOSITORY = f"hf://owner/name@{COMMIT}"
+
+
+def test_repository_of_the_hub_is_fetched_once(tmp_path: Path, web: Web) -> None:
+    web.hub(entry("config.json", SMALL), {"type": "directory", "path": "shards"}, entry(".gitattributes", b"x"))
+    web.answers[TREE] = (200, {"Link": f'<{web.url}{TREE}&cursor=x>; rel="next"'}, web.answers[TREE][2])
+    web.put(
+        f"{TREE}&cursor=x",
+        [entry("shards/a b.bin", b"") | {"path": "shards/a.bin"}, entry("m.bin", LARGE, is_lfs=True)],
+    )
+    for name, content in (("config.json", SMALL), ("shards/a.bin", b""), ("m.bin", LARGE)):
+        web.put(FILES + name, content)
+    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
+    assert code == 0, errors
+    assert files(tmp_path) == {"config.json": SMALL, "shards/a.bin": b"", "m.bin": LARGE}
+    asked = len(web.requests)
+    assert fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url) == (0, "")
+    assert len(web.requests) == asked
+    (tmp_path / "data/m.bin").unlink()
+    assert fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)[0] == 0
+    assert [path for path, _ in web.requests[asked:]] == [TREE, f"{TREE}&cursor=x", f"{FILES}m.bin"]
+
+
+def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path: Path, web: Web) -> None:
+    web.put("/datasets/owner/name/resolve/main/a/b.csv", SMALL)
+    source = "hf://datasets/owner/name@main/a/b.csv"
+    assert fetch(tmp_path / "sha", source, digest=sha256(SMALL), size=len(SMALL), HF_ENDPOINT=f"{web.url}/")[0] == 0
+    assert (tmp_path / "sha/data").read_bytes() == SMALL
+    web.hub(entry("config.json", SMALL), entry("other", LARGE), **{"config.json": SMALL})
+    assert fetch(tmp_path / "commit", f"{REPOSITORY}/config.json", HF_ENDPOINT=web.url)[0] == 0
+    assert (tmp_path / "commit/data").read_bytes() == SMALL
+    code, errors = fetch(tmp_path / "missing", f"{REPOSITORY}/missing", HF_ENDPOINT=web.url)
+    assert (code, errors) == (1, f"sources: {REPOSITORY}/missing: not found\n")
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        ([entry("../outside", SMALL)], "which is not accepted"),
+        ([entry("/etc/passwd", SMALL)], "which is not accepted"),
+        ([entry("a/.mlpack-b.sha256", SMALL)], "which is not accepted"),
+        ([entry("a\x1b[31m", SMALL)], "which is not accepted"),
+        ([entry("a", SMALL, size=-1)], "the server's answer is not understood"),
+        ([entry("a", SMALL, size="many")], "the server's answer is not understood"),
+        ([entry("a", SMALL, oid="../../b")], "the server's answer is not understood"),
+        ([{"type": "file"}], "the server's answer is not understood"),
+        ([1], "the server's answer is not understood"),
+        ({"error": "x"}, "the server's answer is not understood"),
+        (None, "the server's answer is not understood"),
+        ([entry("a", SMALL, size=2_000_000)], "it has more than the 1000000 bytes that the spec names"),
+        ([entry("a", SMALL, is_lfs=True) | {"lfs": {"oid": "0" * 64}}], "wrong digest: expected sha256 0000"),
+        ([entry("a", LARGE) | {"size": len(SMALL)}], "wrong digest: expected git "),
+        ([], "not found"),
+    ],
+)
+def test_hostile_hub_is_refused(tmp_path: Path, web: Web, listed: object, why: str) -> None:
+    web.put(TREE, listed)
+    web.put(f"{FILES}a", SMALL)
+    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
+    assert code == 1
+    assert why in errors
+    assert "\x1b" not in errors
+    assert files(tmp_path) == {}
+
+
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"\xff\xfe", b"", b'{"a": NaN'])
+def test_list_that_is_not_json_is_refused(tmp_path: Path, web: Web, content: bytes) -> None:
+    web.put(TREE, content)
+    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
+    assert (code, errors) == (1, f"sources: {REPOSITORY}: the server's answer is not understood\n")
+
+
+def test_list_that_leads_to_another_host_is_refused(tmp_path: Path, web: Web) -> None:
+    web.put(TREE, [entry("a", SMALL)], Link='<https://elsewhere.example/next>; rel="next"')
+    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
+    assert code == 1
+    assert "the hub lists files elsewhere" in errors
+
+
+def test_secret_is_not_sent_to_a_hub_without_tls(tmp_path: Path, web: Web) -> None:
+    code, errors = fetch(tmp_path, REPOSITORY, login="WORD", WORD="word", HF_ENDPOINT=web.url)
+    assert (code, errors) == (1, f"sources: {web.url}: a secret is only sent by https\n")
+    assert web.requests == []
+
+
+def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web: Web) -> None:
+    web.put("/bucket/a%2Bb/c.bin", LARGE)
+    source, keys = "s3://bucket/a+b/c.bin", {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
+    for number, given in enumerate(({}, keys)):
+        code, errors = fetch(
+            tmp_path / str(number), source, digest=sha256(LARGE), size=len(LARGE), AWS_ENDPOINT_URL=web.url, **given
+        )
+        assert code == 0, errors
+        assert (tmp_path / str(number) / "data").read_bytes() == LARGE
+        assert "SECRET" not in errors
+    (_, anonymous), (_, signed) = web.requests
+    assert anonymous is None
+    assert signed is not None
+    assert signed.startswith("AWS4-HMAC-SHA256 Credential=AKID/")
+
+
+@pytest.mark.parametrize(
+    ("token", "signature"),
+    [
+        ("", "f4d2fa01eb52d82e7888e03f797e7f64b268ef0033873e2b5c673e8fc498933f"),
+        ("session", "446f45a43724704d567529570b009476be17d3d0de48eefdafb0da67bd4a8ec6"),
+    ],
+)
+def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch, token: str, signature: str) -> None:
+    """The expected signatures were made by S3SigV4Auth of botocore 1.44.8, for this request, time and key."""
+
+    class Fixed(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Fixed:
+            return cls(2026, 1, 2, 3, 4, 5, tzinfo=tz)
+
+    program = SCRIPT.read_text(encoding="utf-8").partition("<<'END'\n")[2].partition("\nwords = sys.argv")[0]
+    names: dict[str, Any] = {}
+    exec(program, names)  # noqa: S102 - the script of this repository
+    names["datetime"] = type("Clock", (), {"datetime": Fixed, "timezone": dt.timezone})
+    for name, value in (("ACCESS_KEY_ID", "AKID"), ("SECRET_ACCESS_KEY", "SECRET"), ("SESSION_TOKEN", token)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    url = "https://s3.eu-central-1.amazonaws.com/data.example/a%2Bb/c%401.bin"
+    assert names["signed"](url, "eu-central-1")["Authorization"].endswith(f"Signature={signature}")
+
+
+def manifest(**layers: bytes) -> bytes:
+    """Return the manifest of an artefact with a layer for each file."""
+    title = "org.opencontainers.image.title"
+    listed = [
+        {"digest": f"sha256:{sha256(content)}", "size": len(content), "annotations": {title: name.replace("_", ".")}}
+        for name, content in layers.items()
+    ]
+    return json.dumps({"schemaVersion": 2, "layers": [*listed, {"digest": "sha256:0", "size": 1}]}).encode()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    """The files of a certificate for localhost, and of its key."""
+    public, private = self_signed(x509.DNSName("localhost"))
+    (tmp_path / "tls.crt").write_bytes(public)
+    (tmp_path / "tls.key").write_bytes(private)
+    return str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "Basic", None])
+@pytest.mark.parametrize("given", ["user:word", ""])
+def test_artefact_of_a_registry_is_fetched(
+    tmp_path: Path, certificate: tuple[str, str], scheme: str | None, given: str
+) -> None:
+    text = manifest(a_bin=LARGE, b_json=SMALL)
+    with serving(certificate) as web:
+        host = web.url.removeprefix("https://")
+        path = f"/v2/team/x/manifests/sha256:{sha256(text)}"
+        web.put(path, text)
+        if scheme is not None:
+            web.put(f"{path} allowed", text)
+            named = f'{scheme} realm="{web.url}/token",service="s",scope="repository:team/x:pull"'
+            web.put(path, b"", 401, **{"WWW-Authenticate": named})
+            web.put("/token?service=s&scope=repository%3Ateam%2Fx%3Apull", {"token": "granted"})
+        for content in (LARGE, SMALL):
+            web.put(f"/v2/team/x/blobs/sha256:{sha256(content)}", content)
+        source = f"oci://{host}/team/x@sha256:{sha256(text)}"
+        code, errors = fetch(tmp_path, source, login="LOGIN", LOGIN=given, SSL_CERT_FILE=certificate[0])
+        if scheme == "Basic" and not given:
+            assert (code, errors) == (1, f"sources: {source}: no right to read it (status 401)\n")
+            return
+        assert code == 0, errors
+        assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}
+        sent = {"Bearer": "Bearer granted", "Basic": "Basic dXNlcjp3b3Jk", None: None}[scheme]
+        assert {authorization for path, authorization in web.requests if "/blobs/" in path} == {sent}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (manifest(a=SMALL).replace(b'"a"', b'"../a"'), "which is not accepted"),
+        (json.dumps({"layers": []}).encode(), "it has no layer with a title"),
+        (b"[]", "the server's answer is not understood"),
+        (manifest(a=SMALL).replace(b"sha256:", b"sha512:"), "the server's answer is not understood"),
+    ],
+    ids=["outside", "empty", "list", "sha512"],
+)
+def test_hostile_artefact_is_refused(tmp_path: Path, certificate: tuple[str, str], text: bytes, why: str) -> None:
+    with serving(certificate) as web:
+        source = f"oci://{web.url.removeprefix('https://')}/team/x@sha256:{sha256(text)}"
+        web.put(f"/v2/team/x/manifests/sha256:{sha256(text)}", text)
+        code, errors = fetch(tmp_path, source, SSL_CERT_FILE=certificate[0])
+        assert code == 1
+        assert why in errors
+        web.put(f"/v2/team/x/manifests/sha256:{sha256(text)}", text + b" ")
+        assert "wrong digest of the manifest" in fetch(tmp_path, source, SSL_CERT_FILE=certificate[0])[1]
+    assert files(tmp_path) == {}
