@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from packager.app import stamps
+from packager.app import bundled_operators, stamps
 from packager.app.image import check_pushable
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import bundles_beside, check_file
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.problems import similar
-from packager.cluster.operator_release import bundle as operator_manifest
 from packager.package import integrity
+from packager.package.inventory import parsed
 from packager.package.opened import opened
 from packager.publish import artefact, attachments, layout, referrers
 from packager.publish.artefact import OPERATOR, ArtefactChoices
@@ -34,10 +33,9 @@ from packager.publish.signatures import Verifier, find
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
-from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from packager.workloads.operator import Operator
 
     Source = Repository | BundledRepository
+    _Added = tuple[str, tuple[str, ...], Mapping[str, Any] | None]
 
 _SIGNATURES = (".sig", ".att", ".sbom")
 """The ends of the tags by which cosign stores what belongs to a manifest."""
@@ -67,8 +66,9 @@ class BundleRequest:
         created: The time in seconds since 1970 for a package that is packed from a folder.
         kubectl: The kubectl that renders a package on disk.
         trust: The keys that are trusted; None leaves signatures unread.
-        operators: The names of operators that are in the bundle with their images, each with the file of its manifest;
-            None for upstream's.
+        operators: Operators that are in the bundle with their images, whether or not the package needs them: NAME, or
+            NAME=FILE with the file of its manifest in place of upstream's.
+        with_operators: Whether the operators that the package needs are in the bundle, if its images are.
         archives: Archives of images that are in no registry, as podman and docker save them.
     """
 
@@ -79,7 +79,8 @@ class BundleRequest:
     created: int | None = None
     kubectl: str = "kubectl"
     trust: Trust | None = None
-    operators: tuple[tuple[str, Path | None], ...] = ()
+    operators: tuple[str, ...] = ()
+    with_operators: bool = True
     archives: tuple[Path, ...] = ()
 
 
@@ -125,14 +126,15 @@ def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Prog
             trusted key.
         ToolError: A registry does not respond as it must, or there is no room for the bundle.
     """
-    manifests = [_operator_manifest(name, file) for name, file in request.operators]
+    named = bundled_operators.chosen(request.operators)
     with ExitStack() as stack:
         work = _Collected(access, stack)
         if is_reference(request.package):
-            name, images = _remote(work, request, tell)
+            name, images, inventory = _remote(work, request, tell)
         else:
-            name, images = _local(work, request, runner, tell)
-        for operator, manifest in manifests:
+            name, images, inventory = _local(work, request, runner, tell)
+        required = _needed(request, inventory, tell)
+        for operator, manifest in bundled_operators.manifests(named, required, tell):
             _operator(work, operator, manifest)
             images = (*images, *manifest.images)
         saved = [layout.read(archive, is_ours=False) for archive in request.archives]
@@ -241,8 +243,8 @@ def _file(path: Path) -> Callable[[IO[bytes]], object]:
     return copy
 
 
-def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> tuple[str, tuple[str, ...]]:
-    """Add a package of a registry; return its name and its images."""
+def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> _Added:
+    """Add a package of a registry; return its name, its images and its inventory."""
     reference = parse(request.package)
     if reference.version is None:
         raise UsageError(f"{reference} names neither a tag nor a digest")
@@ -257,11 +259,12 @@ def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> tuple[str, 
     name = reference.repository.rpartition("/")[2]
     shown = str(reference).removeprefix("oci://")
     work.add_root(registry, manifest, Root(MANIFEST, Descriptor(manifest[1], 0), name, reference.tag, shown))
-    return facts.package, facts.images
+    sealed = facts.sealed and parsed(facts.sealed.encode(), Path(facts.package))
+    return facts.package, facts.images, sealed or None
 
 
-def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell) -> tuple[str, tuple[str, ...]]:
-    """Add a package on disk, as `mlpack push` would store it; return its name and its images."""
+def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell) -> _Added:
+    """Add a package on disk, as `mlpack push` would store it; return its name, its images and its inventory."""
     source = Path(request.package)
     if request.trust is not None:
         check_file(source, request.trust, tell=tell)
@@ -278,7 +281,7 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
         work.blobs[artefact.descriptor(artefact.EMPTY)] = _bytes(artefact.EMPTY)
         work.blobs[artefact.descriptor(statement)] = _bytes(statement)
         work.add_made(attachments.stored(kind, statement, predicate_type, blob), package.name, None)
-    return package.name, tuple(images)
+    return package.name, tuple(images), package.inventory
 
 
 def _statements(source: Path, package: str, made: str) -> Iterator[tuple[str, bytes, str]]:
@@ -306,13 +309,14 @@ def _statements(source: Path, package: str, made: str) -> Iterator[tuple[str, by
         yield BUNDLE if is_bundle else STATEMENT, content, STAMP
 
 
-def _operator_manifest(name: str, file: Path | None) -> tuple[Operator, OperatorManifest]:
-    """Return an operator and its manifest. Raises UsageError, and the errors of reading the manifest."""
-    releases = operators()
-    if name not in releases:
-        message = f"--operator {name}: expected {' or '.join(sorted(releases))}, or NAME=FILE"
-        raise UsageError(message, hint=similar(name, releases))
-    return releases[name], operator_manifest(releases[name], file)
+def _needed(request: BundleRequest, inventory: Mapping[str, Any] | None, tell: Tell) -> dict[str, str]:
+    """Return the operators that are added for the package, each with the kind of workload that needs it."""
+    if not request.with_operators or not request.with_images:
+        return {}
+    if inventory is None:
+        tell("note: the registry does not tell which operator the package needs: name it with --operator")
+        return {}
+    return bundled_operators.needed(inventory)
 
 
 def _operator(work: _Collected, operator: Operator, manifest: OperatorManifest) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
@@ -25,15 +25,20 @@ def bundle(
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
     ] = None,
-    images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
+    images: Annotated[
+        bool, typer.Option("--images/--no-images", help="Whether the images and operators are in the bundle.")
+    ] = True,
     operator: Annotated[
         list[str],
         typer.Option(
             metavar="NAME[=FILE]",
-            help="Also an operator of `mlpack operator install`, with its images; FILE is its manifest, instead of "
-            "upstream's. Repeatable.",
+            help="An operator of `mlpack operator install`, even one that the package does not need; FILE is its "
+            "manifest, instead of upstream's. Repeatable.",
         ),
     ] = [],  # noqa: B006 - typer copies it
+    no_operators: Annotated[
+        bool, typer.Option("--no-operators", help="Leave out the operators that the package needs.")
+    ] = False,
     image_archive: Annotated[
         list[Path],
         typer.Option(
@@ -48,13 +53,12 @@ def bundle(
 ) -> None:
     """Write a package with its images and signatures into one file, for a site without a network; print its path.
 
-    The file is an OCI image layout in a tar. The same content gives the same bytes. `mlpack load` stores it in a
-    registry.
+    The operators that its workloads need are in it, too. The file is an OCI image layout in a tar. The same content
+    gives the same bytes. `mlpack load` stores it in a registry.
     """
     from packager.app.bundle import BundleRequest
     from packager.app.bundle import bundle as write_bundle
 
-    operators = [text.partition("=") for text in operator]
     request = BundleRequest(
         package,
         destination,
@@ -63,7 +67,8 @@ def bundle(
         source_date_epoch(),
         kubectl,
         signatures.trust(ctx),
-        tuple((name, Path(file) if file else None) for name, _, file in operators),
+        tuple(operator),
+        not no_operators,
         tuple(image_archive),
     )
     bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)

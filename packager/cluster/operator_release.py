@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from packager.workloads.operator import Operator
 
 _MAX_BYTES = 16 << 20
+_OTHER_WAY = "download the file another way and pass it with --from FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,13 @@ class Bundle:
             yield path
 
 
-def bundle(operator: Operator, file: Path | None = None) -> Bundle:
+def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> Bundle:
     """Return the manifest of an operator: upstream's release, or the contents of `file`.
+
+    Args:
+        operator: The operator.
+        file: A file that replaces upstream's manifest.
+        hint: The fix for the user if upstream's manifest cannot be fetched.
 
     Raises:
         ToolError: The manifest cannot be fetched or read.
@@ -71,7 +77,7 @@ def bundle(operator: Operator, file: Path | None = None) -> Bundle:
         UsageError: The file contains no manifests.
     """
     if file is None:
-        text = fetch(operator.url, operator.sha256, hint="download the file another way and pass it with --from FILE")
+        text = fetch(operator.url, operator.sha256, hint=hint)
     else:
         try:
             text = file.read_bytes()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.app.bundled_operators import needed
 from packager.base.errors import VerificationError
 from packager.package import tarheader
 from packager.publish import layout
@@ -85,7 +86,7 @@ def test_bundle_carries_package_images_and_signatures(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str, has_referrers: int
 ) -> None:
     digest = digest_of(registry.manifests[IMAGE, "openmpi"])
-    done = mlpack("bundle", pushed)
+    done = mlpack("bundle", pushed, "--no-operators")
     assert (done.code, done.stdout) == (0, "hello-mpi.bundle.tar\n")
     assert f"{registry.host}/{IMAGE}:openmpi is {digest}\n" in done.stderr
     registry.fault = lambda handler, _number: fake_registry.cut(handler)
@@ -117,10 +118,10 @@ def test_bundle_and_load_require_the_signature(
 ) -> None:
     registry.has_referrers = bool(has_referrers)
     assert mlpack("key", "new", "stranger", "--no-password").code == 0
-    refused = mlpack("bundle", pushed, "--key", "stranger.pub")
+    refused = mlpack("bundle", pushed, "--no-operators", "--key", "stranger.pub")
     assert (refused.code, "is not signed by stranger" in refused.stderr) == (5, True)
     assert not Path("hello-mpi.bundle.tar").exists()
-    done = mlpack("bundle", pushed, "--key", "prod.pub")
+    done = mlpack("bundle", pushed, "--no-operators", "--key", "prod.pub")
     assert (done.code, "signature by prod " in done.stderr) == (0, True)
     load = ["load", "hello-mpi.bundle.tar", "--registry", other.host]
     before = len(other.requests)
@@ -143,7 +144,7 @@ def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
 
 
 def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed).code == 0
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
     before = len(other.requests)
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
@@ -152,10 +153,10 @@ def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed
 
 def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> None:
     for name in ("one.tar", "two.tar"):
-        assert mlpack("bundle", pushed, "-d", name).code == 0
+        assert mlpack("bundle", pushed, "--no-operators", "-d", name).code == 0
     assert Path("one.tar").read_bytes() == Path("two.tar").read_bytes()
-    assert mlpack("bundle", pushed, "-d", "one.tar").code == 2
-    assert mlpack("bundle", pushed, "-d", "one.tar", "--force").code == 0
+    assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar").code == 2
+    assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar", "--force").code == 0
 
 
 def test_bundle_of_a_file_has_the_artefact_that_push_stores(
@@ -171,7 +172,7 @@ def test_bundle_of_a_file_has_the_artefact_that_push_stores(
 
 
 def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed).code == 0
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
     image(other, IMAGE, "x")
     other.put(IMAGE, "openmpi", b'{"config": {}, "layers": []}')
     before = dict(other.manifests)
@@ -183,7 +184,7 @@ def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, p
 
 
 def test_dry_run_checks_the_bundle_alone(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed).code == 0
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
     done = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--dry-run")
     assert (done.code, other.requests) == (0, [])
     assert "dry run: the bundle is valid, and nothing was sent\n" in done.stderr
@@ -192,7 +193,7 @@ def test_dry_run_checks_the_bundle_alone(mlpack: Mlpack, other: FakeRegistry, pu
 def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
     layer = digest_of(b"shared by both")
     registry.blobs[layer] = b"other content!"
-    done = mlpack("bundle", pushed)
+    done = mlpack("bundle", pushed, "--no-operators")
     assert (done.code, done.stdout) == (5, "")
     assert list(Path().glob("*.tar")) == []
 
@@ -200,13 +201,13 @@ def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry
 def test_image_of_this_machine_cannot_be_bundled(mlpack: Mlpack, archive: Path, pushed: str) -> None:
     assert pushed
     assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
-    done = mlpack("bundle", "local.tar.gz")
+    done = mlpack("bundle", "local.tar.gz", "--no-operators")
     assert (done.code, "localhost is this machine" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("offset", range(9))
 def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, pushed: str, offset: int) -> None:
-    assert mlpack("bundle", pushed).code == 0
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
     path = Path("hello-mpi.bundle.tar")
     content = bytearray(path.read_bytes())
     place = len(content) * offset // 10
@@ -332,6 +333,54 @@ def test_load_extracts_the_package_and_the_operator_for_the_registry(
     assert (unknown.code, "--operator mpl: expected jobset or mpi" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("source", ["registry", "file"])
+def test_bundle_adds_operator_that_the_package_needs(
+    mlpack: Mlpack, registry: FakeRegistry, pushed: str, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    image(registry, "mpioperator/mpi-operator", "0.8.0")
+    fetched: list[str] = []
+
+    def fetch(url: str, _sha256: str, *, hint: str | None = None) -> bytes:
+        assert hint is not None
+        fetched.append(url)
+        return OPERATOR.replace("HOST", registry.host).encode()
+
+    monkeypatch.setattr("packager.cluster.operator_release.fetch", fetch)
+    package = pushed if source == "registry" else "hello-mpi.tar.gz"
+    done = mlpack("bundle", package)
+    assert done.code == 0, done.stderr
+    [url] = fetched
+    assert f"MPIJob needs mpi-operator v0.8.0: fetching {url}\n" in done.stderr
+    assert "operators/mpi-operator:v0.8.0 sha256:" in done.stderr
+    assert "\nmpioperator/mpi-operator:0.8.0 sha256:" in done.stderr
+    without = mlpack("bundle", package, "--no-images", "-d", "package.tar")
+    assert (without.code, "operator" in without.stderr) == (0, False)
+    assert len(fetched) == 1
+
+
+def test_bundle_without_network_names_the_options_for_the_operator(
+    mlpack: Mlpack, pushed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    done = mlpack("bundle", pushed)
+    assert (done.code, done.stdout) == (6, "")
+    assert "mpi-operator.yaml could not be fetched: " in done.stderr
+    hint = "hint: download it another way and pass it with --operator mpi=FILE; --no-operators leaves it out"
+    assert hint in done.stderr
+    assert not Path("hello-mpi.bundle.tar").exists()
+
+
+def test_operators_follow_from_sealed_kinds_of_overlays() -> None:
+    texts = {
+        "quickstart/k8s/mlops/a/jobset.yaml": ["apiVersion: x", "kind: JobSet"],
+        "quickstart/k8s/mlops/b/pod.yaml": ["kind: Pod", "---", "kind: MPIJob"],
+        "quickstart/k8s/mlops/c/mlops.env": ["kind: MPIJob"],
+        "quickstart/k8s/mlops/d/x.yaml": ["- [unclosed"],
+    }
+    assert needed({"editable": texts}) == {"jobset": "JobSet", "mpi": "MPIJob"}
+    assert needed({"editable": {}}) == {}
+
+
 @pytest.mark.parametrize(
     ("former", "moved"),
     [
@@ -433,8 +482,8 @@ def test_image_of_this_machine_comes_from_an_archive(
     assert pushed
     assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
     digest = saved_image(Path("image.tar"), *names, extra=extra)
-    assert mlpack("bundle", "local.tar.gz").code == 2
-    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    assert mlpack("bundle", "local.tar.gz", "--no-operators").code == 2
+    done = mlpack("bundle", "local.tar.gz", "--no-operators", "--image-archive", "image.tar")
     assert done.code == 0, done.stderr
     loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--extract", "out")
     assert (loaded.code, f"{other.host}/{IMAGE}:openmpi@{digest}\n" in loaded.stdout) == (0, True)
@@ -446,10 +495,10 @@ def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pus
     assert pushed
     assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
     saved_image(Path("image.tar"), "localhost/other:openmpi")
-    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    done = mlpack("bundle", "local.tar.gz", "--no-operators", "--image-archive", "image.tar")
     assert (done.code, "has no registry: localhost is this machine" in done.stderr) == (2, True)
     saved_image(Path("image.tar"), "openmpi", extra=("etc/passwd",))
-    hostile = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    hostile = mlpack("bundle", "local.tar.gz", "--no-operators", "--image-archive", "image.tar")
     assert (hostile.code, "unexpected entry 'etc/passwd'" in hostile.stderr) == (5, True)
 
 
@@ -464,7 +513,7 @@ def test_package_in_a_volume_is_bundled_and_moved(
     mounted = name.removeprefix("oci://")
     assert mlpack("configure", built, "--set", f"PACKAGE_IMAGE={mounted}", "-d", "set.tar.gz").code == 0
     assert mounted in mlpack("inspect", "set.tar.gz", "-o", "images").stdout.splitlines()
-    assert mlpack("bundle", "set.tar.gz").code == 0
+    assert mlpack("bundle", "set.tar.gz", "--no-operators").code == 0
     loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab", "--extract", "out")
     assert loaded.code == 0, loaded.stderr
     moved = f"{other.host}/lab/team/mounted@{mounted.partition('@')[2]}"
