@@ -149,6 +149,7 @@ TESTS_OF_MANY = {
     "cli/test_hostile_archives.py": "every command that reads a package",
     "cli/test_signals.py": "every command that calls kubectl",
     "service/page/test_hostile_views.py": "every view of the page in a real browser",
+    "service/page/test_wrong_inputs.py": "the fields of every form of the page",
 }
 STAGES = (
     "kubectl",
@@ -311,7 +312,6 @@ READERS_OF_MESSAGES = {
     "app/task_registry.py": "the place in a template is a part of the server's message",
     "importers/intel/pool.py": "one of the zoo's specs has a duplicate key",
     "kubernetes/verdict.py": "equal messages about several pods, which contain the pods' names, become one",
-    "service/page/registry.py": "msgspec writes `$.` before a place",
 }
 
 

@@ -22,12 +22,14 @@ class Complaint(Value, frozen=True):
         detail: The expected and the found value.
         hint: The fix, if it is known.
         count: The number of faults that this complaint represents.
+        line: The 1-based line in the text at the place; 0 if it is not known.
     """
 
     pointer: str
     detail: str
     hint: str | None = None
     count: int = 1
+    line: int = 0
 
 
 MOST = 50
@@ -52,6 +54,7 @@ def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
             cut(item.pointer, _LONGEST_POINTER),
             cut(item.detail, _LONGEST_TEXT),
             None if item.hint is None else cut(item.hint, _LONGEST_TEXT),
+            line=item.line,
         )
         for item in first
     )
@@ -76,4 +79,4 @@ def of_fault(fault: Fault, above: Location = ()) -> Complaint:
 def of_problem(problem: Problem, key: str) -> Complaint:
     """Return the complaint about a problem in the text at `key` of the body."""
     place = f"line {problem.line}, column {problem.column}: " if problem.line else ""
-    return Complaint(pointer((key,)), place + problem.message, problem.hint)
+    return Complaint(pointer((key,)), place + problem.message, problem.hint, line=problem.line)

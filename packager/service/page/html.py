@@ -39,6 +39,9 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 # static/page.js.
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
+_MOST_NUMBERS = 5_000
+"""The most lines of a text that get a number."""
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -105,6 +108,11 @@ def anchor(text: object) -> str:
     )
 
 
+def line_count(text: str) -> int:
+    """Return the number of lines that a text area shows of a text, of which at most _MOST_NUMBERS get a number."""
+    return min(_MOST_NUMBERS, text.count("\n") + 1)
+
+
 class _Exact(str):
     """A text that a browser sends back, so that it keeps every character: the value or the name of a field."""
 
@@ -133,6 +141,7 @@ _environment.filters |= {
     "moment": moment,
     "plural": plural,
     "exact": _Exact,
+    "lines": line_count,
     "yaml": lambda value: yamlio.dump([value]),
 }
 _environment.globals |= {"between": between, "version": __version__, "static": static.address}

@@ -8,7 +8,6 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.base.values import FieldsError, convert
 from packager.options import OPTIONS
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, expected_revision, server_of
@@ -16,7 +15,7 @@ from packager.service.complaints import Complaint, counted
 from packager.service.failures import Failure
 from packager.service.page import revisions, starters
 from packager.service.page.html import redirect, respond
-from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag
+from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag, checked
 from packager.service.registry.packages.content import PackageBody
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ async def _definitions(request: HttpRequest, state: State) -> Response[str]:
 
 @get("/definitions/{name:str}", include_in_schema=False)
 async def _definition(
-    request: HttpRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
+    request: HttpRequest, state: State, name: FromPath[str], revision: FromQuery[str] = ""
 ) -> Response[str]:
     items = (await server_of(state).definitions.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).definitions.definition(await caller_of(request), name))
@@ -121,8 +120,14 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     failure: Failure | None = None,
     trial: DefinitionTrial | None = None,
 ) -> Response[str]:
-    templates = (await server_of(state).templates.read(await caller_of(request))).items
+    caller, definitions = await caller_of(request), server_of(state).definitions
+    templates = (await server_of(state).templates.read(caller)).items
     chosen = _chosen_options(data)
+    source = data.get("source", "").strip()
+    parts = await definitions.package_parts(caller, source, data.get("project")) if source else {}
+    overlay = data.get("overlay", "").strip() or next(iter(parts), "")
+    has = parts.get(overlay)
+    offered = await definitions.packages(caller)
     return await respond(
         request,
         "definition-form",
@@ -130,9 +135,12 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
         role="developer",
         data={**dict.fromkeys((*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name"), ""), **data},
         name=name,
-        projects=server_of(state).project_use.names(await caller_of(request), "developer"),
-        choices=await server_of(state).definitions.packages(await caller_of(request)),
-        options=dict.fromkeys(chosen, "") | {option.name: option.summary for option in OPTIONS},
+        projects=server_of(state).project_use.names(caller, "developer"),
+        sources=offered.sources,
+        overlays=tuple(parts) or offered.overlays,
+        package=f"{source}, {overlay}" if has is not None else "",
+        options=dict.fromkeys(chosen, "not in this package")
+        | {option.name: option.summary for option in OPTIONS if has is None or option.name in has},
         chosen_options=chosen,
         templates=[
             item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
@@ -144,17 +152,26 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
 
 
 def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, object]:
-    """Return the messages about a form by field, and their summary with the field of each message."""
+    """Return the messages about a form by field, with their lines, and their summary with the field of each message."""
     errors: dict[str, list[str]] = {key: [] for key in keys}
+    lines: dict[str, list[int]] = {key: [] for key in keys}
     summary = []
     for complaint in failure.complaints if failure else ():
-        steps = complaint.pointer.split("/")[1:]
-        key = steps[-1] if steps and steps[-1] in _PACKAGE_KEYS else steps[0] if steps else ""
+        key = _field_of(complaint.pointer)
         text = f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
         if key in errors:
             errors[key].append(text)
-        summary.append((key, f"{key}: {text}") if key in errors else ("", text))
-    return {"errors": errors, "summary": summary}
+            lines[key] += [complaint.line] if complaint.line else []
+        summary.append((key, f"{key}: {text}", complaint.line) if key in errors else ("", text, 0))
+    return {"errors": errors, "lines": lines, "summary": summary}
+
+
+def _field_of(pointer: str) -> str:
+    """Return the name of the field for a place in a body; empty for the body as a whole."""
+    first, *below = pointer.split("/")[1:] or [""]
+    if first == "package":
+        return next((step for step in below if step in _PACKAGE_KEYS), "source")
+    return first
 
 
 @post("/new-definition", include_in_schema=False)
@@ -177,7 +194,9 @@ async def _register_definition(request: HttpRequest, state: State, name: str | N
             "project": data.get("project") or None,
         }
         others |= {"package": _package_of_inputs(data), "task_template_name": data.get("task_template_name") or None}
-        body = convert({**values, **others}, DefinitionBody)
+        if data.get("action") == "choices":
+            return await _definition_form(request, state, data, name)
+        body = checked({**values, **others}, DefinitionBody)
         if data.get("action") == "trial":
             trial = await server_of(state).definitions.trial(caller, body)
             return await _definition_form(request, state, data, name, trial=trial)
@@ -186,8 +205,8 @@ async def _register_definition(request: HttpRequest, state: State, name: str | N
             return redirect(f"/definitions/{added.name}")
         expected = expected_revision(data.get("revision"))
         await server_of(state).definitions.change(caller, name, body, expected)
-    except (FieldsError, Failure) as error:
-        return await _definition_form(request, state, data, name, _shown_in_form(error))
+    except Failure as failure:
+        return await _definition_form(request, state, data, name, _shown_in_form(failure))
     return redirect(f"/definitions/{name}")
 
 
@@ -197,13 +216,11 @@ async def _inputs(request: HttpRequest, name: str | None) -> dict[str, str]:
     return data if name is None else {**data, "name": name}
 
 
-def _shown_in_form(error: FieldsError | Failure) -> Failure:
+def _shown_in_form(failure: Failure) -> Failure:
     """Return the failure to show in a form. Raises Failure if the failure has a separate view."""
-    if isinstance(error, FieldsError):
-        return Failure("invalid-body", f"{error}".replace("$.", ""))
-    if error.status in (401, 403, 404):
-        raise error
-    return error
+    if failure.status in (401, 403, 404):
+        raise failure
+    return failure
 
 
 @post("/definitions/{name:str}/remove", include_in_schema=False)
@@ -223,7 +240,7 @@ async def _templates(request: HttpRequest, state: State) -> Response[str]:
 
 @get("/templates/{name:str}", include_in_schema=False)
 async def _template(
-    request: HttpRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
+    request: HttpRequest, state: State, name: FromPath[str], revision: FromQuery[str] = ""
 ) -> Response[str]:
     items = (await server_of(state).templates.revisions(await caller_of(request), name)).items
     current = await _or_none(server_of(state).templates.template(await caller_of(request), name))
@@ -283,12 +300,14 @@ async def _register_template(request: HttpRequest, state: State, name: str | Non
     data = await _inputs(request, name)
     try:
         values = {key: data.get(key, "") for key in ("name", "template", "description")}
-        body = convert({**values, "deprecated": bool(data.get("deprecated"))}, TemplateBody)
+        body = checked({**values, "deprecated": bool(data.get("deprecated"))}, TemplateBody)
         trial = await server_of(state).templates.trial(caller, body)
         if data.get("action") == "trial" or trial.problems:
             failure = None
             if trial.problems:
-                complaints = [Complaint("/template", item.detail, item.hint) for item in trial.problems]
+                complaints = [
+                    Complaint("/template", item.detail, item.hint, line=item.line or 0) for item in trial.problems
+                ]
                 text = f"{counted(complaints)} in the objects of the template, tried with invented values"
                 failure = Failure("invalid-template", text, complaints)
             return await _template_form(request, data, name, failure, trial.definitions)
@@ -297,8 +316,8 @@ async def _register_template(request: HttpRequest, state: State, name: str | Non
             return redirect(f"/templates/{added.name}")
         expected = expected_revision(data.get("revision"))
         await server_of(state).templates.change(caller, name, body, expected)
-    except (FieldsError, Failure) as error:
-        return await _template_form(request, data, name, _shown_in_form(error))
+    except Failure as failure:
+        return await _template_form(request, data, name, _shown_in_form(failure))
     return redirect(f"/templates/{name}")
 
 

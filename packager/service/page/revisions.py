@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
+from packager.base.problems import show
 from packager.base.values import UNSET, Value, as_plain
 from packager.service.failures import Failure
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
@@ -75,9 +77,17 @@ def _lines(old: str, new: str) -> Iterator[DiffLine]:
             yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
 
 
-def chosen(what: str, items: Sequence[Registered], revision: int | None) -> Registered:
-    """Return a revision from all revisions of `what`, the newest first; the newest for None. Raises Failure."""
-    number = items[0].revision if revision is None else revision
+def chosen(what: str, items: Sequence[Registered], revision: str) -> Registered:
+    """Return a revision from all revisions of `what`, the newest first, by its number in an address. Raises Failure.
+
+    Args:
+        what: The kind and the name of the object, for messages.
+        items: All revisions, the newest first.
+        revision: The number; empty for the newest.
+    """
+    if revision and not re.fullmatch("[0-9]{1,9}", revision):
+        raise Failure("invalid-query", f"revision: expected a whole number, such as 1, found {show(revision)}")
+    number = int(revision) if revision else items[0].revision
     for item in items:
         if item.revision == number:
             return item

@@ -6,11 +6,11 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath
 
-from packager.base.values import FieldsError, convert
 from packager.service.access import tokens
 from packager.service.api.access import HttpRequest, caller_of, server_of
+from packager.service.failures import Failure
 from packager.service.page.html import redirect, respond
-from packager.service.registry.bodies import TokenBody
+from packager.service.registry.bodies import TokenBody, checked
 
 
 @get("/tokens", include_in_schema=False)
@@ -19,12 +19,24 @@ async def _tokens(request: HttpRequest, state: State) -> Response[str]:
 
 
 async def _listed(request: HttpRequest, state: State, status: int = 200, **values: object) -> Response[str]:
-    shown = {"made": None, "error": None, "filled": {}, **values}
+    shown = {"made": None, "failure": None, "filled": {}, **values}
+    failure = shown["failure"]
+    errors: dict[str, list[str]] = {key: [] for key in ("name", "role", "project", "days")}
+    for complaint in failure.complaints if isinstance(failure, Failure) else ():
+        errors.setdefault(complaint.pointer[1:], []).append(complaint.detail)
     caller = await caller_of(request)
     items = (await server_of(state).tokens.read(caller)).items
     projects = server_of(state).project_use.names(caller, "admin")
     return await respond(
-        request, "tokens", status, role="admin", items=items, roles=tokens.ROLES, projects=projects, **shown
+        request,
+        "tokens",
+        status,
+        role="admin",
+        items=items,
+        roles=tokens.ROLES,
+        projects=projects,
+        errors=errors,
+        **shown,
     )
 
 
@@ -34,14 +46,15 @@ async def _add_token(request: HttpRequest, state: State) -> Response[str]:
     try:
         days = form.get("days")
         whole = int(days) if days and days.isdecimal() and len(days) < 9 else days or None
-        body = convert(
+        body = checked(
             {"name": form.get("name"), "role": form.get("role"), "days": whole, "project": form.get("project") or None},
             TokenBody,
         )
-    except FieldsError:
-        error = "Expected a name of at most 63 letters, digits and -_., and 1 to 3650 days or none."
-        return await _listed(request, state, 422, error=error, filled=form)
-    made = await server_of(state).tokens.add(await caller_of(request), body)
+        made = await server_of(state).tokens.add(await caller_of(request), body)
+    except Failure as failure:
+        if failure.status != 422:
+            raise
+        return await _listed(request, state, failure.status, failure=failure, filled=form)
     return await _listed(request, state, 201, made=made)
 
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
+from packager.base.fields import anchored
 from packager.base.names import LABEL_VALUE
-from packager.base.values import Fields, Meta
+from packager.base.values import Fields, FieldsError, Meta, convert, schema
+from packager.modelspec.validation import validate
+from packager.service.complaints import counted, of_fault
 from packager.service.config import DnsLabel
+from packager.service.failures import Failure
 from packager.service.registry.packages.content import PackageBody
 
-Name = Annotated[str, Meta(min_length=1, max_length=54, pattern=rf"^{LABEL_VALUE}$")]
+FieldsType = TypeVar("FieldsType", bound=Fields)
+
+_LETTERS = "letters, digits and - _ . between them"
+
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=54,
+        pattern=anchored(LABEL_VALUE),
+        title=f"a name of {_LETTERS}, such as train-resnet (at most 54)",
+    ),
+]
 """The name of a template or a definition: it becomes a label value, and `append_uuid` adds nine characters."""
 
 Prose = Annotated[str, Meta(max_length=4096)]
@@ -47,6 +63,15 @@ class NamedDefinition(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_
     name: str
 
 
+def checked(values: dict[str, object], kind: type[FieldsType]) -> FieldsType:
+    """Return the inputs of a form as a body. Raises Failure, with a complaint in words about each wrong value."""
+    try:
+        return convert(values, kind)
+    except FieldsError:
+        complaints = [of_fault(fault) for fault in validate(values, schema(kind))]
+        raise Failure("invalid-body", f"{counted(complaints)} in the form", complaints) from None
+
+
 def as_flag(value: object) -> bool | None:
     """Return the meaning of `append_uuid`: 0, 1, true, false, or one of these as text; None for other values."""
     words = {"0": False, "1": True, "false": False, "true": True, "": False}
@@ -56,7 +81,15 @@ def as_flag(value: object) -> bool | None:
 class TokenBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token to create."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=63, pattern=rf"^{LABEL_VALUE}$")]
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=63,
+            pattern=anchored(LABEL_VALUE),
+            title=f"a name of {_LETTERS}, such as ci-runner (at most 63)",
+        ),
+    ]
     role: Literal["viewer", "user", "developer", "admin"]
     project: DnsLabel | None = None
-    days: Annotated[int, Meta(ge=1, le=3650)] | None = None
+    days: Annotated[int, Meta(ge=1, le=3650, title="a whole number of days, such as 90")] | None = None

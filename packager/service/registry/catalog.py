@@ -143,6 +143,10 @@ class Catalog:
         """Return the packages that a form offers."""
         return self._packages.choices()
 
+    def package_parts(self, source: str) -> Mapping[str, Sequence[str]]:
+        """Return the overlays of a package, the default one first, each with its site options; empty if not known."""
+        return self._packages.parts(source)
+
     def add_template(self, body: TemplateBody, author: str) -> tuple[StoredTemplate, list[str]]:
         """Register a template, and return it with the problems of its objects with invented values. Raises Failure."""
         self._check_template(body)

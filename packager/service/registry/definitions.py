@@ -124,7 +124,8 @@ def read(body: DefinitionBody, origin: PackageOrigin | None = None) -> tuple[Def
         complaints.append(Complaint("/append_uuid", f"expected 0, 1, true or false, found {show(body.append_uuid)}"))
     for key, value in {"application": body.application, "creator": body.creator}.items():
         if not is_label_value(value):
-            complaints.append(Complaint(f"/{key}", f"expected the value of a label, found {show(value)}"))
+            message = f"expected a name such as nightly, found {show(value)}"
+            complaints.append(Complaint(f"/{key}", message, template_values.LABEL_FORM))
     complaints += [
         Complaint("/system_values", f"the key {key!r} cannot be set here: it {reason}")
         for key, reason in template_values.RESERVED.items()

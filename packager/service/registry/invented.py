@@ -40,14 +40,19 @@ def complaints(template: str, renderer: Renderer, site: Site) -> list[Complaint]
         tries.append(policy.accept(rendered.objects, _RELEASE, "", site).problems)
     first, *others = tries
     return [
-        Complaint("/template", f"{_place(template, problem.key)}{problem.message}", problem.hint)
+        _complaint(problem, _line(template, problem.key))
         for problem in first
         if all(problem in other for other in others)
     ]
 
 
-def _place(template: str, key: str) -> str:
-    """Return the line of a key that a template has once; empty for another key."""
+def _complaint(problem: PolicyProblem, line: int) -> Complaint:
+    place = f"line {line}: " if line else ""
+    return Complaint("/template", f"{place}{problem.message}", problem.hint, line=line)
+
+
+def _line(template: str, key: str) -> int:
+    """Return the line of a key that a template has once; 0 for another key."""
     pattern = re.compile(rf"\s*(- )?{re.escape(key)}\s*:")
     lines = [number for number, line in enumerate(template.splitlines(), 1) if key and pattern.match(line)]
-    return f"line {lines[0]}: " if len(lines) == 1 else ""
+    return lines[0] if len(lines) == 1 else 0

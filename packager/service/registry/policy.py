@@ -91,7 +91,9 @@ def accept(
         _map_to_site(item, site)
         _add_security(item, site.level)
         _add_labels(item, release, application, site)
-    problems = [*refusals.of_values(copies, source, site.level), *refusals.of_fields(rendered, source)]
+    problems = list(refusals.of_values(copies, source, site.level))
+    unknown = {problem.field for problem in problems if problem.field}  # a misspelt field, which no site permits
+    problems += [problem for problem in refusals.of_fields(rendered, source) if problem.field not in unknown]
     return Accepted(problems=tuple(dict.fromkeys(problems))) if problems else Accepted(tuple(copies))
 
 

@@ -95,12 +95,14 @@ class PolicyProblem(Value, frozen=True):
         hint: The fix, if it is known.
         kind: The kind of a problem of `packager.verify`; empty for other problems.
         key: The last key of the place in the object; empty for other problems.
+        field: The object and the place of a field that no schema or table has; empty for other problems.
     """
 
     message: str
     hint: str | None = None
     kind: str = ""
     key: str = ""
+    field: str = ""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -152,7 +154,9 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
     for manifest in overlay.manifests:
         for fault in schema.faults(manifest.data, (_VERSION,)):
             key = next((step for step in reversed(fault.location) if isinstance(step, str)), "")
-            yield PolicyProblem(f"{manifest}: {dotted(fault.location)}: {fault.message}", fault.hint, key=key)
+            place = f"{manifest}: {dotted(fault.location)}"
+            field = place if fault.at_key else ""
+            yield PolicyProblem(f"{place}: {fault.message}", fault.hint, key=key, field=field)
     every_kind = frozenset(manifest.kind for manifest in overlay.manifests)
     for problem in (
         *objects.check(overlay, every_kind),
@@ -239,9 +243,9 @@ def _of_unlisted(manifest: Manifest, unlisted: Unlisted, source: JobOrigin) -> P
     elif unlisted.options == ("queue",):
         message = "the queue of the project decides when its jobs start"
     place = f"{manifest}: {dotted(unlisted.location) or 'kind'}"
-    return PolicyProblem(
-        f"{place}: {message}", _permitted_by(unlisted.word) if unlisted.word else None, allowed_fields.FIELD
-    )
+    hint = _permitted_by(unlisted.word) if unlisted.word else None
+    key = next((step for step in reversed(unlisted.location) if isinstance(step, str)), "")
+    return PolicyProblem(f"{place}: {message}", hint, allowed_fields.FIELD, key, place)
 
 
 def _permitted_by(word: str) -> str:

@@ -31,6 +31,9 @@ ALWAYS_SYSTEM = "image"
 MASK = "***"
 """The text in place of a secret."""
 
+LABEL_FORM = "use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
+"""The form of a name that becomes the value of a label, as a hint."""
+
 LONGEST_RELEASE = 50
 """The maximum length of a job's name, so that controllers can append to it in the names of pods."""
 
@@ -45,11 +48,10 @@ def release_name(definition: str, application: str, longest: int = LONGEST_RELEA
 
 def label_faults(filled: Mapping[str, Json]) -> Iterator[Fault]:
     """Yield a fault for a creator or an application that is not a valid label value, because both become labels."""
-    form = "use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
     for key in ("creator", "name"):
         value = filled.get(key)
         if value is not None and not isinstance(value, dict | list) and not is_label_value(str(value)):
-            yield Fault((key,), f"expected the value of a label, found {show(value)}", form)
+            yield Fault((key,), f"expected a name such as nightly, found {show(value)}", LABEL_FORM)
 
 
 class Names(Value, frozen=True):

@@ -58,10 +58,11 @@ class RegisteredDefinition(Revision, frozen=True, kw_only=True):
 
 
 class ObjectProblem(Fields, frozen=True, kw_only=True):
-    """A problem of the objects of a template that no values can repair."""
+    """A problem of the objects of a template that no values can repair, with its line in the template if known."""
 
     detail: str
     hint: str | None
+    line: int | None
 
 
 class TemplateTrial(Fields, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from packager.service.use.answers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
@@ -82,7 +82,9 @@ class TaskTemplates:
         """Return the outcome of registering a template, without registering it."""
         permissions.check_admin(caller, None)
         tried = await self._checked(caller, lambda: self._catalog.try_template(body))
-        problems = [ObjectProblem(detail=item.detail, hint=item.hint) for item in tried.complaints]
+        problems = [
+            ObjectProblem(detail=item.detail, hint=item.hint, line=item.line or None) for item in tried.complaints
+        ]
         return TemplateTrial(outcome=tried.outcome, definitions=tried.problems, problems=problems)
 
     async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
@@ -157,6 +159,11 @@ class TaskDefinitions:
         """Return the packages that a form offers."""
         permissions.check_role(caller, "developer")
         return await asyncio.to_thread(self._catalog.packages)
+
+    async def package_parts(self, caller: Caller, source: str, project: str | None) -> Mapping[str, Sequence[str]]:
+        """Return the overlays of a package, the default one first, each with its site options; empty if not known."""
+        permissions.check_role(caller, "developer")
+        return await self._reading.run(Owner(project or ALL, caller.key), lambda: self._catalog.package_parts(source))
 
     async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
         """Register a definition, whose example is filled in as a trial."""

@@ -56,7 +56,11 @@ def test_dry_run_registers_nothing(digits: Service) -> None:
     tried = digits.post("/v1/templates?dry_run=true", TEMPLATE)
     outcome = tried.json()
     assert (tried.status_code, outcome["outcome"], outcome["definitions"]) == (200, "created", {})
-    assert outcome["problems"][1] == {"detail": "expected one Job, JobSet, MPIJob or Pod, found none", "hint": None}
+    assert outcome["problems"][1] == {
+        "detail": "expected one Job, JobSet, MPIJob or Pod, found none",
+        "hint": None,
+        "line": None,
+    }
     assert digits.get("/v1/templates/own").status_code == 404
     unfit = digits.post("/v1/templates?dry_run=true", {"name": "digits-task", "template": "a: {{ nothing }}"}).json()
     assert unfit["outcome"] == "changed"

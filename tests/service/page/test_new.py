@@ -85,7 +85,7 @@ def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> N
         "/process/train/saveStep": "is missing",
         "/resources/memory": "expected a quantity such as 500m or 4Gi, found &#39;lots&#39;",
         "/process/eval/batchSize": "expected a whole number, found &#39;ten&#39;",
-        "/creator": "expected the value of a label",
+        "/creator": "expected a name such as nightly",
     }.items():
         tag = next(tag for tag in re.findall(r"<input [^>]*>", answer.text) if f'name="{name}"' in tag)
         assert 'aria-invalid="true"' in tag

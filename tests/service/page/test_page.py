@@ -324,6 +324,55 @@ def test_every_view_is_accessible_and_fits_a_small_screen(
     assert problems == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_line_with_an_error_is_marked_and_selected(chromium: Browser, served: Served, scheme: str) -> None:
+    expect.set_options(timeout=PATIENCE)
+    with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SMALLEST) as context:
+        page = signed_in(context.new_page(), served)
+        page.goto(f"{served.origin}/new-template")
+        area = page.get_by_label("Template", exact=True)
+        text = area.input_value()
+        area.fill(text.replace("restartPolicy", "restartPolcy"))
+        page.get_by_role("button", name="Try it").click()
+        number = next(index for index, line in enumerate(text.splitlines(), 1) if "restartPolicy" in line)
+        summary = page.get_by_role("alert")
+        for _ in ("when the page is shown", "after a click on the error"):
+            expect(page.locator(".numbers .wrong")).to_have_text([str(number)])
+            expect(area).to_be_focused()
+            selected = "area => area.value.slice(area.selectionStart, area.selectionEnd)"
+            assert area.evaluate(selected) == "      restartPolcy: Never"
+            page.get_by_label("Description").focus()
+            summary.get_by_role("link").first.click()
+        assert browser.barriers(page, browser.axe()) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        area.fill("a:\n  b:\n    - c\n")
+        expect(page.locator(".numbers").first.locator("span")).to_have_text(["1", "2", "3", "4"])
+        expect(page.locator(".numbers .wrong")).to_have_count(0)
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_overlays_and_options_are_those_of_the_package(chromium: Browser, served: Served, *, has_script: bool) -> None:
+    expect.set_options(timeout=PATIENCE)
+    with chromium.new_context(java_script_enabled=has_script) as context:
+        page = signed_in(context.new_page(), served)
+        page.goto(f"{served.origin}/new-definition")
+        page.get_by_text("Site options").click()
+        ask = page.get_by_role("button", name="Show the overlays and options of this package")
+        for source, overlay in (("llm-finetune-cpu", "serving"), ("hello-mpi", "multi-node")):
+            page.get_by_label("Package", exact=True).fill(source)
+            page.get_by_label("Overlay", exact=True).fill(overlay)
+            page.get_by_label("Overlay", exact=True).blur()
+            if has_script:
+                expect(ask).to_be_hidden()
+            else:
+                ask.click()
+                page.get_by_text("Site options").click()
+            expect(page.get_by_text(f"Those of {source}, {overlay}")).to_be_visible()
+            expect(page.locator("[name='option:expose']")).to_have_count(1 if overlay == "serving" else 0)
+            choices = page.locator("datalist option").evaluate_all("all => all.map(one => one.value)")
+            assert ("serving" in choices) == (overlay == "serving")
+
+
 LINES = [
     "",
     "\r",

@@ -96,6 +96,7 @@ def test_template_with_misspelt_field_is_shown_again_with_its_line(site: Site) -
         assert answer.status_code == 422
         assert re.search(r"line \d+: .*unknown field 'restartPolcy'", text_of(answer))
         assert "The template is valid" not in text_of(answer)
+        assert "a template must not have this field" not in text_of(answer)
     assert site.get("/v1/templates/t3").status_code == 404
 
 

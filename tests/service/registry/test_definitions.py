@@ -111,7 +111,7 @@ def test_read_reports_all_faults_of_a_definition() -> None:
             "line 2, column 1: not valid YAML: did not find expected node content while parsing a flow node",
         ),
         ("/append_uuid", "expected 0, 1, true or false, found 'maybe'"),
-        ("/application", "expected the value of a label, found 'a b'"),
+        ("/application", "expected a name such as nightly, found 'a b'"),
         ("/system_values", "the key 'global' cannot be set here: it is made by the service"),
     ]
 
@@ -134,8 +134,8 @@ def test_users_cannot_fill_in_keys_of_the_definition_or_service(key: str) -> Non
 def test_label_values_are_checked_in_filled_values() -> None:
     complaints = definitions.value_complaints(read(), bodies.filled(creator="a@b.example", name="x" * 64))
     assert [(complaint.pointer, complaint.detail) for complaint in complaints] == [
-        ("/creator", "expected the value of a label, found 'a@b.example'"),
-        ("/name", f"expected the value of a label, found '{'x' * 28}...{'x' * 28}'"),
+        ("/creator", "expected a name such as nightly, found 'a@b.example'"),
+        ("/name", f"expected a name such as nightly, found '{'x' * 28}...{'x' * 28}'"),
     ]
 
 

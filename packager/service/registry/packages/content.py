@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from packager.base.fields import anchored
 from packager.base.names import LABEL
 from packager.base.values import Fields, Meta, Value, field
 from packager.kubernetes.allowed.values import Facts
@@ -18,8 +19,23 @@ NOT_OF_JOBS = frozenset(("queue",))
 ValueType = Literal["number", "boolean", "string", "secret"]
 
 
-Label = Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")]
-Options = Annotated[list[Label], Meta(max_length=30)]
+Overlay = Annotated[
+    str,
+    Meta(
+        max_length=63,
+        pattern=anchored(LABEL),
+        title="the name of an overlay in lower-case letters, digits and '-', such as single-node",
+    ),
+]
+OptionName = Annotated[
+    str,
+    Meta(
+        max_length=63,
+        pattern=anchored(LABEL),
+        title="the name of a site option in lower-case letters, digits and '-', such as gpu",
+    ),
+]
+Options = Annotated[list[OptionName], Meta(max_length=30)]
 Site = dict[str, Annotated[str, Meta(max_length=1024)]]
 
 
@@ -34,8 +50,10 @@ class PackageBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True)
         site: The values of site options.
     """
 
-    source: Annotated[str, Meta(min_length=1, max_length=512)]
-    overlay: Label | None = None
+    source: Annotated[
+        str, Meta(min_length=1, max_length=512, title="the name or the place of a package, such as llm-finetune-cpu")
+    ]
+    overlay: Overlay | None = None
     options: Options = field(default_factory=list)
     site: Site = field(default_factory=dict)
 
