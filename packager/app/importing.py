@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import atomic, plainfiles, yamlio
 from packager.base.errors import MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
+from packager.options import KEYS
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from packager.importers.mlcube import Choices
     from packager.importers.source import ValueOrigin
 
+_SIZE = "CLAIM_SIZE"
 _MARK = "# Imported from "
 """The first line of an imported model's spec; only a folder with such a spec is replaced."""
 
@@ -38,6 +40,8 @@ class Imported:
         records: Whether the build must record digests of downloads.
         namespace: The namespace that the source names; None if it names none.
         site_file: The file with the site's defaults that the user has named; None for the nearest one.
+        usual_size: The size that the workspace's claim requests by default; None if the source or a site names one, or
+            if there is no such claim.
     """
 
     folder: Path
@@ -48,6 +52,7 @@ class Imported:
     records: bool = False
     namespace: str | None = None
     site_file: Path | None = None
+    usual_size: str | None = None
 
     @property
     def build(self) -> list[str]:
@@ -56,7 +61,8 @@ class Imported:
         options = [word for option in self.options for word in ("--with", option)]
         record = ["--record"] if self.records else []
         defaults = ["--site-file", str(self.site_file)] if self.site_file else []
-        values = [f"--site={key}={value}" for key, value in self.site]
+        site = (*self.site, *([(_SIZE, self.usual_size)] if self.usual_size else ()))
+        values = [f"--site={key}={value}" for key, value in site]
         return ["mlpack", "build", folder, *record, *defaults, *options, *values]
 
     def as_json(self) -> dict[str, Any]:
@@ -77,11 +83,13 @@ class ModelDestination:
         folder: The folder that contains the new model folder.
         force: Whether an imported model of the same name is replaced.
         site_file: The file with the site's defaults that the user has named; None for the nearest one.
+        has_defaults: Whether a site's file has defaults for builds.
     """
 
     folder: Path
     force: bool = False
     site_file: Path | None = None
+    has_defaults: bool = False
 
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
@@ -197,7 +205,13 @@ def _written(
         records=records,
         namespace=draft.namespace,
         site_file=destination.site_file,
+        usual_size=None if destination.has_defaults else _usual_size(draft),
     )
+
+
+def _usual_size(draft: Draft) -> str | None:
+    """Return the default size of the workspace's claim; None if the draft has its size, or no such claim."""
+    return KEYS[_SIZE].example if "workspace" in draft.data and _SIZE not in dict(draft.site) else None
 
 
 def _other_files(folder: Path, draft: Draft) -> list[Path]:

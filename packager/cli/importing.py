@@ -131,9 +131,9 @@ def _destination(output: list[str], site_file: Path | None, *, force: bool) -> M
     """
     from packager.app.importing import ModelDestination
 
-    announced_site(site_file)
+    site = announced_site(site_file)
     folders = [Path(word) for word in output if word not in _FORMS]
-    return ModelDestination(folders[-1] if folders else Path(), force, site_file)
+    return ModelDestination(folders[-1] if folders else Path(), force, site_file, has_defaults=site is not None)
 
 
 def _form(output: list[str]) -> OutputFormat | None:
@@ -145,4 +145,7 @@ def _print(imported: Imported, output: list[str]) -> None:
     emit_output(imported.as_json(), map(str, imported.files), _form(output) or OutputFormat.name)
     for finding in imported.findings:
         say(str(finding))
+    if imported.usual_size:
+        size = imported.usual_size
+        say(f"the workspace's claim requests {size}, the default: CLAIM_SIZE, here or in site.env, sets another size")
     say(f"build it with: {shlex.join(imported.build)}")

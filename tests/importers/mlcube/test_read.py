@@ -242,6 +242,20 @@ def test_invalid_choices_are_refused(
     assert (done.code, done.stdout, done.stderr) == (2, "", message)
 
 
+def test_build_line_has_the_default_size_of_the_claim(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    cube(tmp_path)
+    done = mlpack("import", "mlcube", ".")
+    assert done.stderr.endswith(
+        "the workspace's claim requests 10Gi, the default: CLAIM_SIZE, here or in site.env, sets another size\n"
+        "build it with: mlpack build ./mnist --site=CLAIM_SIZE=10Gi\n"
+    )
+    existing = mlpack("import", "mlcube", ".", "--force", "--claim", "shared").stderr
+    assert existing.endswith("build it with: mlpack build ./mnist\n")
+    (tmp_path / "site.yaml").write_text("registry: reg.example\n", encoding="utf-8")
+    of_site = mlpack("import", "mlcube", ".", "--force", "--site-file", "site.yaml").stderr
+    assert of_site.endswith("build it with: mlpack build ./mnist --site-file site.yaml\n")
+
+
 def test_options_replace_values_of_the_cube(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     cube(tmp_path)
     settings = ("-P", "docker.image=example/other:2", "-P", "runner.pvc=shared", "-P", "platform.accelerator_count=1")
