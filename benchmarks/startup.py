@@ -1,4 +1,4 @@
-"""One package, cold, and `mlpack --help`, against the import of typer; and `verify` of it, against its renderings."""
+"""One package, cold, and `mlpack --help`, against the import of typer; and what renders it, against its renderings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(folder: Path) -> Iterator[Result]:
     for (name, limit), values in zip(named, programs, strict=False):
         ratios = tuple(seconds / base for seconds, base in zip(values, typer, strict=True))
         yield Result(f"{name} / import typer", ratios, limit=limit)
-    yield _verify(folder)
+    yield from _with_kubectl(folder)
 
 
 def _edits(folder: Path) -> list[list[str]]:
@@ -49,17 +49,30 @@ def _edits(folder: Path) -> list[list[str]]:
     ]
 
 
-def _verify(folder: Path) -> Result:
-    """Return the CPU time of `verify`, in that of the kubectl that it needs: one for each overlay."""
+def _with_kubectl(folder: Path) -> Iterator[Result]:
+    """Yield the CPU time of `verify`, and of an upgrade that verifies its result, beside the renderings they need.
+
+    These are one `kubectl kustomize` for each overlay.
+    """
     run([*MLPACK, "build", "resnet50", "--format", "dir", "--destination", str(folder / "verified")], folder)
     (package,) = (folder / "verified").iterdir()
     kubectl = str(kubectls.kubectl())
     overlays = sorted((package / "quickstart/k8s/mlops").iterdir())
     renderings = [[kubectl, "kustomize", str(overlay)] for overlay in overlays]
-    commands = [[*MLPACK, "verify", str(package), "--kubectl", kubectl], *renderings]
-    rounds = in_turn(commands, folder, ROUNDS)
-    ratios = tuple(verify.cpu / sum(usage.cpu for usage in usages) for verify, *usages in rounds)
-    return Result(f"mlpack verify / its {len(overlays)} kubectl kustomize", ratios, limit=1.3)
+    verify = [*MLPACK, "verify", str(package), "--kubectl", kubectl]
+    (older,), (newer,) = ((folder / name).iterdir() for name in ("older", "newer"))
+    upgrade = [*MLPACK, "upgrade", str(older), str(newer), "--dry-run", "--kubectl", kubectl]
+    rounds = [
+        [usage.cpu for usage in usages]
+        for usages in in_turn([IMPORT_TYPER, verify, upgrade, *renderings], folder, ROUNDS)
+    ]
+    count = len(overlays)
+    verified = tuple(cpu / sum(rendered) for _, cpu, _, *rendered in rounds)
+    yield Result(f"mlpack verify / its {count} kubectl kustomize", verified, limit=1.3)
+    upgraded = tuple(cpu / sum(rendered) for _, _, cpu, *rendered in rounds)
+    yield Result(f"mlpack upgrade / its {count} kubectl kustomize", upgraded)
+    rest = tuple((cpu - sum(rendered)) / typer for typer, _, cpu, *rendered in rounds)
+    yield Result("mlpack upgrade, less these / import typer", rest)
 
 
 def _helm(folder: Path) -> list[str] | None:
