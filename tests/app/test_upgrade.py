@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 import subprocess
-from contextlib import nullcontext
+import tempfile
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from packager.app import configure, upgrade
 from packager.app.build import BuildRequest, Built, Destination, build
@@ -399,58 +401,66 @@ def test_upgraded_earlier_release_renders_with_all_edits(
         assert rendered == expected
 
 
-def edited_at_random(random: Random, content: bytes) -> bytes:
-    """Return a text with one line changed, added or removed."""
+@some.composite
+def edited(draw: some.DrawFn, content: bytes) -> bytes:
+    """Return a text with up to three lines changed, added or removed."""
     rows = content.split(b"\n")
-    at = random.randrange(len(rows))
-    change = random.choice((b"changed", b"added", b"removed", b"commented"))
-    if change == b"changed" and b"=" in rows[at]:
-        rows[at] = rows[at].partition(b"=")[0] + b"=%d" % random.randrange(3)
-    elif change == b"removed":
-        del rows[at]
-    elif change == b"commented":
-        rows[at] = b"# " + rows[at]
-    else:
-        rows[at:at] = [b"# note %d" % random.randrange(3)]
+    for _ in range(draw(some.integers(1, 3))):
+        at = draw(some.integers(0, len(rows) - 1))
+        change = draw(some.sampled_from(("changed", "added", "removed", "commented")))
+        if change == "changed" and b"=" in rows[at]:
+            rows[at] = rows[at].partition(b"=")[0] + b"=%d" % draw(some.integers(0, 2))
+        elif change == "removed" and rows[1:]:
+            del rows[at]
+        elif change == "commented":
+            rows[at] = b"# " + rows[at]
+        else:
+            rows[at:at] = [b"# note %d" % draw(some.integers(0, 2))]
     return b"\n".join(rows)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(60))
+@settings(max_examples=25)
+@given(data=some.data())
 def test_random_edits_of_both_sides_are_merged_or_nothing_changes(
-    package: Path, tmp_path: Path, seed: int, kubectl: Path
+    data: some.DataObject, hello_mpi: Path, kubectl: Path
 ) -> None:
-    random = Random(seed)
-    before = files(package)
-    editable = sorted(filter(is_editable, before))
-    picked = random.sample(editable, 4)
-    changes: dict[str, bytes | None] = {path: edited_at_random(random, before[path][1]) for path in picked[:3]}
-    if random.random() < 0.3:
-        changes[picked[0]] = None
-    new = newer(package, tmp_path / "new", changes)
-    for path in picked[1:]:
-        for _ in range(random.randrange(1, 4)):
-            (package / path).write_bytes(edited_at_random(random, (package / path).read_bytes()))
-    yours = files(package)
+    with tempfile.TemporaryDirectory() as folder:
+        package = shutil.copytree(hello_mpi, Path(folder) / "hello-mpi")
+        before = files(package)
+        editable = sorted(filter(is_editable, before))
+        picked = data.draw(some.lists(some.sampled_from(editable), min_size=4, max_size=4, unique=True))
+        changes: dict[str, bytes | None] = {path: data.draw(edited(before[path][1])) for path in picked[:3]}
+        if data.draw(some.integers(0, 3)) == 3:
+            changes[picked[0]] = None
+        new = newer(package, Path(folder) / "new", changes)
+        for path in picked[1:]:
+            (package / path).write_bytes(data.draw(edited(before[path][1])))
+        check_upgrade(package, new, before, picked, kubectl)
+
+
+def check_upgrade(
+    package: Path, new: Path, before: dict[str, tuple[int, bytes]], picked: list[str], kubectl: Path
+) -> None:
+    """Upgrade a package: it becomes the new one with the edits of `picked`, or it stays as it is."""
+    yours, theirs = files(package), files(new)
     with upgrade.prepared(package, new, Decisions()) as prepared:
         if prepared.conflicts:
             with pytest.raises(UnansweredError):
                 raise prepared.error
             assert files(package) == yours
             return
-        try:
+        with suppress(VerificationError):
             upgrade.check(prepared, str(kubectl))
-        except VerificationError:
-            assert files(package) == yours
+        assert files(package) == yours
         upgrade.write(prepared)  # also what was refused, as --no-verify does
     with opened(package) as current:
         assert integrity.check(current, DEFAULT).problems == []
         assert current.digest == opened_digest(new)
     after = files(package)
     for path in picked:
-        rows = {row for version in (before, yours, files(new)) for row in version.get(path, (0, b""))[1].split(b"\n")}
+        rows = {row for version in (before, yours, theirs) for row in version.get(path, (0, b""))[1].split(b"\n")}
         assert set(after.get(path, (0, b""))[1].split(b"\n")) <= rows
-    theirs = files(new)
     assert all(after[path] == theirs[path] for path in theirs if yours.get(path) == before.get(path))
 
 

@@ -13,8 +13,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING, NamedTuple
 
 from packager.upgrade import lines, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(slots=True)
@@ -60,25 +64,43 @@ def _edited(random: Random, rows: list[str]) -> list[str]:
     return rows
 
 
+class Others(NamedTuple):
+    """The merges of a triple by diff3 and by git; None for a conflict."""
+
+    gnu: bytes | None
+    git: bytes | None
+
+    @property
+    def agreed(self) -> bytes | None:
+        """The text that both merge to; None if they differ, or one of them conflicts."""
+        return self.gnu if self.gnu == self.git else None
+
+
+def others(texts: Sequence[bytes], folder: Path) -> Others:
+    """Merge a triple with diff3 and with git; the texts are written into `folder`."""
+    for name, text in zip(("base", "yours", "theirs"), texts, strict=True):
+        (folder / name).write_bytes(text)
+    commands = (
+        ("diff3", "-m", "-E", "yours", "base", "theirs"),
+        ("git", "merge-file", "-p", "yours", "base", "theirs"),
+    )
+    done = (subprocess.run(argv, cwd=folder, capture_output=True, check=False) for argv in commands)
+    return Others(*(None if one.returncode else one.stdout for one in done))
+
+
 def compare(number: int, random: Random, folder: Path) -> Count:
     """Merge a number of random triples, and return the results; the texts are written into `folder`."""
     count = Count()
     for _ in range(number):
         texts = triple(random)
-        for name, text in zip(("base", "yours", "theirs"), texts, strict=True):
-            (folder / name).write_bytes(text)
-        commands = (
-            ("diff3", "-m", "-E", "yours", "base", "theirs"),
-            ("git", "merge-file", "-p", "yours", "base", "theirs"),
-        )
-        gnu, git = (subprocess.run(argv, cwd=folder, capture_output=True, check=False) for argv in commands)
-        if gnu.returncode and git.returncode:
+        theirs = others(texts, folder)
+        if theirs == (None, None):
             count.conflicts += 1
-        elif not gnu.returncode and not git.returncode and gnu.stdout == git.stdout:
+        elif theirs.agreed is not None:
             count.agreeing += 1
             ours = merged(*texts)
             count.conflicting += ours is None
-            if ours not in (None, gnu.stdout):
+            if ours not in (None, theirs.agreed):
                 count.differing.append(texts)
     return count
 

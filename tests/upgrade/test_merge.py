@@ -6,12 +6,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from packager.upgrade import merge
 from tests import tools
-from tests.upgrade.agreement import compare, merged, triple
+from tests.upgrade.agreement import compare, merged, others, triple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +58,16 @@ def test_merge_agrees_with_diff3_and_git(tmp_path: Path) -> None:
     assert count.agreeing > 150
     assert count.conflicting <= 1
     assert count.conflicts > 30
+
+
+@pytest.mark.thorough
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=some.tuples(TEXTS, TEXTS, TEXTS))
+def test_merge_is_the_text_that_diff3_and_git_agree_on(texts: tuple[bytes, bytes, bytes], tmp_path: Path) -> None:
+    for program in ("diff3", "git"):
+        tools.require(program)
+    agreed = others(texts, tmp_path).agreed
+    assert agreed in (None, merged(*texts))
 
 
 def test_texts_of_comparison_differ() -> None:
