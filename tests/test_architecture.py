@@ -16,7 +16,7 @@ import pytest
 import packager
 from packager.builder import templating
 from packager.builder.render import TEMPLATES
-from packager.workloads import AnyOverlay
+from packager.workloads.anyoverlay import AnyOverlay
 from tests import prose
 
 PACKAGE = Path(packager.__file__).parent
@@ -553,7 +553,7 @@ WORDS_OF_MPI = {
     "importers/intel/read.py": {"mpi"},  # imported scripts that start mpirun
     "kubernetes/environment.py": {"mpi"},  # variables that would break mpirun are refused in every kind
     "options.py": {"launcher"},  # the description of the option gpu, which is the same for every kind
-    "workloads/__init__.py": {"mpi"},  # the table of kinds
+    "workloads/anyoverlay.py": {"mpi"},  # the table of kinds
 }
 # A worker is a pod beside the main one, in every kind, as in the options `--worker` and `--workers`.
 WITH_WORKERS = {

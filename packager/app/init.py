@@ -13,7 +13,7 @@ from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.builder.render import scaffold, scaffolded
 from packager.modelspec.schema import json_schema
-from packager.workloads import AnyOverlay
+from packager.workloads.anyoverlay import AnyOverlay
 
 if TYPE_CHECKING:
     from pathlib import Path

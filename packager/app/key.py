@@ -6,12 +6,12 @@ Tests: cli/test_key.py.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, missing_extra, unreadable
 from packager.base.paths import exists
+from packager.base.values import Value
 from packager.publish.keys import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ _EXISTS = "choose another name: a key is never replaced"
 _MODE = 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
+class NewKey(Value, frozen=True):
     """A new key pair.
 
     Attributes:

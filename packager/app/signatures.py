@@ -5,12 +5,12 @@ Tests: cli/test_key.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.app.key import key_content
 from packager.base.errors import UsageError, VerificationError, unreadable
+from packager.base.values import Value
 from packager.publish import keys
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _MOST_BUNDLES = 16
 _MOST_KEYS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class TrustRequest:
+class TrustRequest(Value, frozen=True):
     """The keys that a user trusts.
 
     Attributes:
@@ -42,8 +41,7 @@ class TrustRequest:
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Value, frozen=True):
     """The keys that are trusted.
 
     Attributes:

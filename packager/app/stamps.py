@@ -5,13 +5,13 @@ Tests: cli/test_stamp.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packager.app.signatures import one_line
 from packager.base import jsonio
 from packager.base.errors import ToolError, UsageError, unreadable
 from packager.base.problems import Problem
+from packager.base.values import Value
 from packager.publish import bundle, stamp
 from packager.publish.bundle import BUNDLE_BYTES, BundleError
 
@@ -32,8 +32,7 @@ _MOST = 16
 _UNUSED = "its claims are not used"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedStamp:
+class JudgedStamp(Value, frozen=True):
     """A stamp, and whether its claims can be trusted.
 
     Attributes:
@@ -81,8 +80,7 @@ class JudgedStamp:
         return f"{by}: {_UNUSED}"
 
 
-@dataclass(frozen=True, slots=True)
-class StampChecks:
+class StampChecks(Value, frozen=True):
     """The way stamps are used.
 
     Attributes:
@@ -98,8 +96,7 @@ class StampChecks:
     attached: tuple[bytes, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPackage:
+class LocalPackage(Value, frozen=True):
     """A package on disk.
 
     Attributes:
@@ -111,8 +108,7 @@ class LocalPackage:
     stamps: tuple[bytes, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StampedPackage:
+class StampedPackage(Value, frozen=True):
     """A package that is compared with its stamps.
 
     Attributes:
@@ -132,12 +128,11 @@ class StampedPackage:
     runner: Runner
 
 
-@dataclass(slots=True)
-class StampUse:
+class StampUse(Value, frozen=True):
     """The result of using stamps: sentences for people, and problems of the package."""
 
-    notes: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
 
 def beside(package: Path) -> Path:
@@ -165,30 +160,31 @@ def use(package: StampedPackage, checks: StampChecks) -> StampUse:
     is_attached = checks.file is None and checks.attached is not None
     contents = checks.attached if is_attached else read(file, is_named=checks.file is not None)
     place = str(package.path if is_attached else file)
-    used = StampUse()
+    notes: list[str] = []
+    problems: list[Problem] = []
     properties: set[str] = set()
     for content in contents or ():
         judged = judge(content, package.digest, checks.trust.verifier)
         if judged.problem is not None and not is_attached:
-            used.problems.append(Problem(place, 0, 0, str(judged)))
+            problems.append(Problem(place, 0, 0, str(judged)))
             continue
-        used.notes.append(str(judged))
+        notes.append(str(judged))
         if judged.facts is not None and not judged.is_signed and not is_attached and not package.edits:
-            used.problems += other_renders(package, judged.facts)  # no key is needed to prove a render
+            problems += other_renders(package, judged.facts)  # no key is needed to prove a render
         if not judged.is_trusted or judged.facts is None:
             continue
         if package.edits:
             edited = f"the stamp is of the package as delivered: {', '.join(package.edits)} edited since"
-            used.notes.append(edited)
+            notes.append(edited)
             continue
         properties |= set(judged.facts.properties)
-        used.problems += other_renders(package, judged.facts)
-    used.problems += [
+        problems += other_renders(package, judged.facts)
+    problems += [
         Problem(place, 0, 0, f"{name} is required, and no stamp by a trusted key states it")
         for name in checks.required
         if name not in properties
     ]
-    return used
+    return StampUse(tuple(notes), tuple(problems))
 
 
 def judge(content: bytes, digest: str, verifier: Verifier) -> JudgedStamp:

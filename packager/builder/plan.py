@@ -21,7 +21,8 @@ from packager.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
 from packager.package.layout import SCRIPTS
 from packager.package.path_checks import shown
 from packager.workloads.amounts import GPUS
-from packager.workloads.program import CHOICE, Run, directory, fetching, installing
+from packager.workloads.program import Run, directory, fetching, installing
+from packager.workloads.scripts import CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Spec, Variant
-    from packager.workloads import AnyOverlay
     from packager.workloads.amounts import Amount
+    from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Program
 
 

@@ -35,8 +35,9 @@ from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, PACKAGE_VOLUME, SECRET
 from packager.package import layout, placement, tree
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
-from packager.workloads import AnyOverlay, podannotations
+from packager.workloads import podannotations
 from packager.workloads.amounts import quantity_key
+from packager.workloads.anyoverlay import AnyOverlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

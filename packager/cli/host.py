@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import platform
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ def current_user() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):  # a uid without a name
         user = "unknown"
-    return f"{user}@{platform.node() or 'unknown'}"
+    return f"{user}@{os.uname().nodename or 'unknown'}"
 
 
 @dataclass(frozen=True, slots=True)

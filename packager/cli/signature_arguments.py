@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import UnansweredError, UsageError
+from packager.base.values import replace
 from packager.cli.arguments import site_path
 from packager.cli.asking import ask_hidden, has_terminal
 from packager.cli.option_groups import with_options

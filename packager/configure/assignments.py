@@ -23,7 +23,7 @@ from packager.options import KEYS
 from packager.package import declared, placement
 from packager.package.layout import env
 from packager.workloads import structures
-from packager.workloads.program import CHOICE, choices, wrong_choice
+from packager.workloads.scripts import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from packager.base.fields import (
 from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
 from packager.package.layout import MAX_OVERLAYS
-from packager.workloads import AnyOverlay
+from packager.workloads.anyoverlay import AnyOverlay
 from packager.workloads.overlay import ClaimName, PrebuiltImage
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
 

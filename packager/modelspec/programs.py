@@ -9,14 +9,15 @@ from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.package.layout import SCRIPTS
-from packager.workloads.program import CHOICE, references
+from packager.workloads.program import references
+from packager.workloads.scripts import CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
     from packager.modelspec.model import Spec, Variant
-    from packager.workloads import AnyOverlay
+    from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Init
 
 _BYTES = 64 << 10

@@ -6,7 +6,6 @@ patch, the values in an env file and which options are on. Every edited line is 
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from typing import TYPE_CHECKING
 
@@ -174,6 +173,8 @@ def _difference(file: str, before: list[str], after: list[str], *, expected: boo
     if max(len(before), len(after)) - start > _LINES:
         codes = [("replace", start, len(before), start, len(after))]
     else:
+        import difflib  # noqa: PLC0415 - most packages are verified without edits
+
         matcher = difflib.SequenceMatcher(None, before[start:], after[start:], autojunk=False)
         codes = [(tag, a + start, b + start, c + start, d + start) for tag, a, b, c, d in matcher.get_opcodes()]
     for tag, first, last, begin, end in codes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import listing
 from packager.package.path_checks import shown
-from packager.workloads.program import FETCH
+from packager.workloads.scripts import FETCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

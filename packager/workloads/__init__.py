@@ -1,29 +1,22 @@
-"""Contains one folder for each kind of workload; the union `AnyOverlay` lists all kinds.
+"""Contains one folder for each kind of workload, of its name in lower case.
 
-The spec's types, its schema, its documentation and the templates follow from that union. What mlpack knows of a kind
-follows from it too: the classes of the kind's name in the modules beside the type, `structure.py` of its manifests and
-`life.py` of its life in a cluster. They are imported when they are asked for, so that a build does not pay for them.
+The union `AnyOverlay` of their types in a spec, in `anyoverlay.py`, lists all kinds: the schema, the documentation and
+the templates follow from it. The other classes of the kind's name are in the modules beside the type, `structure.py` of
+its manifests and `life.py` of its life in a cluster. Each module is imported when it is asked for, so that a build does
+not pay for these two, nor `verify` for the types of specs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_args
-
-from packager.workloads.deployment.values import Deployment
-from packager.workloads.job.values import Job
-from packager.workloads.jobset.values import JobSet
-from packager.workloads.mpijob.values import MPIJob
-from packager.workloads.pod.values import Pod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-AnyOverlay = Pod | Job | MPIJob | JobSet | Deployment
-
-
-_FOLDERS = {kind.__name__: kind.__module__.rpartition(".")[0] for kind in get_args(AnyOverlay)}
+_FOLDERS = frozenset(path.name for path in Path(__file__).parent.iterdir() if path.name.isalpha())
 
 
 class OfEachKind(Mapping[str, Any]):
@@ -38,11 +31,17 @@ class OfEachKind(Mapping[str, Any]):
 
     def __getitem__(self, kind: str) -> Any:
         if kind not in self._instances:
-            self._instances[kind] = getattr(import_module(f"{_FOLDERS[kind]}.{self._module}"), kind)()
+            if kind.lower() not in _FOLDERS or (its_class := self._class(kind.lower())).__name__ != kind:
+                raise KeyError(kind)
+            self._instances[kind] = its_class()
         return self._instances[kind]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(_FOLDERS))
+        return iter(sorted(self._class(folder).__name__ for folder in _FOLDERS))
 
     def __len__(self) -> int:
         return len(_FOLDERS)
+
+    def _class(self, folder: str) -> type:
+        names = vars(import_module(f"{__name__}.{folder}.{self._module}"))
+        return next(value for name, value in names.items() if name.lower() == folder and isinstance(value, type))

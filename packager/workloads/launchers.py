@@ -1,4 +1,4 @@
-"""Lists environment variables of torchrun, ps-lite and jax.distributed: those that they set, and those with defaults.
+"""Lists environment variables that torchrun, ps-lite and jax.distributed set.
 
 Where `mlops.env` had a value for one that they set, it would be ignored, or two programs would disagree on the identity
 of the processes.
@@ -7,32 +7,16 @@ of the processes.
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.base.fields import Parameter
 from packager.base.problems import show
 from packager.kubernetes.manifest import listing, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from packager.workloads.pods import Pods
-
-# torchrun sets the first one itself, but only where a pod has several processes (torch/distributed/run.py). With a
-# single one, PyTorch takes as many threads as the node has cores, whatever the pod may use of them.
-TORCHRUN_DEFAULTS: Mapping[str, Parameter] = MappingProxyType(
-    {
-        "OMP_NUM_THREADS": Parameter(
-            value=1, description="CPU threads of each process: at most the CPUs of a pod divided by its processes."
-        ),
-        "PYTHONUNBUFFERED": Parameter(
-            value=1, description="Writes each line of Python's output to the log at once; if it is empty, later."
-        ),
-    }
-)
-"""The variables that processes of torchrun find in mlops.env unless a spec sets others."""
 
 # torch/distributed/elastic/agent/server/local_elastic_agent.py sets the others for each process, and
 # torch/distributed/argparse_util.py reads PET_<FLAG> for every flag of torchrun.

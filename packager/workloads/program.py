@@ -1,18 +1,15 @@
 """Run and Program: the scripts or the command of an overlay, and the program of the main container."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated
 
 from packager.base.faults import Fault
-from packager.base.fields import Folder, RelativePath, Word
-from packager.base.problems import show, similar
+from packager.base.fields import Folder, Parameter, RelativePath, Word
 from packager.base.values import Fields, Meta, Value, replace
-from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
-
-if TYPE_CHECKING:
-    from packager.workloads.pods import Pods
+from packager.workloads.scripts import CHOICE, FETCH
 
 # Kubernetes, third_party/forked/golang/expansion: `$$` means one `$`, whatever follows.
 _REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -35,11 +32,19 @@ Workdir = Annotated[
     ),
 ]
 
-CHOICE = "SCRIPT"
-"""The variable that says which of several scripts runs."""
-
-_SCRIPTS = "mlpack/scripts"
-"""The annotation of pods that lists the scripts among which CHOICE chooses."""
+# torchrun sets the first one itself, but only where a pod has several processes (torch/distributed/run.py). With a
+# single one, PyTorch takes as many threads as the node has cores, whatever the pod may use of them.
+TORCHRUN_DEFAULTS: Mapping[str, Parameter] = MappingProxyType(
+    {
+        "OMP_NUM_THREADS": Parameter(
+            value=1, description="CPU threads of each process: at most the CPUs of a pod divided by its processes."
+        ),
+        "PYTHONUNBUFFERED": Parameter(
+            value=1, description="Writes each line of Python's output to the log at once; if it is empty, later."
+        ),
+    }
+)
+"""The variables that processes of torchrun find in mlops.env unless a spec sets others."""
 
 
 class Init(Fields, frozen=True):
@@ -147,10 +152,6 @@ def installing(requirements: str, following: Program | None) -> Program:
     return replace(following, command=(*command, *following.command))
 
 
-FETCH = "/etc/mlpack/runtime/sources.sh"
-"""The script that fetches files. Its arguments: five for each file, `--`, and the program that follows."""
-
-
 def fetching(files: Sequence[Sequence[str]], following: Program | None) -> Program:
     """Return the program that fetches files, and then starts another one in its place.
 
@@ -169,17 +170,6 @@ def directory(workdir: str | None) -> str | None:
     if workdir is None or workdir.startswith("/"):
         return workdir
     return IN_PACKAGE if workdir == "." else f"{IN_PACKAGE}/{workdir}"
-
-
-def choices(pods: "Pods") -> tuple[str, ...]:
-    """Return the scripts among which the user of pods chooses by CHOICE; none where there is nothing to choose."""
-    listed = mapping(pods.metadata.get("annotations")).get(_SCRIPTS)
-    return tuple(str(listed).split()) if listed is not None else ()
-
-
-def wrong_choice(value: str, scripts: Sequence[str]) -> tuple[str, str | None]:
-    """Return the message for a value of CHOICE that is not one of `scripts`, and the fix if there is a similar one."""
-    return f"expected one of {', '.join(scripts)}, found {show(value)}", similar(value, scripts)
 
 
 def references(word: str) -> Iterator[str]:

@@ -167,6 +167,20 @@ def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
     assert loaded & needless == set()
 
 
+def test_verify_loads_no_unused_modules(hello_mpi: Path) -> None:
+    code = (
+        "import sys, packager.cli\n"
+        f"sys.argv = ['mlpack', 'verify', {str(hello_mpi)!r}, '--kubectl', 'absent']\n"
+        "try:\n    packager.cli.main()\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
+    loaded = set(done.stderr.split())
+    assert "packager.verify" in loaded
+    needless = {"jsonschema", "packager.base.fields", "packager.verify.server", "packager.workloads.overlay"}
+    assert loaded & needless == set()
+
+
 def test_load_of_valid_spec_does_not_import_jsonschema(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from packager.modelspec.load import load; load(Path(sys.argv[1]))\n"

@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from packager.modelspec.schema import json_schema
-from packager.workloads import AnyOverlay
+from packager.workloads.anyoverlay import AnyOverlay
 from tests import demo
 
 

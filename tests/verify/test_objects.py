@@ -15,7 +15,7 @@ from packager.options import KEYS, OPTIONS
 from packager.package.opened import opened
 from packager.package.tree import write
 from packager.verify import Checks, allowed_fields, credentials, objects, verify
-from packager.workloads import AnyOverlay
+from packager.workloads.anyoverlay import AnyOverlay
 from tests import kinds, written
 from tests.broken import seal
 

@@ -18,7 +18,7 @@ def test_new_kind_needs_one_folder_and_one_entry(tmp_path: Path) -> None:
     workloads = tmp_path / "packager/workloads"
     shutil.copytree(CHECKOUT / "packager", tmp_path / "packager", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(KIND / "sweep", workloads / "sweep")
-    table = workloads / "__init__.py"
+    table = workloads / "anyoverlay.py"
     replace(table, "\nAnyOverlay = ", "from packager.workloads.sweep.values import Sweep\n\nAnyOverlay = Sweep | ")
     for name in ("model_specs", "pyproject.toml", "tests"):
         (tmp_path / name).symlink_to(CHECKOUT / name)

@@ -11,9 +11,9 @@ from packager.kubernetes import mountpath
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
-from packager.workloads.launchers import TORCHRUN_DEFAULTS, by_torchrun
+from packager.workloads.launchers import by_torchrun
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
-from packager.workloads.program import Run
+from packager.workloads.program import TORCHRUN_DEFAULTS, Run
 
 MAX_COMPLETIONS = 10_000
 

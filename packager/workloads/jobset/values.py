@@ -13,10 +13,9 @@ from packager.kubernetes.environment import refusal_reason
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
 from packager.workloads.jobset.rendezvous import PROCESSES, RENDEZVOUS, PodVariable, Rendezvous
-from packager.workloads.launchers import TORCHRUN_DEFAULTS
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.pods import named
-from packager.workloads.program import Program, Run, Workdir, directory, of_script
+from packager.workloads.program import TORCHRUN_DEFAULTS, Program, Run, Workdir, directory, of_script
 
 _TAKEN = ("identity", "init")
 """The prefix of the names of init containers."""
