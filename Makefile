@@ -29,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release site lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ site: setup ## make a static site of docs/, with search, in build/site
 
 release: setup ## write the files of a release to build/release: wheel, source archive, zipapp, SBOM; KEY=FILE signs them
 	python -m tools.release $(if $(KEY),--sign-key "$(KEY)")
+
+fixtures: setup ## keep packages and a database of this version in tests/releases, for the tests of later versions
+	python -m tests.released
 
 lock: setup ## update requirements-dev.lock and those of the images; UPGRADE=--upgrade upgrades all dependencies
 	python -m pip --quiet install uv

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.service.store.store import Store
+from tests.released import RELEASES, TOKEN, differing, keep
 from tests.service.api.conftest import Service
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Mlpack
 
-RELEASES = Path(__file__).parent / "releases"
 PACKAGES = sorted(RELEASES.glob("*/*.tar.gz"))
 DATABASES = sorted(RELEASES.glob("*/server.sql"))
-
-JOB = "countdown-3843be"
-TOKEN = "mlp_QkfJlbtsXjzQWpNQhpnoGB82E2au31GfWGrUcXf2dN8"  # noqa: S105 - of the database of a test
 
 
 @pytest.fixture(params=PACKAGES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -66,11 +64,22 @@ def test_database_of_an_earlier_version_is_migrated_and_served(dump: Path, tmp_p
     Store(path).close()
     service = Service(path, roles={"admin": TOKEN})
     with service.client:
-        job = service.get(f"/v1/jobs/{JOB}").json()
+        (job,) = service.get("/v1/jobs").json()["items"]
         assert (job["definition"], job["creator"]) == ({"name": "countdown", "revision": 1}, "admin")
         assert (
             service.post("/v1/jobs", {"taskDef": "countdown", "process": {"train": {"number": 1}}}).status_code == 201
         )
+
+
+@pytest.mark.thorough
+def test_packages_of_this_version_are_kept_for_later_ones(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert len(differing(kept)) == 5
+    keep(kept)
+    assert differing(kept) == []
+    (kept / "hello-mpi.tar.gz").write_bytes((PACKAGES[0].parent / "hello-mpi.tar.gz").read_bytes())
+    assert differing(kept) == ["hello-mpi.tar.gz"]
+    assert (kept / "server.sql").read_text(encoding="utf-8").count('INSERT INTO "jobs"') == 1
 
 
 def test_every_earlier_version_has_packages_and_a_database() -> None:

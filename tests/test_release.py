@@ -14,7 +14,7 @@ import pytest
 
 from packager import __version__
 from packager.publish import bundle, signer
-from tests import tools
+from tests import released, tools
 from tools import release
 
 if TYPE_CHECKING:
@@ -44,6 +44,20 @@ def test_release_has_the_same_bytes_twice(folder: Path, tmp_path: Path) -> None:
     again = {path.name: path.read_bytes() for path in release.release(tmp_path / "again", EPOCH, KEY)}
     assert again.keys() == {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.iterdir() if path.read_bytes() != again[path.name]] == []
+
+
+def test_signed_release_needs_its_packages_for_later_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "signers", lambda *_: [KEY])
+    monkeypatch.setattr(released, "RELEASES", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["release", "-d", str(tmp_path / "files"), "--sign-key", "release.key"])
+    with pytest.raises(SystemExit, match="`make fixtures` writes them"):
+        release.main()
+    assert (
+        f"tests/releases/{__version__} does not have this version's cifar10-mxnet-training" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "files").exists()
 
 
 def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from packager import __version__
 from packager.app.key import signers
 from packager.cli.signature_arguments import password_of
 from packager.publish import bundle
+from tests import released
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -252,6 +253,10 @@ def main() -> None:
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or commit_time())
     keys = [arguments.sign_key] if arguments.sign_key else []
     signer = next(iter(signers(keys, password_of, lambda text: print(text, file=sys.stderr))), None)
+    if signer is not None and (missing := released.differing(released.RELEASES / __version__)):
+        folder = f"tests/releases/{__version__}"
+        print(f"error: {folder} does not have this version's {', '.join(missing)}", file=sys.stderr)
+        sys.exit("hint: `make fixtures` writes them; commit them, then release")
     for path in release(arguments.destination, epoch, signer):
         print(path)
     if signer is None:
