@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from packager import cli
 from packager.base import errors
+from packager.options import OPTIONS
 from tools import allowed_fields, api_reference, command_reference, spec_reference, terminal_picture
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ def test_picture_of_terminal_shows_present_output(kubectl: Path, monkeypatch: py
 
 
 def test_readme_is_short() -> None:
-    assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 120
+    assert f"{len(OPTIONS)} options for sites" in readme
 
 
 EXAMPLES = {

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from packager.base.errors import ToolError, UsageError, missing_extra
-from packager.cli.console import emit, emit_data, say
+from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
+from packager.cli.console import OutputFormat, emit_data, emit_lines, emit_output, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packager.service.config import ServerConfig
     from packager.service.store.store import Store
 
@@ -95,6 +98,7 @@ def token(
     ] = None,
     config: ConfigFile = None,
     database: Database = None,
+    output: Output = None,
 ) -> None:
     """Create a token, and print it. It is not shown again: the database holds its digest only."""
     from packager.base.names import is_label_value
@@ -107,19 +111,21 @@ def token(
     store = _store(config, database)
     from packager.service.access import tokens
 
-    _, text = tokens.create(store, name, role.value, days, project)
-    emit(text)
+    row, text = tokens.create(store, name, role.value, days, project)
+    made = {"id": row.id, "name": name, "role": role.value, "project": project, "expires": row.expires, "token": text}
+    emit_output(made, [text], output or OutputFormat.name)
 
 
 def backup(
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")],
     config: ConfigFile = None,
     database: Database = None,
+    output: Output = None,
 ) -> None:
     """Write a copy of the database, as of one moment; the server may be running."""
     store = _store(config, database)
     store.backup(file)
-    emit(str(file))
+    emit_output({"file": str(file)}, [str(file)], output or OutputFormat.name)
 
 
 def migrate(
@@ -131,6 +137,7 @@ def migrate(
     target: Annotated[
         str | None, typer.Option("--to", metavar="DATABASE", help="Copy it to this one, which is empty.")
     ] = None,
+    output: Output = None,
 ) -> None:
     """Bring the database to the schema of this mlpack, as a server does when it starts; or copy it to another one.
 
@@ -140,13 +147,14 @@ def migrate(
         raise UsageError("--from and --to are given together, and without --config and --database")
     if source is None or target is None:
         store: Store = _service().open_store(_settings(config, database), is_served=True)
-        emit(f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}")
+        state = {"database": store.shown, "migrated": store.was_migrated}
+        _emit(state, [f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}"], [store.shown], output)
         return
-    for table, count in _service().copy(source, target).items():
-        emit(f"{table}: {count}")
+    counts = _service().copy(source, target)
+    _emit({"rows": counts}, [f"{table}: {count}" for table, count in counts.items()], counts, output)
 
 
-def check(config: ConfigFile = None, database: Database = None) -> None:
+def check(config: ConfigFile = None, database: Database = None, output: Output = None) -> None:
     """Check the configuration and the database; exit code 2 for the former, 6 if a row is damaged."""
     service, settings = _service(), _settings(config, database)
     service.signing_secrets(settings)
@@ -154,12 +162,13 @@ def check(config: ConfigFile = None, database: Database = None) -> None:
     for warning in (*service.check_projects(settings), *service.confinement_gaps()):
         say(warning)
     store = _store(config, database)
-    problems = store.check()
-    for problem in problems:
-        emit(f"{store.shown}: {problem}")
+    problems = list(store.check())
+    jobs = sum(store.counts().values())
+    state = {"database": store.shown, "jobs": jobs, "problems": problems}
+    lines = [f"{store.shown}: {problem}" for problem in problems] or [f"{store.shown}: ok, {jobs} jobs"]
+    _emit(state, lines, [store.shown], output)
     if problems:
         raise ToolError(f"the database {store.shown} is damaged", hint="restore a backup")
-    emit(f"{store.shown}: ok, {sum(store.counts().values())} jobs")
 
 
 def manifests(
@@ -229,6 +238,14 @@ def manifests(
         prometheus=prometheus,
     )
     emit_data(make(deployment))
+
+
+def _emit(value: dict[str, object], lines: Iterable[str], names: Iterable[str], output: OutputFormat | None) -> None:
+    """Print a result in the form that the user asked for; as lines without one."""
+    if output is None:
+        emit_lines("\n".join(lines))
+    else:
+        emit_output(value, names, output)
 
 
 def _settings(config: Path | None, database: str | None, listen: str | None = None) -> ServerConfig:

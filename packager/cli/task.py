@@ -237,6 +237,7 @@ def delete(
     release: Release,
     storage: Annotated[Storage, typer.Option(help="Whether its claims, which hold results, stay.")] = Storage.keep,
     yes: Yes = False,
+    output: Output = None,
 ) -> None:
     """Stop a job, and delete its objects and its record; its claims only with --storage delete."""
     from packager.app.task import delete as ask_delete
@@ -246,6 +247,8 @@ def delete(
         confirm_deletion(f"Delete {what}?")
     with at.connected() as to:
         ask_delete(to, release, with_storage=storage is Storage.delete)
+    if output is not None:
+        emit_output({"deleted": release, "storage": storage.value}, [release], output)
     say(f"{what} is being deleted")
 
 

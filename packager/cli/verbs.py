@@ -6,6 +6,7 @@ longer than building a package.
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -102,10 +103,16 @@ def load(name: str) -> TyperCommand:
     command = cast("TyperCommand", get_group(app).commands[name])
     command.epilog = as_text(name)
     for full_name, subcommand in leaves(name, command):
+        subcommand.short_help = _first_clause(subcommand.help or "")  # in the list of a group, which cuts longer texts
         has_query = any("-q" in option.opts for option in subcommand.params)  # `mlpack task list`
         subcommand.params.append(_quiet(["--quiet"] if has_query else _QUIET))
         subcommand.epilog = as_text(full_name)
     return command
+
+
+def _first_clause(text: str) -> str:
+    """Return the text up to its first full stop, colon or semicolon, as a sentence."""
+    return re.split(r"[.:;](?: |$)", " ".join(text.split()), maxsplit=1)[0] + "."
 
 
 def subcommand(command: Any, name: str) -> TyperCommand | None:

@@ -56,6 +56,19 @@ def test_database_option_precedes_environment_and_configuration(
     assert "variable.db" not in mlpack("serve", "manifests").stdout
 
 
+def test_serve_commands_print_their_results_as_json(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    database = ("--database", tmp_path / "s.db", "-o", "json")
+    made = json.loads(mlpack("serve", "token", "ada", "--days", "7", *database).stdout)
+    assert made.keys() == {"id", "name", "role", "project", "expires", "token"}
+    assert (made["name"], made["role"], made["token"][:4]) == ("ada", "user", "mlp_")
+    shown = f"{tmp_path}/s.db"
+    checked = json.loads(mlpack("serve", "check", *database).stdout)
+    assert checked == {"database": shown, "jobs": 0, "problems": []}
+    assert json.loads(mlpack("serve", "migrate", *database).stdout) == {"database": shown, "migrated": False}
+    copied = json.loads(mlpack("serve", "backup", tmp_path / "b.db", *database).stdout)
+    assert copied == {"file": f"{tmp_path}/b.db"}
+
+
 def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     assert mlpack("serve", "token", "ada", "--database", tmp_path / "a.db").code == 0
     missing = mlpack("serve", "migrate", "--from", tmp_path / "none.db", "--to", tmp_path / "b.db")
