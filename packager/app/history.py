@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.app.record import past_runs
+from packager.base.errors import ClusterError, ToolError
 from packager.cluster import history as cluster
 from packager.package.opened import opened
 
@@ -28,6 +29,7 @@ class History:
         deployments: The deployments of all builds of the package, the newest first.
         unseen: The resources that the user may not list, each with the cluster's message.
         records: The runs that were recorded in local folders, the newest first.
+        error: The error that hides the deployments, although there are records; None if the cluster has answered.
     """
 
     package: str
@@ -35,6 +37,7 @@ class History:
     deployments: tuple[Deployment, ...]
     unseen: Mapping[str, str]
     records: tuple[PastRun, ...] = ()
+    error: ClusterError | ToolError | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -44,11 +47,14 @@ class History:
             "deployments": [deployment.as_json() for deployment in self.deployments],
             "unseen": dict(self.unseen),
             "records": [record.as_json() for record in self.records],
+            "error": None if self.error is None else str(self.error),
         }
 
 
 def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: Sequence[Path]) -> History:
     """Return the deployments of the package at `path` that still exist, and its recorded runs.
+
+    Recorded runs are returned without a cluster, too.
 
     Args:
         kubectl: The client of the cluster.
@@ -58,10 +64,17 @@ def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: 
 
     Raises:
         UsageError: There is no such package.
-        ClusterError: The cluster does not answer, or the user may not list any of the resources.
+        ClusterError: There is no recorded run, and the cluster does not answer, or the user may not list any of the
+            resources.
+        ToolError: There is no recorded run, and kubectl cannot be run.
     """
     with opened(path) as package:
-        past = cluster.history(kubectl, package.name, everywhere=everywhere)
         runs = [run for folder in records for run in past_runs(folder, package.name)]
         runs.sort(key=lambda run: run.created, reverse=True)
+        try:
+            past = cluster.history(kubectl, package.name, everywhere=everywhere)
+        except (ClusterError, ToolError) as error:
+            if not runs:
+                raise
+            return History(package.name, package.digest, (), {}, tuple(runs), error)
         return History(package.name, package.digest, past.deployments, past.unseen, tuple(runs))

@@ -30,7 +30,10 @@ def history(
     ] = Path("results"),
     output: Output = None,
 ) -> None:
-    """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs."""
+    """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs.
+
+    Recorded runs are listed also if the cluster does not answer, before that error.
+    """
     from packager.app.history import history as find_deployments
     from packager.cli.registry_arguments import local_package
 
@@ -40,12 +43,18 @@ def history(
     answer = find_deployments(to_cluster, local_package(ctx, package), everywhere=everywhere, records=records)
     if output is not None:
         emit_output(answer.as_json(), [item.workload for item in answer.deployments], output)
-        return
+    else:
+        _show(answer)
+    if answer.error is not None:
+        raise answer.error
+
+
+def _show(answer: History) -> None:
     for resource, why in answer.unseen.items():
         say(f"{resource} are not among these: {why}")
     if answer.deployments:
         emit_table(_deployments(answer), gap="  ")
-    else:
+    elif answer.error is None:
         say(f"nothing of {answer.package} is deployed")
     if answer.records:
         emit_table(_records(answer), gap="  ")

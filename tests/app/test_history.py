@@ -23,6 +23,7 @@ def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_pa
         "deployments": [],
         "unseen": {},
         "records": [],
+        "error": None,
     }
     apply(prepare(target))
     life.end()

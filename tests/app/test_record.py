@@ -154,6 +154,25 @@ def test_history_lists_recorded_runs(mlpack: Mlpack, tmp_path: Path) -> None:
     assert (run["workload"], run["phase"]) == (MPIJOB, "succeeded")
 
 
+@pytest.mark.usefixtures("run")
+def test_history_lists_recorded_runs_without_cluster(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
+    mlpack(*DEPLOY)
+    run.refused["get mpijobs"] = "dial tcp: i/o timeout"
+    history = ("history", "hello-mpi", "-n", "team", "--results", "runs")
+    done = mlpack(*history)
+    assert (done.code, done.stderr.splitlines()[0]) == (
+        7,
+        "error: the cluster does not answer: dial tcp: i/o timeout",
+    )
+    assert done.stdout.splitlines()[0].split() == ["CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"]
+    assert done.stdout.splitlines()[1].endswith(f"runs/{JOB}/{record(tmp_path).name}")
+    done = mlpack(*history, "-o", "json")
+    assert (done.code, len(done.json["records"]), done.json["deployments"]) == (7, 1, [])
+    assert done.json["error"] == "the cluster does not answer: dial tcp: i/o timeout"
+    done = mlpack("history", "hello-mpi", "-n", "team", "--results", "none")
+    assert (done.code, done.stdout) == (7, "")
+
+
 VERDICT = b'{"package": "p", "workload": "job/p", "created": "x", "phase": "failed"}'
 
 
