@@ -19,7 +19,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="Which shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
     """Print the completion script of a shell: `source <(mlpack completion bash)`."""
     from typer import completion as scripts

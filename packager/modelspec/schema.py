@@ -47,6 +47,14 @@ def accepts(location: Location, value: float | None) -> bool:
     return not rules or any(rule.get("type") in names for rule in rules)
 
 
+def form(location: Location, schema: Rule) -> str | None:
+    """Return the form of the text or number at `location`, in words that follow "expected"; None if it has no words."""
+    rules = list(_alternatives(schema, schema))
+    for step in location:
+        rules = [inner for rule in rules for inner in _below(rule, step, schema)]
+    return next((rule["title"] for rule in rules if "title" in rule and rule.get("type") != "object"), None)
+
+
 def _plain_unions(node: Any) -> Any:
     if isinstance(node, list):
         return [_plain_unions(item) for item in node]

@@ -15,6 +15,8 @@ from litestar.openapi import OpenAPIConfig
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
+from packager.base.values import Fields, schema
+from packager.modelspec.schema import form
 from packager.service import processor
 from packager.service.api import (
     body_timeout,
@@ -80,7 +82,9 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
             return _problem(request, Failure("invalid-query", detail))
         if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
             return _problem(request, Failure("invalid-json", "expected JSON, found no body"))
-        complaints = [_complaint(item) for item in items]
+        body = request.route_handler.parsed_fn_signature.parameters.get("data")
+        body_type = body.annotation if body and isinstance(body.annotation, type) else None
+        complaints = [_complaint(item, body_type) for item in items]
         detail = "; ".join(f"{item.pointer}: {item.detail}".removeprefix(": ") for item in complaints)
         return _problem(request, Failure("invalid-body", detail, complaints))
     kind = by_status.get(error.status_code) or ("invalid-json" if error.status_code < 500 else "internal")
@@ -88,13 +92,19 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
     return _problem(request, Failure(kind, shown))
 
 
-def _complaint(item: Mapping[str, object]) -> Complaint:
-    """Return the complaint for an error in a body, which litestar calls `data`."""
+def _complaint(item: Mapping[str, object], kind: type | None) -> Complaint:
+    """Return the complaint for an error in a body, which litestar calls `data`.
+
+    Args:
+        item: The error: its place, and the message of the library that reads bodies.
+        kind: The type of the body, whose words replace that message; None for another body.
+    """
     key, answer = str(item.get("key", "data")), str(item.get("message"))
     place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
     field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", answer, re.DOTALL)
     if field is None:
-        return Complaint(pointer(tuple(place)), answer)
+        words = form(tuple(place), schema(kind)) if kind and issubclass(kind, Fields) else None
+        return Complaint(pointer(tuple(place)), f"expected {words}" if words else answer)
     detail = f"unknown key {show(field[2])}" if "unknown" in field[1] else "is missing"
     return Complaint(pointer((*place, field[2])), detail)
 

@@ -92,4 +92,4 @@ class TokenBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ]
     role: Literal["viewer", "user", "developer", "admin"]
     project: DnsLabel | None = None
-    days: Annotated[int, Meta(ge=1, le=3650, title="a whole number of days, such as 90")] | None = None
+    days: Annotated[int, Meta(ge=1, le=3650, title="a whole number of days from 1 to 3650, such as 90")] | None = None

@@ -79,6 +79,9 @@ def test_invalid_bodies_are_refused_with_problems(
     assert answer.json().keys() == {"type", "title", "status", "detail", "instance", "errors"}
 
 
+NAME = "a name of letters, digits and - _ . between them, such as train-resnet (at most 54)"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "detail", "pointer"),
     [
@@ -86,11 +89,19 @@ def test_invalid_bodies_are_refused_with_problems(
         ("jobs", b"null", "Expected `object`, got `null`", ""),
         ("templates", b'{"name": "x"}', "/template: is missing", "/template"),
         ("templates", b'{"name": "x", "template": "a: 1", "a/b": 1}', "/a~1b: unknown key 'a/b'", "/a~1b"),
-        ("templates", b'{"name": 5, "template": "a: 1"}', "/name: Expected `str`, got `int`", "/name"),
+        ("templates", b'{"name": 5, "template": 1}', f"/name: expected {NAME}", "/name"),
+        ("templates", b'{"name": "a b", "template": ""}', f"/name: expected {NAME}", "/name"),
+        ("templates", b'{"name": "a\\n", "template": ""}', f"/name: expected {NAME}", "/name"),
+        (
+            "definitions",
+            b'{"name": "a", "task_template_name": ""}',
+            f"/task_template_name: expected {NAME}",
+            "/task_template_name",
+        ),
         (
             "definitions",
             b'{"name": "x", "package": {"source": "a", "options": [1]}}',
-            "/package/options/0: Expected `str`, got `int`",
+            "/package/options/0: expected the name of a site option in lower-case letters, digits and '-', such as gpu",
             "/package/options/0",
         ),
     ],
