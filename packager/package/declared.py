@@ -8,6 +8,7 @@ Tests: cli/test_secret.py.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile, yamlio
@@ -121,9 +122,13 @@ def _spec(package: Package, word: str = "") -> dict[str, Any]:
     if path.is_symlink() or not path.is_file():
         return {}
     text = package.reader.read(SPEC, yamlio.MAX_BYTES)
-    if word.encode() not in text:
-        return {}
-    document, _ = yamlio.load(text, package.shown(SPEC))
+    return _parsed(text, package.shown(SPEC)) if word.encode() in text else {}
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: bytes, name: str) -> dict[str, Any]:
+    """Return the mapping in a text; cached, as each overlay of a package asks for several parts of its spec."""
+    document, _ = yamlio.load(text, name)
     return document.data if isinstance(document.data, dict) else {}
 
 
