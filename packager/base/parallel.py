@@ -38,6 +38,9 @@ _MOST = 8
 _AHEAD = 8
 """The pieces that each process may be ahead of the one whose result is awaited, so that few results are kept."""
 
+_ENDS_WITHIN = 5.0
+"""For how many seconds a process may clean up before it is told to end once more."""
+
 _SIGNALS_WAIT = 0.1
 """For how many seconds a signal waits at most, while a result is awaited."""
 
@@ -95,10 +98,16 @@ def _end(executor: ProcessPoolExecutor | None) -> None:
     processes = multiprocessing.active_children()
     for process in processes:
         process.terminate()
-    if executor is not None:
-        executor.shutdown()
     for process in processes:
-        process.join()
+        process.join(_ENDS_WITHIN)
+        while process.exitcode is None:  # a handler of the signal may have ended in code that ignores what it raised
+            process.terminate()
+            process.join(_ENDS_WITHIN)
+    if executor is not None:
+        # A process that ended amid a long result leaves a part of it, and the executor's thread waits for the rest.
+        # Only this process still has the other end of the pipe: once it is closed, the thread sees the end of the file.
+        executor._result_queue._writer.close()  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way
+        executor.shutdown()
 
 
 def _results(executor: ProcessPoolExecutor, most: int, items: Iterable[Item]) -> Iterator[Any]:

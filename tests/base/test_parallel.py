@@ -174,6 +174,48 @@ def test_other_processes_clean_up_after_the_first_is_killed(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_process_that_ends_amid_a_long_result_does_not_block_the_first() -> None:
+    work = """\
+from multiprocessing.connection import Connection
+
+def begin_to_send(connection, message):
+    os.write(connection.fileno(), bytes(message[:6]))
+    time.sleep(60)
+
+def work(item):
+    if item == 1:
+        Connection._send = begin_to_send
+    return item
+
+with started(work, 2) as results:
+    for result in results(range(50)):
+        print(result)
+        time.sleep(0.5)  # the other result has begun
+        break
+"""
+    assert printed(work) == ["0"]
+
+
+def test_process_in_which_the_signal_is_lost_ends_later() -> None:
+    work = """\
+class Careless:
+    def __del__(self):
+        time.sleep(1)  # Python ignores what is raised here
+
+def work(item):
+    if item == 1:
+        Careless()
+    return item
+
+with started(work, 2) as results:
+    for result in results(range(50)):
+        print(result)
+        time.sleep(0.3)
+        break
+"""
+    assert printed(work)[0] == "0"
+
+
 def test_first_process_does_all_work_if_others_cannot_start() -> None:
     work = """\
 def fail():
