@@ -16,7 +16,8 @@ from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
 from packager.package import integrity, inventory, journal
-from packager.package.layout import INVENTORY
+from packager.package.editable import is_editable
+from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
 from packager.upgrade import plan as stage
 from packager.upgrade.plan import FileResult, UpgradePlan
@@ -87,6 +88,16 @@ class PreparedUpgrade:
         return tuple(_problem(self.old, conflict) for conflict in self.plan.decided)
 
     @property
+    def unexpected(self) -> tuple[str, ...]:
+        """The paths of the files that keep an edit, or were added, although people are not meant to edit them."""
+        return tuple(
+            file.path
+            for file in self.plan.files
+            if file.action in (FileResult.merged, FileResult.moved, FileResult.kept)
+            and not (is_editable(file.path) or is_added(file.path))
+        )
+
+    @property
     def error(self) -> UnansweredError:
         """The error about the undecided conflicts."""
         count = len(self.plan.conflicts)
@@ -109,6 +120,7 @@ class PreparedUpgrade:
                 {"file": file.path, "action": file.action, "moved_from": file.moved_from} for file in self.plan.files
             ],
             "base": None if self.base is None else str(self.base),
+            "unexpected": list(self.unexpected),
             "conflicts": list(map(_as_json, self.plan.conflicts)),
             "decided": list(map(_as_json, self.plan.decided)),
             "new_keys": list(self.plan.new_keys),

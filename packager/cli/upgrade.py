@@ -124,10 +124,11 @@ def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
     say(prepared.title)
     if prepared.base is not None:
         say(f"delivered files are read from {prepared.base}")
-    for file in prepared.plan.files:
+    for file in sorted(prepared.plan.files, key=lambda file: file.path in prepared.unexpected):
         source = f" (edits from {file.moved_from})" if file.moved_from else ""
         deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
-        say(f"{file.action:8} {file.path}{source}{deleted}")
+        unexpected = " (not meant to be edited)" if file.path in prepared.unexpected else ""
+        say(f"{file.action:8} {file.path}{source}{deleted}{unexpected}")
     for problem in prepared.decided:
         say(f"decided: {problem}")
     for name in prepared.plan.new_keys:

@@ -42,6 +42,25 @@ def test_upgrade_prints_changed_files_and_results(mlpack: Mlpack, package: Path,
     assert done.stderr == f"hello-mpi: nothing to do, {new} is the same build\n"
 
 
+def test_upgrade_lists_files_apart_that_are_not_meant_to_be_edited(
+    mlpack: Mlpack, package: Path, tmp_path: Path
+) -> None:
+    before = (package / POD).read_bytes()
+    new = newer(package, tmp_path / "new", {POD: b"# new\n" + before, "Dockerfile": b"new"})
+    (package / "README.md").write_bytes(b"mine")
+    (package / "notes.txt").write_bytes(b"mine")
+    (package / POD).write_bytes(before + b"# mine\n")
+    done = mlpack("upgrade", package, new, "--dry-run", "--no-verify")
+    assert done.stderr.splitlines()[1:] == [
+        "updated  Dockerfile",
+        f"merged   {POD}",
+        "kept     README.md (not meant to be edited)",
+        "kept     notes.txt (not meant to be edited)",
+    ]
+    done = mlpack("upgrade", package, new, "--dry-run", "--no-verify", "-o", "json")
+    assert done.json["unexpected"] == ["README.md", "notes.txt"]
+
+
 def test_dry_run_of_upgrade_changes_nothing(mlpack: Mlpack, package: Path, new: Path) -> None:
     before = files(package)
     done = mlpack("upgrade", package, new, "--dry-run", "--no-verify", "-o", "json")
