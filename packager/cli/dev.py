@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import (
-    FsGroup,
-    GroupId,
-    Mode,
-    Precision,
-    Settings,
-    Site,
-    SiteFile,
-    UserId,
-    With,
-    announced_site,
-    cache_folder,
-    with_site,
-)
+from packager.cli.arguments import with_site
+from packager.cli.build_arguments import ModelOptions, with_code
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -42,9 +29,11 @@ if TYPE_CHECKING:
 
 
 @with_cluster
+@with_code
 def dev(
     ctx: typer.Context,
     at: ClusterOptions,
+    build: ModelOptions,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, or a package: a folder.")],
     overlay: OverlayOption = None,
     stop: Annotated[bool, typer.Option("--stop", help="Delete the pods, and keep claims and their data.")] = False,
@@ -52,15 +41,6 @@ def dev(
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
     patience: Patience = "10m",
-    precision: Precision = None,
-    mode: Mode = None,
-    settings: Settings = [],  # noqa: B006
-    components: With = [],  # noqa: B006
-    site: Site = [],  # noqa: B006
-    site_file: SiteFile = None,
-    uid: UserId = None,
-    gid: GroupId = None,
-    fs_group: FsGroup = None,
 ) -> None:
     """Run a model while you change its code: each saved file is copied into its pods, and all programs start again.
 
@@ -69,11 +49,10 @@ def dev(
     deliver is copied: a change of the spec, the image or the assets needs --stop first.
     """
     from packager.app import dev as use_case
-    from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, package_of, runnable, spec_of
+    from packager.app.runnable import CubeOptions, package_of, runnable, spec_of
     from packager.app.verify import allowed_words, level
 
-    build = BuildOptions(precision, mode, tuple(settings), (), tuple(components), tuple(site), uid, gid, fs_group)
-    request = RunRequest(model, CubeOptions(), build, cache_folder(), partial(announced_site, site_file))
+    request = build.request(model, CubeOptions())
     longest = seconds(patience)
     to_cluster = at.client(ctx)
     if stop:
@@ -83,7 +62,7 @@ def dev(
         return
     package = runnable(request, tell=say, progress=progress).package
     with open_target(ctx, package, overlay, to_cluster) as target:
-        code = use_case.code_of(model, spec_of(model), target, settings)
+        code = use_case.code_of(model, spec_of(model), target, build.settings)
         if verify:
             use_case.check(target, allowed_words(with_site(allow)), level(pod_security))
         prepared = use_case.prepare(target, model, code)

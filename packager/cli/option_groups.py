@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from dataclasses import Field
 
 
 def with_options(
@@ -27,7 +28,7 @@ def with_options(
             option.name,
             inspect.Parameter.KEYWORD_ONLY,
             annotation=hints[option.name],
-            default=inspect.Parameter.empty if option.default is MISSING else option.default,
+            default=_default(option),
         )
         for option in fields(group)
         if option.name not in without
@@ -52,3 +53,10 @@ def with_options(
         return run
 
     return decorate
+
+
+def _default(option: Field[Any]) -> Any:
+    """Return the default of a field; that of a parameter without one if it has none."""
+    if option.default_factory is not MISSING:
+        return option.default_factory()
+    return inspect.Parameter.empty if option.default is MISSING else option.default

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import TimedOutError, UsageError
-from packager.cli.arguments import (
-    Additions,
-    FsGroup,
-    GroupId,
-    Mode,
-    Precision,
-    Settings,
-    Site,
-    SiteFile,
-    UserId,
-    With,
-    announced_site,
-    cache_folder,
-    with_site,
-)
+from packager.cli.arguments import with_site
 from packager.cli.asking import limited
+from packager.cli.build_arguments import ModelOptions, with_model
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -54,10 +40,12 @@ if TYPE_CHECKING:
 
 @with_cluster
 @with_signatures
+@with_model
 def run(
     ctx: typer.Context,
     at: ClusterOptions,
     signatures: SignatureOptions,
+    build: ModelOptions,
     target: Annotated[
         Path,
         typer.Argument(
@@ -97,16 +85,6 @@ def run(
         OutputFormat | None,
         typer.Option("-o", "--output", help="json: a line for each task, at its end. name, yaml: what was applied."),
     ] = None,
-    precision: Precision = None,
-    mode: Mode = None,
-    settings: Settings = [],  # noqa: B006
-    additions: Additions = [],  # noqa: B006
-    components: With = [],  # noqa: B006
-    site: Site = [],  # noqa: B006
-    site_file: SiteFile = None,
-    uid: UserId = None,
-    gid: GroupId = None,
-    fs_group: FsGroup = None,
     cube_settings: Annotated[
         list[str], typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the MLCube. Repeatable.")
     ] = [],  # noqa: B006
@@ -137,7 +115,7 @@ def run(
     from packager.app import claims
     from packager.app import deploy as deploying
     from packager.app import run as use_case
-    from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, runnable
+    from packager.app.runnable import CubeOptions, runnable
     from packager.app.verify import allowed_words, level
     from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
@@ -150,25 +128,10 @@ def run(
     claims.check(claim_size, claim_class)
     names = _names(task)
     cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
-    build = BuildOptions(
-        precision,
-        mode,
-        tuple(settings),
-        tuple(additions),
-        tuple(components),
-        tuple(site),
-        uid,
-        gid,
-        fs_group,
-    )
     target = local_package(ctx, target, signatures.trust(ctx))
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
-        package = runnable(
-            RunRequest(target, cube, build, cache_folder(), partial(announced_site, site_file)),
-            tell=say,
-            progress=progress,
-        )
+        package = runnable(build.request(target, cube), tell=say, progress=progress)
         if package.namespace and at.namespace is None:
             say(f"namespace {package.namespace}, as the cube says; -n names another one")
         to_cluster = at.client(ctx, package.namespace)
