@@ -138,6 +138,7 @@ TRAITS = {
     "jobset": "it is for a JobSet, and {} has none",
     "ends": "it is for work that runs to its end, and {} serves until it is deleted",
     "serves": "it is for a workload that serves, and {} has none",
+    "scales": "it is for a Deployment, and {} has none",
     "dataset": "it is for a dataset, and {} has none",
     "checkpoint": "it is for checkpoints, and {} has no CHECKPOINT_DIR",
     "assets": "it is for assets, and {} has none",
@@ -457,7 +458,7 @@ OPTIONS: tuple[Option, ...] = (
             Key("AUTOSCALE_METRIC", "The name of that metric.", METRIC, "requests_waiting", usual=True),
             Key("AUTOSCALE_METRIC_VALUE", "Its average for each pod, as 10 or 500m.", AMOUNT, "10", usual=True),
         ),
-        only="serves",
+        only="scales",
     ),
     Option(
         "gitops",

@@ -32,6 +32,7 @@ _PLURALS = {
     "Ingress": "ingresses",
     "IngressClass": "ingressclasses",
     "Job": "jobs",
+    "LeaderWorkerSet": "leaderworkersets",
     "Lease": "leases",
     "JobSet": "jobsets",
     "LocalQueue": "localqueues",

@@ -10,6 +10,12 @@ SET = (
     "overlays.server.ports.http.port=8080",
     "overlays.server.replicas=2",
     "overlays.server.resources.requests.cpu=10m",
+    "overlays.groups.kind=LeaderWorkerSet",
+    "overlays.groups.ports.http.port=8080",
+    "overlays.groups.size=2",
+    "overlays.nodes.kind=JobSet",
+    "overlays.nodes.rendezvous=torch",
+    "overlays.nodes.roles.node.replicas=2",
     "overlays.servers.kind=JobSet",
     "overlays.servers.rendezvous=dmlc",
     "overlays.servers.roles.scheduler.replicas=1",
@@ -23,5 +29,5 @@ FOLDERS = ("environment.CHECKPOINT_DIR=/checkpoints", "assets.0=hello.sh")
 
 SETTINGS = tuple(parse_setting(argument) for argument in SET)
 
-OVERLAYS = ("single-node", "one-job", "servers", "multi-node", "server")
+OVERLAYS = ("single-node", "one-job", "servers", "nodes", "multi-node", "server", "groups")
 """The names of all overlays."""

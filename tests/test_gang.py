@@ -105,9 +105,11 @@ def test_gang_of_kai_includes_the_launcher_and_names_a_queue(build: Any, mlpack:
     assert [scheduler for *_, scheduler in members(workload)] == ["kai", "kai"]
     refused = mlpack("verify", package, "--kubectl", kubectl)
     assert refused.code == 5
-    message = "gang: KAI has no groups for a JobSet, so it would start the pods of JobSet hello-mpi-servers one by one"
-    [problem] = refused.stdout.splitlines()
-    assert problem.endswith(f": {message} (set GANG to volcano or coscheduling)")
+    message = "gang: KAI has no groups for a JobSet, so it would start the pods of JobSet hello-mpi-{} one by one"
+    problems = sorted(refused.stdout.splitlines())
+    assert len(problems) == 2
+    for problem, overlay in zip(problems, ("nodes", "servers"), strict=True):
+        assert problem.endswith(f": {message.format(overlay)} (set GANG to volcano or coscheduling)")
 
 
 @pytest.mark.parametrize("gang", ["volcano", "coscheduling"])

@@ -110,7 +110,7 @@ def test_rdma_is_refused_for_pods_that_work_alone(mlpack: Mlpack, overlay: str) 
 
 def test_device_claim_gives_each_computing_pod_a_claim(build: Callable[..., Path], mlpack: Mlpack) -> None:
     found = list(computing(build("device-claim", "DEVICE_CLAIM=eight-gpus")))
-    assert len(found) == len(kinds.OVERLAYS)
+    assert len(found) == len(kinds.OVERLAYS) + 1  # a LeaderWorkerSet has leaders and workers
     for pods in found:
         claim = {"name": "devices", "resourceClaimTemplateName": "eight-gpus"}
         assert pods.spec["resourceClaims"] == [claim]

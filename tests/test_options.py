@@ -185,7 +185,7 @@ def test_gpu_option_uses_resource_name_of_site(
     assert mlpack("configure", package, *values).code == 0
     for overlay in overlays(package):
         manifests = rendered(overlay, kubectl)
-        assert manifests.count('amd.com/gpu.large: "4"') == 1
+        assert manifests.count('amd.com/gpu.large: "4"') == (2 if overlay.name == "groups" else 1)
         assert "nvidia" not in manifests
 
 

@@ -85,7 +85,7 @@ def test_jobset_program_writes_each_line_in_one_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "rendezvous", "message"),
     [
-        ("Jobset", None, "--kind Jobset: expected MPIJob, JobSet or Deployment"),
+        ("Jobset", None, "--kind Jobset: expected MPIJob, JobSet, Deployment or LeaderWorkerSet"),
         ("MPIJob", "torch", "--rendezvous is for --kind JobSet"),
         ("JobSet", "pytorch", "--rendezvous pytorch: expected one of torch, dmlc, jax, xgboost, none"),
     ],

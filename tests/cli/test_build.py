@@ -118,7 +118,8 @@ def test_build_all_builds_valid_models_beside_invalid_spec(mlpack: Mlpack, specs
     assert done.stdout.splitlines() == [f"{NAME}.tar.gz"]
     assert done.stderr.splitlines() == [
         (
-            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood' "
+            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet, Deployment or "
+            "LeaderWorkerSet, found 'Pood' "
             "(did you mean 'Pod'?)"
         ),
         f"error: {specs}/wrong/spec.yaml is not a valid spec: 1 problem",

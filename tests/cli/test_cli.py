@@ -93,7 +93,8 @@ def test_quiet_keeps_errors(mlpack: Mlpack, specs: Path) -> None:
     assert done.code == 3
     assert done.stderr.splitlines() == [
         (
-            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood' "
+            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet, Deployment or "
+            "LeaderWorkerSet, found 'Pood' "
             "(did you mean 'Pod'?)"
         ),
         f"error: {specs}/wrong/spec.yaml is not a valid spec: 1 problem",
@@ -134,7 +135,7 @@ def test_error_json_includes_problems_of_spec(mlpack: Mlpack, specs: Path) -> No
         "file": f"{specs}/wrong/spec.yaml",
         "line": 7,
         "column": 23,
-        "message": "expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood'",
+        "message": "expected Pod, Job, MPIJob, JobSet, Deployment or LeaderWorkerSet, found 'Pood'",
         "hint": "did you mean 'Pod'?",
     }
     assert mlpack("show", f"{specs}/wrong", "-o", "json").json == {

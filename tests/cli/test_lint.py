@@ -19,7 +19,8 @@ def test_lint_lists_problems_as_text_and_json(mlpack: Mlpack, specs: Path) -> No
     assert done.code == 3
     assert done.stdout.splitlines() == [
         (
-            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood' "
+            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet, Deployment or "
+            "LeaderWorkerSet, found 'Pood' "
             "(did you mean 'Pod'?)"
         ),
         f"{specs}/absent.yaml: no such file or directory",
@@ -33,6 +34,6 @@ def test_lint_lists_problems_as_text_and_json(mlpack: Mlpack, specs: Path) -> No
         "file": f"{specs}/wrong/spec.yaml",
         "line": 7,
         "column": 23,
-        "message": "expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood'",
+        "message": "expected Pod, Job, MPIJob, JobSet, Deployment or LeaderWorkerSet, found 'Pood'",
         "hint": "did you mean 'Pod'?",
     }

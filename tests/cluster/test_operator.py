@@ -17,6 +17,7 @@ from packager.cluster.operator import wait_until_ready
 from packager.kubectl.client import Kubectl
 from packager.workloads.jobset.operator import JOBSET
 from packager.workloads.kinds import kinds
+from packager.workloads.leaderworkerset.operator import LWS
 from packager.workloads.mpijob.life import MPIJob
 from packager.workloads.mpijob.operator import MPI_OPERATOR
 from tests.fake_cluster import FakeCluster, item, lease, managed
@@ -333,7 +334,7 @@ def test_operator_uninstall_keeps_a_namespace_with_other_objects(mlpack: Mlpack,
 @pytest.mark.parametrize("kind", sorted(kinds()))
 def test_operator_uninstall_keeps_a_namespace_with_workloads(mlpack: Mlpack, whole: FakeCluster, kind: str) -> None:
     ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
-    whole.objects += [crd("v1alpha2", of=JOBSET), item(kind, "theirs", status=ended)]
+    whole.objects += [crd("v1alpha2", of=JOBSET), crd("v1", of=LWS), item(kind, "theirs", status=ended)]
     done = mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds")
     kept = f"namespace/mpi-operator (it contains {kind.lower()}/theirs)"
     assert (done.code, done.stderr.splitlines()[-1]) == (

@@ -54,7 +54,7 @@ def package(mlpack: Run, tmp_path: Path) -> Path:
 def workload(package: Path, overlay: str, kubectl: Path) -> dict[str, Any]:
     """Return the spec of an overlay's workload as kubectl renders it."""
     text = kustomize(package / OVERLAYS / overlay, program=str(kubectl)).manifests
-    kinds_of_workloads = ("Pod", "Job", "JobSet", "MPIJob", "Deployment")
+    kinds_of_workloads = ("Pod", "Job", "JobSet", "MPIJob", "Deployment", "LeaderWorkerSet")
     spec: dict[str, Any] = next(item["spec"] for item in yaml.safe_load_all(text) if item["kind"] in kinds_of_workloads)
     return spec
 
@@ -78,11 +78,12 @@ def test_number_of_workers_is_set_at_one_place_in_every_kind(mlpack: Run, packag
     assert done.code == 0
     assert sorted(done.stdout.splitlines()) == sorted(
         f"{package}/{OVERLAYS}/{overlay}/mlops.env"
-        for overlay in ("multi-node", "server", "servers", "array", "team", "nodes")
+        for overlay in ("multi-node", "server", "servers", "array", "team", "nodes", "groups")
     )
     assert f"{OVERLAYS}/multi-node/mlops.env:8: WORKERS=2  ->  WORKERS=4" in done.stderr
     assert workload(package, "multi-node", kubectl)["mpiReplicaSpecs"]["Worker"]["replicas"] == 4
     assert workload(package, "server", kubectl)["replicas"] == 4
+    assert workload(package, "groups", kubectl)["replicas"] == 4
     array, team = (workload(package, overlay, kubectl) for overlay in ("array", "team"))
     assert (array["parallelism"], array["completions"]) == (4, 6)
     assert (team["parallelism"], team["completions"]) == (4, 4)

@@ -54,11 +54,13 @@ MOUNT_NFS = Build("mount.nfs", (".",), "seconds")
 # A separate module, because these need later versions of Kubernetes' libraries than Kueue does.
 OPERATORS = Build(
     "operators",
-    ("github.com/kubeflow/mpi-operator/cmd/mpi-operator", "sigs.k8s.io/jobset"),
+    ("github.com/kubeflow/mpi-operator/cmd/mpi-operator", "sigs.k8s.io/jobset", "sigs.k8s.io/lws/cmd"),
     "about 2 minutes",
     manifests=(
         ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
         ("sigs.k8s.io/jobset", "config"),
+        ("sigs.k8s.io/lws", "config/crd"),
+        ("sigs.k8s.io/lws", "config/webhook"),
     ),
 )
 # CoreDNS and Kueue are in the module of Kubernetes, so that common packages are compiled once.

@@ -37,7 +37,7 @@ def write_credentials(folder: Path, *, inside: str, outside: str) -> None:
     _certify(folder, "ca", "/CN=mlpack-test", "basicConstraints=critical,CA:TRUE")
     addresses = f"IP:{inside},IP:{outside},IP:{SERVICE},IP:127.0.0.1"
     _certify(folder, "kube-apiserver", "/CN=kube-apiserver", f"subjectAltName={addresses},DNS:kubernetes.default.svc")
-    for operator in ("jobset", "kueue"):
+    for operator in ("jobset", "kueue", "lws"):
         (folder / operator).mkdir()
         _certify(folder, f"{operator}/tls", f"/CN={operator}-webhook", "subjectAltName=IP:127.0.0.1")
     for client, subject in _SUBJECTS.items():

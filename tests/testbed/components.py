@@ -140,6 +140,10 @@ def _jobset_leads(_: Node) -> bool:
     return bool(kubectl("get", "lease", "6d4f6a47.jobset.x-k8s.io", "--namespace=jobset-system"))
 
 
+def _lws_leads(_: Node) -> bool:
+    return bool(kubectl("get", "lease", "b8b2488c.x-k8s.io", "--namespace=lws-system"))
+
+
 ETCD = Component(
     "etcd",
     (
@@ -235,6 +239,12 @@ JOBSET = Component(
     port=9443,
     ready=_jobset_leads,
 )
+LWS = Component(
+    "lws",
+    (f"{_OPERATORS}/cmd", "--config=/run/config/lws.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
+    port=9445,
+    ready=_lws_leads,
+)
 KUEUE = Component(
     "kueue",
     (f"{_KUBERNETES}/kueue", "--config=/run/config/kueue.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
@@ -252,5 +262,6 @@ COMPONENTS = (
     COREDNS,
     MPI_OPERATOR,
     JOBSET,
+    LWS,
     KUEUE,
 )

@@ -20,6 +20,7 @@ from tests.testbed.components import (
     JOBSET,
     KUBELET,
     KUEUE,
+    LWS,
     MPI_OPERATOR,
     NFS_SERVER,
     SCHEDULER,
@@ -150,10 +151,10 @@ def _start_all(running: Node) -> None:
     if not operators.are_installed():
         with step("CRDs, webhooks"):  # runs while the other components start
             operators.install()
-    for component in (MPI_OPERATOR, JOBSET):
+    for component in (MPI_OPERATOR, JOBSET, LWS):
         if not component.pid(running):
             operators.release_lease(component.name)
-    _wait(running, [*started, *_start(running, MPI_OPERATOR, JOBSET, KUEUE)])
+    _wait(running, [*started, *_start(running, MPI_OPERATOR, JOBSET, LWS, KUEUE)])
 
 
 def _start(running: Node, *components: Component) -> list[Component]:

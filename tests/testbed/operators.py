@@ -1,4 +1,4 @@
-"""Installs the objects that mpi-operator, JobSet and Kueue need; the operators run on the node, not in pods."""
+"""Installs the objects that the operators and Kueue need; these run on the node, not in pods."""
 
 import base64
 import time
@@ -16,7 +16,11 @@ from tests.testbed.places import RUN
 QUEUES = "mlpack.test/queues"
 """The label of namespaces that Kueue manages; pods in other namespaces do not wait for its webhooks."""
 
-LEASES = {"mpi-operator": ("mpi-operator", "mpi-operator"), "jobset": ("6d4f6a47.jobset.x-k8s.io", "jobset-system")}
+LEASES = {
+    "mpi-operator": ("mpi-operator", "mpi-operator"),
+    "jobset": ("6d4f6a47.jobset.x-k8s.io", "jobset-system"),
+    "lws": ("b8b2488c.x-k8s.io", "lws-system"),
+}
 """The lease of each operator that has one, and its namespace."""
 
 _PATIENCE = 30.0
@@ -25,11 +29,15 @@ _STAGING = "us-central1-docker.pkg.dev/k8s-staging-images"
 
 _JOBSET = "https://127.0.0.1:9443"
 _KUEUE = "https://127.0.0.1:9444"
+_LWS = "https://127.0.0.1:9445"
 
 
 def are_installed() -> bool:
     """Return whether `install` has completed."""
-    crds = ("mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io", "clusterqueues.kueue.x-k8s.io")
+    crds = (
+        *("mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io", "clusterqueues.kueue.x-k8s.io"),
+        "leaderworkersets.leaderworkerset.x-k8s.io",
+    )
     with suppress(ToolError):
         return bool(kubectl("get", "crd", *crds) and kubectl("get", "namespace", "mpi-operator", "kueue-system"))
     return False
@@ -39,19 +47,21 @@ def install() -> None:
     """Apply the CRDs and webhooks in the operators' modules."""
     files = ("kubeflow.org_mpijobs.yaml", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml")
     crds = [yaml.safe_load((OPERATORS.entry / crd).read_text()) for crd in files]
+    crds += _rendered(OPERATORS.entry / "crd")
     for crd in _rendered(KUBERNETES.entry / "crd"):
         if conversion := crd["spec"].get("conversion"):
             _call(conversion["webhook"], _KUEUE)
         crds.append(crd)
     namespaces = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in ("mpi-operator", "jobset-system", "kueue-system")
+        for name in ("mpi-operator", "jobset-system", "lws-system", "kueue-system")
     ]
     # Server-side: MPIJob's CRD is larger than the annotation in which a client-side apply keeps a copy may be.
     kubectl(
         "apply", "--server-side", "--force-conflicts", "--filename=-", text=yaml.safe_dump_all([*crds, *namespaces])
     )
     webhooks = _webhooks("jobset", OPERATORS.entry / "config/components/webhook", _JOBSET)
+    webhooks += _webhooks("lws", OPERATORS.entry / "webhook", _LWS)
     queues = _webhooks("kueue", KUBERNETES.entry / "webhook", _KUEUE)
     for configuration in queues:
         for webhook in configuration["webhooks"]:
@@ -88,7 +98,7 @@ def release_lease(operator: str) -> None:
 def _webhooks(operator: str, kustomization: Path, address: str) -> list[dict[str, Any]]:
     """Return an operator's webhooks with the address of its process instead of a Service.
 
-    JobSet's kustomization is rendered, because its patches restrict the webhooks for pods to JobSet's pods.
+    The kustomization is rendered, because its patches restrict the webhooks for pods to the operator's pods.
     """
     configurations = []
     for document in _rendered(kustomization):

@@ -13,6 +13,7 @@ _REQUIRED = {
     "operators": {
         "github.com/kubeflow/mpi-operator": versions.MPI_OPERATOR,
         "sigs.k8s.io/jobset": versions.JOBSET,
+        "sigs.k8s.io/lws": versions.LWS,
     },
     "mount.nfs": {
         "github.com/hanwen/go-fuse/v2": versions.GO_FUSE,

@@ -9,6 +9,9 @@ KUBERNETES = "1.35.4"
 COREDNS = "1.12.4"
 MPI_OPERATOR = "0.8.0"
 JOBSET = "0.12.0"
+LWS = "0.9.0"
+"""The newest release that can be had as a Go module; its API is that of 0.10.0, which `mlpack operator` installs."""
+
 KUEUE = "0.16.2"
 """Kueue and CoreDNS are built with the libraries of KUBERNETES, so their releases must match it."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.base.problems import show, similar
+from packager.base.problems import show
 from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.kubernetes.ranges import INT32, out_of_range
+from packager.workloads import services
 from packager.workloads.pods import Pods, number_of_pods
 from packager.workloads.structure import Structure
 
@@ -17,14 +18,10 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
 
-_INSTANCE = "app.kubernetes.io/instance"
-"""The label that an overlay's pods have to themselves: those of the package's other overlays have its other labels."""
-
 _SELECTOR: Location = ("spec", "selector", "matchLabels")
 _TEMPLATE: Location = ("spec", "template")
 _ROLLING: Location = ("spec", "strategy", "rollingUpdate")
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 class Deployment(Structure):
@@ -64,32 +61,22 @@ class Deployment(Structure):
                 yield Fault(location, f"expected {allowed}, found {show(value)}", hint)
         for pods in self.pods(manifest):
             for location, container in pods.containers():
-                yield from _probes(location, container)
+                yield from services.probes(location, container)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
         """Yield selectors that do not select the pods, and references to missing objects."""
-        if companion.kind == "Service":
-            yield from _selected(manifest, companion, ("spec", "selector"))
-            yield from _targets(manifest, companion)
-        elif companion.kind == "PodDisruptionBudget":
-            yield from _selected(manifest, companion, _SELECTOR)
-        elif companion.kind == "HorizontalPodAutoscaler":
+        if companion.kind == "HorizontalPodAutoscaler":
             yield from _scaled(manifest, companion)
-        elif companion.kind == "Ingress":
-            yield from _backends(manifest, companion)
-
-
-def _labels(manifest: Manifest) -> dict[str, Any]:
-    """Return the labels of the pods."""
-    return mapping(at(manifest.data, (*_TEMPLATE, "metadata", "labels")))
+        for pods in self.pods(manifest):
+            yield from services.companion_faults(pods, companion)
 
 
 def _unselected(manifest: Manifest) -> Iterator[Fault]:
     selector = mapping(at(manifest.data, _SELECTOR))
     if not selector and not listing(at(manifest.data, ("spec", "selector", "matchExpressions"))):
         yield Fault(("spec", "selector"), "expected labels of its pods, found nothing")
-    yield from _too_many(selector, _SELECTOR)
-    labels = _labels(manifest)
+    yield from services.too_many(selector, _SELECTOR)
+    labels = mapping(at(manifest.data, (*_TEMPLATE, "metadata", "labels")))
     for key, value in selector.items():
         if key not in labels:
             message = f"its pods do not have the label {key}"
@@ -111,47 +98,6 @@ def _unable_to_roll(manifest: Manifest) -> Iterator[Fault]:
         yield Fault(("spec", "progressDeadlineSeconds"), message)
 
 
-def _ports(container: dict[str, Any]) -> list[str]:
-    return [str(mapping(port).get("name")) for port in listing(container.get("ports"))]
-
-
-def _probes(location: Location, container: dict[str, Any]) -> Iterator[Fault]:
-    """Yield ports of probes that the container does not name: such a probe fails each time."""
-    names = _ports(container)
-    for probe in _PROBES:
-        for handler in ("httpGet", "tcpSocket"):
-            port = at(container, (probe, handler, "port"))
-            if isinstance(port, str) and port not in names:
-                yield Fault((*location, probe, handler, "port"), f"port {port!r} not found", similar(port, names))
-
-
-def _selected(manifest: Manifest, companion: Manifest, location: Location) -> Iterator[Fault]:
-    selector, labels = mapping(at(companion.data, location)), _labels(manifest)
-    if not selector:
-        yield Fault(location, f"expected labels of the pods of {manifest}, found nothing")
-    yield from _too_many(selector, location)
-    for key, value in selector.items():
-        if labels.get(key) != value:
-            message = f"selects other pods than those of {manifest}"
-            yield Fault((*location, key), message, f"there it is {show(labels.get(key))}")
-
-
-def _too_many(selector: dict[str, Any], location: Location) -> Iterator[Fault]:
-    if selector and _INSTANCE not in selector:
-        message = "selects the pods of other overlays, too"
-        yield Fault(location, message, f"add the label {_INSTANCE}", needs=((*location, _INSTANCE),))
-
-
-def _targets(manifest: Manifest, service: Manifest) -> Iterator[Fault]:
-    main = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0)))
-    names = _ports(main)
-    for index, port in enumerate(listing(service.spec.get("ports"))):
-        target = mapping(port).get("targetPort")
-        if isinstance(target, str) and target not in names:
-            location = ("spec", "ports", index, "targetPort")
-            yield Fault(location, f"no pod has a port {target!r}", similar(target, names))
-
-
 def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
     target = mapping(scaler.spec.get("scaleTargetRef"))
     if (target.get("kind"), target.get("name")) != (manifest.kind, manifest.name):
@@ -168,12 +114,3 @@ def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
     if "cpu" not in {**requests, **limits}:
         hint = "set requests.cpu in its manifest, or in the spec's `resources`"
         yield Fault(("spec", "metrics"), f"{manifest} requests no cpu, of which this is a share", hint)
-
-
-def _backends(manifest: Manifest, ingress: Manifest) -> Iterator[Fault]:
-    for rule, entry in enumerate(listing(ingress.spec.get("rules"))):
-        for index, path in enumerate(listing(at(entry, ("http", "paths")))):
-            name = at(path, ("backend", "service", "name"))
-            if name != manifest.name:
-                location = ("spec", "rules", rule, "http", "paths", index, "backend", "service", "name")
-                yield Fault(location, f"expected {manifest.name!r}, found {show(name)}")

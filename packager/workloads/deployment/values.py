@@ -1,81 +1,18 @@
 """Deployment: replicas that serve, run by Kubernetes (apps/v1). Tests: workloads/deployment/test_structure.py."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
-from packager.base.faults import Fault
-from packager.base.fields import anchored
-from packager.base.problems import similar
-from packager.base.values import Fields, Meta
+from packager.base.values import Meta
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
-from packager.workloads.overlay import OverlaySpec
 from packager.workloads.program import Run
-
-# A port's name is an IANA service name (apimachinery, IsValidPortName), and a Service's besides a DNS label.
-PortName = Annotated[
-    str,
-    Meta(
-        pattern=anchored(r"[a-z]([a-z0-9]|-[a-z0-9])*"),
-        max_length=15,
-        title="a port's name of lower-case letters, digits and '-', starting with a letter (at most 15)",
-        examples=["http"],
-    ),
-]
-
-UrlPath = Annotated[
-    str,
-    Meta(
-        pattern=anchored(r"/[-A-Za-z0-9._~!&()*+,;=:@%/?]*"),
-        max_length=1000,
-        title="the path of a URL, starting with '/'",
-        examples=["/healthz"],
-    ),
-]
-
-PROBE_PERIOD = 2
-"""Seconds from one question to the next, whether a pod is ready."""
-
-DRAIN_SECONDS = 5
-"""Seconds until all clients know that a pod gets no more requests (kubernetes/kubernetes#106476)."""
+from packager.workloads.serving import Serving
 
 
-class Port(Fields, frozen=True):
-    """A port that the program listens on, and that its Service has."""
-
-    port: Annotated[
-        int, Meta(ge=1024, le=65535, description="Its number. Ports below 1024 may be closed to users other than root.")
-    ]
-    protocol: Annotated[Literal["http", "grpc", "tcp"], Meta(description="The protocol, for meshes and gateways.")] = (
-        "http"
-    )
-
-
-class Ready(Fields, frozen=True):
-    """How Kubernetes finds out that a pod serves."""
-
-    port: Annotated[
-        PortName | None,
-        Meta(description="The port that must accept connections or, with `path`, answer with 2xx or 3xx."),
-    ] = None
-    path: Annotated[UrlPath | None, Meta(description="The path to request by HTTP.")] = None
-    command: Annotated[
-        Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1)] | None,
-        Meta(description="A command in the container that must end with 0, instead of `port`."),
-    ] = None
-
-
-class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
+class Deployment(Serving, frozen=True, kw_only=True, tag="Deployment"):
     """Replicas that serve until they are deleted, behind a Service. Needs no operator."""
 
-    ports: Annotated[
-        dict[PortName, Port],
-        Meta(
-            description="The ports of the program and of its Service, by name.",
-            min_length=1,
-            examples=[{"http": {"port": 8080}}],
-        ),
-    ]
     replicas: Annotated[int, Meta(ge=1, le=1_000, description="The number of pods.")] = 1
     surge: Annotated[
         int,
@@ -86,54 +23,13 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
             "its new one starts, for a cluster whose GPUs are all taken.",
         ),
     ] = 1
-    ready: Annotated[
-        Ready | None,
-        Meta(description="When a pod gets requests; if not set, when its first port accepts connections."),
-    ] = None
-    starts_within: Annotated[
-        int,
-        Meta(
-            ge=10,
-            le=86_400,
-            description="The time in seconds for a pod to become ready, and for a rollout without progress.",
-        ),
-    ] = 300
-    stops_within: Annotated[
-        int,
-        Meta(
-            ge=10,
-            le=3_600,
-            description="The time in seconds for a pod to answer its last requests before it is stopped.",
-        ),
-    ] = 30
 
     readme = "a Deployment"
-    serves = True
 
     @property
     def traits(self) -> frozenset[str]:
-        """The trait of a workload that serves."""
-        return frozenset({"serves"})
-
-    def faults(self) -> Iterator[Fault]:
-        """Yield ports with the same number, and conflicting keys in `ready`."""
-        numbers: dict[int, str] = {}
-        for name, port in self.ports.items():
-            other = numbers.setdefault(port.port, name)
-            if other != name:
-                message = f"{name!r} and {other!r} are the same port, {port.port}"
-                yield Fault(("ports", name, "port"), message, "use a different number for each")
-        ready = self.ready
-        if ready is None:
-            return
-        if (ready.port is None) == (ready.command is None):
-            kinds = "both" if ready.port else "neither"
-            yield Fault(("ready",), f"expected either `port` or `command`, found {kinds}", at_key=True)
-        if ready.path is not None and ready.port is None:
-            yield Fault(("ready", "path"), "`path` needs `port`, because it is requested by HTTP", at_key=True)
-        if ready.port is not None and ready.port not in self.ports:
-            hint = similar(ready.port, self.ports) or f"the ports are: {', '.join(self.ports)}"
-            yield Fault(("ready", "port"), f"port {ready.port!r} not found", hint)
+        """The traits of a workload that serves, and whose number of pods an autoscaler can change."""
+        return super().traits | {"scales"}
 
     def amounts(self, run: Run) -> Iterator[Amount]:
         """Yield the number of pods, which the autoscaler decides if the option autoscale is on, and the resources."""
@@ -141,18 +37,3 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
         scaled = "mlpack/autoscale!=cpu"
         yield Amount("REPLICAS", str(self.replicas), description, ("spec.replicas",), selector=scaled)
         yield from amounts.quantities(self.resources, run.containers("spec.template.spec"))
-
-    @property
-    def probe(self) -> Ready:
-        """The port and path that the probes of a pod ask."""
-        return self.ready or Ready(port=next(iter(self.ports)))
-
-    @property
-    def start(self) -> tuple[int, int]:
-        """The period, in seconds, of the startup probe, and the number of failures that it allows."""
-        return PROBE_PERIOD, -(-self.starts_within // PROBE_PERIOD)
-
-    @property
-    def stop(self) -> tuple[int, int]:
-        """The seconds that a stopping pod still serves without new requests, and those after which it is killed."""
-        return DRAIN_SECONDS, DRAIN_SECONDS + self.stops_within

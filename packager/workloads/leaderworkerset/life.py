@@ -1,0 +1,171 @@
+"""LeaderWorkerSet in a cluster: groups of pods that serve, created by its controller (leaderworkerset.x-k8s.io/v1).
+
+The controller makes a StatefulSet of the leaders, and, for each leader, one of its workers, which the leader's pod
+owns. A group is ready when its leader and its workers are (v0.10.0, pkg/controllers/leaderworkerset_controller.go).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.kubectl.refusals import refusal
+from packager.kubernetes.objects import (
+    created,
+    events_about,
+    is_being_deleted,
+    is_running,
+    labels,
+    name,
+    sentence,
+    shown,
+    status,
+    true_condition,
+)
+from packager.kubernetes.remedy import Action, Remedy
+from packager.kubernetes.verdict import Finding
+from packager.workloads.leaderworkerset.operator import LWS
+from packager.workloads.leaderworkerset.variables import GROUP, NAME, REVISION, WORKER
+from packager.workloads.pods import number_of_pods
+from packager.workloads.workload import Role, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Verdict
+
+OPERATOR_SILENCE = 8.0
+"""Seconds in which a living controller has acted on a set; it usually takes less than one."""
+
+_START_LWS = Remedy.of(
+    Action.START_CONTROLLER, controller="LeaderWorkerSet", pods="--all-namespaces | grep lws-controller-manager"
+)
+
+_UNMADE = "FailedCreate"
+
+
+class LeaderWorkerSet(Workload):
+    """A workload of groups, each of a leader and workers."""
+
+    name = "LeaderWorkerSet"
+    resource = "leaderworkersets.leaderworkerset.x-k8s.io"
+    operator = LWS
+    serves = True
+    # The StatefulSet of the leaders, the leaders, and the StatefulSets of their workers.
+    owned = ("statefulsets.apps", "pods", "statefulsets.apps")
+
+    def selector(self, workload: Object) -> Mapping[str, str]:
+        """Return the label that LeaderWorkerSet gives the StatefulSets and their pods."""
+        return {NAME: name(workload)}
+
+    def pod_labels(self, name: str, role: str) -> dict[str, str]:
+        """Return the labels that the controllers add, except indices of workers, and hashes (pod_webhook.go)."""
+        return {NAME: name, GROUP: "0", **({WORKER: "0"} if role == "leader" else {})}
+
+    def role(self, name: str, pod: str) -> Role | None:
+        """Return "main" for a leader, whose name ends with its group, and "worker" for a pod with one index more."""
+        match = re.fullmatch(rf"{re.escape(name)}-[0-9]+(-[0-9]+)?", pod)
+        return None if match is None else "worker" if match[1] else "main"
+
+    def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - it never ends
+        """Return None: it serves until it is deleted."""
+        return None
+
+    def is_serving(self, snapshot: Snapshot) -> bool:
+        """Whether all groups are of the newest templates and ready, and no others are left."""
+        counts, groups = status(snapshot.workload), _groups(snapshot.workload)
+        ready, updated = (counts.get(field, 0) for field in ("readyReplicas", "updatedReplicas"))
+        is_available = true_condition(snapshot.workload, "Available") is not None
+        return _is_seen(snapshot.workload) and is_available and bool(ready == updated == groups)
+
+    def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:
+        """Whether the pod has earlier templates than the StatefulSet of the leaders."""
+        newest = [labels(item).get(REVISION) for item in snapshot.children if name(item) == name(snapshot.workload)]
+        return bool(newest) and labels(pod).get(REVISION) != newest[0]
+
+    def is_noticed(self, snapshot: Snapshot) -> bool:
+        """Return whether the status is about the newest spec; without any, `findings` yields a silent controller."""
+        return not status(snapshot.workload) or _is_seen(snapshot.workload)
+
+    def progress(self, snapshot: Snapshot) -> str:
+        """Return the number of groups that serve, and the number that the rollout aims at."""
+        counts, groups = status(snapshot.workload), _groups(snapshot.workload)
+        text = f"{counts.get('readyReplicas', 0)} of {groups} groups serve"
+        updated = counts.get("updatedReplicas", 0) if _is_seen(snapshot.workload) else 0
+        is_rolling = true_condition(snapshot.workload, "UpdateInProgress") is not None
+        return f"{text}, {updated} of {groups} are up to date" if is_rolling else text
+
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
+        """Return true until the set is deleted: its StatefulSets replace each pod."""
+        return not is_being_deleted(snapshot.workload)
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield a silent controller, refused objects, and the failed probes of leaders."""
+        workload = snapshot.workload
+        if not status(workload) and not snapshot.children and not events_about(snapshot.events, workload):
+            if snapshot.age >= OPERATOR_SILENCE:
+                message = "no controller has reacted: LeaderWorkerSet is not running"
+                yield Finding("OperatorSilent", shown(workload), message, _START_LWS)
+            return
+        yield from _unmade(snapshot)
+        yield from _unready(snapshot)
+
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the leader of the first group; one that is being deleted only when all are."""
+        leaders = [pod for pod in pods if labels(pod).get(WORKER) == "0"]
+        return min(leaders, key=lambda pod: (is_being_deleted(pod), _place(pod)), default=None)
+
+    def workers(self, pods: Sequence[Object]) -> list[Object]:
+        """Return the other pods, in the order of their groups."""
+        main = self.main(pods)
+        return sorted((pod for pod in pods if pod is not main), key=_place)
+
+
+def _groups(workload: Object) -> int:
+    return number_of_pods(workload["spec"].get("replicas"))
+
+
+def _is_seen(workload: Object) -> bool:
+    """Whether the controller has seen the newest spec, so that the status is about that."""
+    return int(status(workload).get("observedGeneration", 0)) >= int(workload["metadata"].get("generation", 0))
+
+
+def _place(pod: Object) -> tuple[int, int]:
+    """Return the index of a pod's group, and its own in that."""
+    group, worker = (labels(pod).get(key, "") for key in (GROUP, WORKER))
+    return int(group) if group.isdecimal() else 0, int(worker) if worker.isdecimal() else 0
+
+
+def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the refusals of the API server to create StatefulSets, Services or pods: a quota, Pod Security.
+
+    A StatefulSet that was refused a pod tries again, and the event stays; so only one that lacks pods counts.
+    """
+    for item in (snapshot.workload, *snapshot.children):
+        is_whole = item["kind"] == "StatefulSet" and status(item).get("replicas", 0) >= number_of_pods(
+            item["spec"].get("replicas")
+        )
+        events = [] if is_whole else snapshot.about(item, _UNMADE)
+        if item is snapshot.workload and snapshot.children:
+            events = [event for event in events if _is_of_missing(event, snapshot)]
+        if events:
+            message = sentence(events[-1])
+            yield refusal(shown(item), message) or Finding(_UNMADE, shown(item), message)
+
+
+def _is_of_missing(event: Object, snapshot: Snapshot) -> bool:
+    """Whether an event says why the StatefulSet of a leader's workers could not be created, and it is still missing."""
+    match = re.search(r"worker statefulset for leader pod ([a-z0-9.-]+?):", str(event.get("message")))
+    made = {name(item) for item in snapshot.children if item["kind"] == "StatefulSet"}
+    return match is not None and match[1] not in made
+
+
+def _unready(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the last failed probe of a running pod."""
+    for pod in sorted(snapshot.pods, key=created):
+        events = snapshot.about(pod, "Unhealthy")
+        is_ready = true_condition(pod, "Ready") is not None
+        if events and is_running(pod) and not is_ready and not is_being_deleted(pod):
+            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(events[-1])}", blocks=False)

@@ -1,0 +1,45 @@
+"""Operator of LeaderWorkerSets: LeaderWorkerSet's controller. Tests: cluster/test_operator.py."""
+
+from packager.workloads.operator import Operator
+
+# The manifest is what `kustomize build config/default` makes of the tag v0.10.0, with the image of the release, to the
+# byte with every kubectl from 1.27 on. The controller makes the certificate of its webhooks itself
+# (internalCertManagement). The name of its lease is in api/config/v1alpha1/defaults.go there; how long it holds is
+# controller-runtime's.
+LWS = Operator(
+    short="lws",
+    name="LeaderWorkerSet",
+    deployment="lws-controller-manager",
+    lease="b8b2488c.x-k8s.io",
+    lease_seconds=15,
+    version="v0.10.0",
+    url="https://github.com/kubernetes-sigs/lws/releases/download/v0.10.0/manifests.yaml",
+    sha256="ee18d9fe39339a14e3822a8614081f288f063fb2b836410915d4dbeba329fac8",
+    kind="LeaderWorkerSet",
+    crd="leaderworkersets.leaderworkerset.x-k8s.io",
+    api="leaderworkerset.x-k8s.io/v1",
+    edit_role=None,
+    rival=None,
+    brings=(
+        ("deployment", "lws-controller-manager", "lws-system"),
+        ("mutatingwebhookconfiguration", "lws-mutating-webhook-configuration", ""),
+        ("validatingwebhookconfiguration", "lws-validating-webhook-configuration", ""),
+        ("service", "lws-controller-manager-metrics-service", "lws-system"),
+        ("service", "lws-webhook-service", "lws-system"),
+        ("secret", "lws-webhook-server-cert", "lws-system"),
+        ("configmap", "lws-manager-config", "lws-system"),
+        ("serviceaccount", "lws-controller-manager", "lws-system"),
+        ("rolebinding", "lws-leader-election-rolebinding", "lws-system"),
+        ("role", "lws-leader-election-role", "lws-system"),
+        ("clusterrolebinding", "lws-manager-rolebinding", ""),
+        ("clusterrolebinding", "lws-metrics-reader-rolebinding", ""),
+        ("clusterrolebinding", "lws-proxy-rolebinding", ""),
+        ("clusterrole", "lws-manager-role", ""),
+        ("clusterrole", "lws-metrics-reader", ""),
+        ("clusterrole", "lws-proxy-role", ""),
+        ("customresourcedefinition", "leaderworkersets.leaderworkerset.x-k8s.io", ""),
+        ("customresourcedefinition", "disaggregatedsets.disaggregatedset.x-k8s.io", ""),
+        ("customresourcedefinition", "disaggregatedsetrolescalers.disaggregatedset.x-k8s.io", ""),
+        ("namespace", "lws-system", ""),
+    ),
+)

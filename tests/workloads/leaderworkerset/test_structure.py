@@ -1,0 +1,116 @@
+"""The findings of `verify` in the manifests of a LeaderWorkerSet and its Service."""
+
+from __future__ import annotations
+
+import pytest
+
+from packager.verify import kinds as checks
+from packager.verify import names, objects
+from packager.workloads.leaderworkerset.variables import VARIABLES
+from packager.workloads.structures import added_variables, pods, reserved
+from tests import written
+
+APPLIED = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: a}
+spec:
+  replicas: 2
+  networkConfig: {subdomainPolicy: UniquePerReplica}
+  rolloutStrategy: {type: RollingUpdate, rollingUpdateConfiguration: {maxUnavailable: 1, maxSurge: 0}}
+  leaderWorkerTemplate:
+    size: 3
+    restartPolicy: RecreateGroupOnPodRestart
+    leaderTemplate:
+      metadata: {labels: {app.kubernetes.io/instance: a}}
+      spec:
+        containers:
+        - name: main
+          ports: [{name: http, containerPort: 8080}]
+          readinessProbe: {tcpSocket: {port: http}}
+    workerTemplate:
+      metadata: {labels: {app.kubernetes.io/instance: a}}
+      spec: {containers: [{name: main}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: a}
+spec:
+  selector: {app.kubernetes.io/instance: a, leaderworkerset.sigs.k8s.io/worker-index: "0"}
+  ports: [{port: 8080, targetPort: http}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: a}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app.kubernetes.io/instance: a}}}
+"""
+
+INDEX = ', leaderworkerset.sigs.k8s.io/worker-index: "0"'
+
+
+def problems(*changes: str) -> list[str]:
+    """Return the problems after `old => new` is replaced in the applied manifests."""
+    text = APPLIED
+    for change in changes:
+        old, _, new = change.partition(" => ")
+        assert old in text
+        text = text.replace(old, new)
+    overlay = written.overlay(text)
+    found = (*objects.check(overlay, frozenset()), *checks.check(overlay), *names.check(overlay))
+    return [str(problem) for problem in found]
+
+
+def test_built_manifests_have_no_problem() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "RecreateGroupOnPodRestart => Recreate",
+            "RecreateGroupAfterStart or None, found",
+        ),
+        ("UniquePerReplica => Unique", "expected Shared or UniquePerReplica, found 'Unique'"),
+        ("maxUnavailable: 1, maxSurge => maxUnavailable: 0, maxSurge", "no group could ever be replaced"),
+        ("size: 3 => size: 2000000000", "replicas x size is 4000000000, the limit is 2147483647"),
+        (
+            "spec: {containers: [{name: main}]} => spec: {restartPolicy: Never, containers: [{name: main}]}",
+            "expected Always, found 'Never'",
+        ),
+        ("tcpSocket: {port: http} => tcpSocket: {port: web}", "port 'web' not found"),
+        ("targetPort: http => targetPort: web", "no pod has a port 'web'"),
+        (f"{INDEX} => ", "selects the workers too, which do not answer requests"),
+        (f"a{INDEX} => b{INDEX}", "selects other pods than those of LeaderWorkerSet a"),
+        ("subdomainPolicy: UniquePerReplica => subdomainPolicy: Shared", "creates a Service of this name"),
+    ],
+)
+def test_verify_reports_manifests_that_the_cluster_would_refuse_or_misread(change: str, message: str) -> None:
+    found = problems(change)
+    assert any(message in problem for problem in found), found
+
+
+def test_leaders_and_workers_are_counted_over_all_groups() -> None:
+    (workload, *_) = written.overlay(APPLIED).manifests
+    assert [(entry.role, entry.count, entry.main) for entry in pods(workload)] == [
+        ("leader", 2, True),
+        ("worker", 4, False),
+    ]
+
+
+def test_leaders_without_a_template_are_as_the_workers() -> None:
+    text = APPLIED.replace("leaderTemplate", "workerTemplate", 1).replace("    workerTemplate", "    other", 2)
+    (workload, *_) = written.overlay(text.replace("    other", "    workerTemplate", 1)).manifests
+    assert [(entry.role, entry.count) for entry in pods(workload)] == [("", 6)]
+
+
+def test_name_that_leaves_no_room_for_a_hash_is_a_problem() -> None:
+    found = problems(f"name: a => name: {'a' * 51}")
+    assert any("63 characters" not in problem and "at most 63" in problem for problem in found), found
+
+
+def test_variables_of_leaderworkerset_are_listed_and_reserved() -> None:
+    (workload, *_) = written.overlay(APPLIED).manifests
+    assert added_variables(workload) == VARIABLES
+    assert {reserved(workload, key) for key in VARIABLES} == {"LeaderWorkerSet sets it, in every container"}
+    assert reserved(workload, "LWS_OTHER") is None
