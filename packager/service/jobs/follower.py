@@ -18,6 +18,7 @@ from packager.base.errors import MlpackError
 from packager.base.values import replace
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory
+from packager.diagnosis.queued import held
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
@@ -342,10 +343,8 @@ def _changed(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snap
     """Return a job with its state in the cluster, and with the hints of its findings."""
     status = _STATUSES.get(verdict.phase, "pending")
     job = replace(job, pods=jsonio.compact([_pod(pod) for pod in snapshot.pods]))
-    queue = kueue.of(snapshot.workload)
-    if queue and status not in FINAL and kueue.is_held(snapshot.workload):
-        message = f"Kueue holds it in the queue {queue!r}"
-        return replace(job, status="queued", reason="Queued", message=message, hint=None, findings="[]")
+    if kueue.of(snapshot.workload) and status not in FINAL and kueue.is_held(snapshot.workload):
+        return _held(job, verdict, hints, snapshot)
     if status == "pending" and job.started:
         status = "running"  # a started job that is stuck is not pending again
     first = verdict.findings[0] if verdict.findings else None
@@ -362,6 +361,17 @@ def _changed(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snap
         started=job.started or (now() if status != "pending" else None),
         ended=now() if status in FINAL else job.ended,
     )
+
+
+def _held(job: StoredJob, verdict: Verdict, hints: Sequence[str | None], snapshot: Snapshot) -> StoredJob:
+    """Return a job that Kueue holds, with the reason that Kueue gives, if the server may read it."""
+    job = replace(job, status="queued", reason="Queued", hint=None, findings="[]")
+    reason = held(snapshot)
+    for finding, hint in zip(verdict.findings, hints, strict=True):
+        if reason is not None and finding.reason == reason.reason:
+            findings = jsonio.compact([{**finding.as_json(), "hint": hint}])
+            return replace(job, reason=finding.reason, message=finding.message, hint=hint, findings=findings)
+    return replace(job, message=f"Kueue holds it in the queue {kueue.of(snapshot.workload)!r}")
 
 
 def _pod(pod: Object) -> dict[str, object]:

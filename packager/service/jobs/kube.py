@@ -23,6 +23,7 @@ from packager.kubectl.messages import NOT_STARTED
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.service.allow import WORKLOADS
 from packager.service.registry.policy import JOB, SERVER
+from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ _CORE = {
     "Secret": "secrets",
     "Service": "services",
 }
+_KUEUE = "v1beta2"
+"""The version of Kueue's objects, from Kueue 0.14 on."""
+
 _RESOURCES = {
     **{kind: create_namespaced_resource("", "v1", kind, plural) for kind, plural in _CORE.items()},
     **{
@@ -71,6 +75,8 @@ _RESOURCES = {
         )
         for api, kind in WORKLOADS
     },
+    "LocalQueue": create_namespaced_resource(kueue.GROUP, _KUEUE, "LocalQueue", "localqueues"),
+    "Workload": create_namespaced_resource(kueue.GROUP, _KUEUE, "Workload", "workloads"),
 }
 _GLOBAL = {
     "Namespace": create_global_resource("", "v1", "Namespace", "namespaces"),

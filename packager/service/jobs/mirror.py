@@ -18,6 +18,7 @@ from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.service.allow import WORKLOADS
 from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
+from packager.service.jobs.queues import Queues
 from packager.service.registry.policy import JOB, SERVER
 from packager.workloads.kinds import kinds
 
@@ -100,6 +101,7 @@ class Mirror:
         self._look_at = look_at
         self._log = log
         self._figures = figures
+        self._queues = Queues(cluster, namespace)
         self._objects: dict[str, dict[str, _Kept]] = {kind: {} for kind in WATCHED}
         self._of_job: defaultdict[str, dict[str, _Kept]] = defaultdict(dict)
         self._events_of: defaultdict[str, dict[str, _Kept]] = defaultdict(dict)
@@ -124,7 +126,7 @@ class Mirror:
         return tuple(kept.read() for kept in self._of(release) if kept.kind == "Pod")
 
     async def snapshot(self, release: str, workload: Object) -> Snapshot:
-        """Return the workload of a job with its children, pods and events.
+        """Return the workload of a job with its children, pods and events, and with what Kueue says while it holds it.
 
         Raises:
             ClusterError: The Jobs that the controller has created cannot be read.
@@ -132,12 +134,13 @@ class Mirror:
         age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
         about = self._events_of[release].values() if release in self._events_of else ()
         events = tuple(kept.read() for kept in about)
+        queueing = await self._queues.of(workload)
         if workload["kind"] == "Pod":
-            return Snapshot(workload, pods=(workload,), events=events, age=age)
+            return Snapshot(workload, pods=(workload,), events=events, age=age, queueing=queueing)
         children = await self._children(workload)
         makers = {uid(workload), *map(uid, children)}
         pods = tuple(pod for pod in self.pods(release) if owners(pod) & makers)
-        return Snapshot(workload, children, pods, events, age)
+        return Snapshot(workload, children, pods, events, age, queueing=queueing)
 
     async def _children(self, workload: Object) -> tuple[Object, ...]:
         """Return the Jobs between a workload and its pods, which no watch reports.

@@ -295,6 +295,36 @@ def test_kueue_decides_when_a_job_in_its_queue_starts(service: Projects) -> None
     assert service.held(second)["status"] == "queued"
 
 
+def test_job_in_a_queue_is_explained_by_kueue(service: Projects) -> None:
+    release = service.job("kueue").json()["release"]
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    uid = service.cluster.objects["Job", release]["metadata"]["uid"]
+    used_up = (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor large, 2 more needed"
+    )
+    service.cluster.objects["LocalQueue", "user-queue"] = {
+        "kind": "LocalQueue",
+        "metadata": {"name": "user-queue", "namespace": "ml-research"},
+        "spec": {"clusterQueue": "research"},
+    }
+    service.cluster.objects["Workload", "own"] = {
+        "kind": "Workload",
+        "metadata": {"name": "own", "namespace": "ml-research", "uid": "w1", "ownerReferences": [{"uid": uid}]},
+        "spec": {"queueName": "user-queue"},
+        "status": {"conditions": [{"type": "QuotaReserved", "status": "False", "message": used_up}]},
+    }
+    service.server.follower.look_at(release)
+    message = (
+        "the quota of the ClusterQueue research for cpu (flavor large) is used up: 2 more needed; "
+        "it is the next in its queue"
+    )
+    service.until(lambda: service.held(release)["message"] == message, "the reason of Kueue")
+    job = service.held(release)
+    assert (job["status"], job["reason"]) == ("queued", "QuotaUsedUp")
+    assert job["hint"].startswith("wait for other jobs of the queue user-queue to end, or request less")
+    assert [finding["reason"] for finding in job["findings"]] == ["QuotaUsedUp"]
+
+
 def is_applied(service: Projects, release: str) -> bool:
     job = service.server.store.job(release)
     return job is not None and job.applied

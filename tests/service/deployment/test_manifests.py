@@ -94,7 +94,9 @@ def test_role_allows_only_the_kinds_of_tasks() -> None:
     verbs = {(group, name): set(rule["verbs"]) for group, name, rule in names}
     plurals = {("", f"{kind.lower()}s") for _, kind in allow.COMPANIONS}
     plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in allow.WORKLOADS}
-    assert verbs.keys() == {*plurals, ("", "events"), ("", "pods/log")}
+    queues = {("kueue.x-k8s.io", name) for name in ("localqueues", "workloads")}
+    assert verbs.keys() == {*plurals, *queues, ("", "events"), ("", "pods/log")}
+    assert all(verbs[plural] == {"get", "list"} for plural in queues)
     assert verbs["", "secrets"] == {"create"}
     assert all({"create", "patch", "delete"} <= verbs[plural] for plural in plurals - {("", "secrets")})
     assert not any("*" in words for words in verbs.values())
