@@ -24,7 +24,7 @@ from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
 from packager.publish.signatures import SignedArtefact, attach
-from packager.rendering import kustomization, render
+from packager.rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -203,7 +203,7 @@ def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Repor
         integrity.refuse_undecided(package)
         return facts_of(package, images_of(package, request.checks)), None
     report = stage.verify(package, request.checks)
-    problems = [*report.problems, *_dropped(package)]
+    problems = [*report.problems, *_dropped(package, report)]
     verified = shlex.join(["mlpack", "verify", argument(request.package)])
     if problems:
         message = f"{request.package} did not pass verification; nothing was pushed"
@@ -243,12 +243,11 @@ def images_of(package: Package, checks: Checks) -> set[str]:
     return images
 
 
-def _dropped(package: Package) -> Iterator[Problem]:
+def _dropped(package: Package, report: Report) -> Iterator[Problem]:
     """Yield a problem for each file that an overlay uses and Flux leaves out."""
     hint = "rename it: Flux keeps images, videos and archives out of what it applies"
-    for name in package.applied:
-        sources = kustomization.read(package, layout.overlay(name))
-        for path in dropped_by_flux(sources.files):
+    for files in report.files.values():
+        for path in dropped_by_flux(sorted(files)):
             yield Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
 
 

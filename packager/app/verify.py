@@ -65,6 +65,7 @@ class Verification(Value, frozen=True):
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
         content = as_dict(self.report)
+        del content["files"]
         for findings in ("problems", "notes"):
             content[findings] = [finding.as_json() for finding in content[findings]]
         for values in ("objects", "changes"):

@@ -86,7 +86,11 @@ def push(
     from packager.cli.signature_arguments import password_of
 
     checks = Checks(
-        kubectls=(kubectl,), level=level(pod_security), allowed=allowed_words(allow), runner=host(ctx).runner
+        kubectls=(kubectl,),
+        level=level(pod_security),
+        allowed=allowed_words(allow),
+        has_notes=False,
+        runner=host(ctx).runner,
     )
     request = PushRequest(
         package,

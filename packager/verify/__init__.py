@@ -128,7 +128,7 @@ def verify(package: Package, checks: Checks) -> Report:
     notes = list(checked.notes)
     problems += _overlay_problems(package)
     problems += _edit_problems(package, checked, edits, checks)
-    read: dict[str, Collection[str]] = {}
+    read: dict[str, frozenset[str]] = {}
     for name, outcome in _rendered(package, checks, unchecked, read):
         problems += outcome.problems
         notes += outcome.sources.notes
@@ -186,6 +186,7 @@ def verify(package: Package, checks: Checks) -> Report:
         objects=tuple(made),
         images=images,
         renders=renders,
+        files=read,
     )
 
 
@@ -217,7 +218,7 @@ def _unread_additions(
 
 
 def _rendered(
-    package: Package, checks: Checks, unchecked: list[str], read: dict[str, Collection[str]]
+    package: Package, checks: Checks, unchecked: list[str], read: dict[str, frozenset[str]]
 ) -> Iterator[tuple[str, render.Outcome]]:
     """Yield the name and the outcome of each overlay; add the reason to `unchecked` if one is not rendered.
 

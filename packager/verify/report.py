@@ -42,6 +42,7 @@ class Report(Value, frozen=True):
         digest: The digest that the package was sealed with.
         images: The images of each overlay that could be rendered.
         renders: The digest of the output of kubectl for each overlay.
+        files: The paths of the files of each overlay that could be rendered.
         received: The digest of all files as they are; None if a file is missing, was not sealed or could not be read.
         problems: The problems, in order of file and line.
         edits: The editable files that have been edited.
@@ -69,4 +70,5 @@ class Report(Value, frozen=True):
     notes: tuple[Problem, ...] = ()
     images: Mapping[str, tuple[str, ...]] = {}
     renders: Mapping[str, str] = {}
+    files: Mapping[str, frozenset[str]] = {}
     received: str | None = None

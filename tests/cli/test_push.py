@@ -20,8 +20,9 @@ from tests.publish.fake_registry import PASSWORD, REGISTRY_TOKEN, USER
 from tests.publish.real_registry import DEBIAN, DISTRIBUTION, MODES, REFERRERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from packager.base.process import Finished
     from tests.conftest import Mlpack
     from tests.publish.fake_registry import FakeRegistry
 
@@ -59,6 +60,28 @@ def test_pushed_archive_comes_back_unchanged(mlpack: Mlpack, registry: FakeRegis
     assert Path("out/hello-mpi.tar.gz").read_bytes() == archive.read_bytes()
     assert mlpack("pull", where(registry), "-d", "out").code == 2
     assert mlpack("pull", where(registry), "-d", "out", "--force").code == 0
+
+
+class Counting(Patient):
+    """Counts what kubectl renders."""
+
+    renders = 0
+
+    def run(self, argv: Sequence[str], **options: Any) -> Finished:
+        """Run a program."""
+        Counting.renders += "kustomize" in argv
+        return super().run(argv, **options)
+
+
+def test_push_renders_each_overlay_of_edited_folder_once(
+    mlpack: Mlpack, registry: FakeRegistry, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counting, "renders", 0)
+    mlpack.host = Host(Counting())
+    for env in package.glob("quickstart/k8s/mlops/*/mlops.env"):
+        env.write_text(env.read_text().replace("REGISTRY=docker.io", "REGISTRY=example.com"))
+    assert mlpack("push", package, where(registry)).code == 0
+    assert Counting.renders == len(list(package.glob("quickstart/k8s/mlops/*")))
 
 
 def test_pushed_folder_carries_its_edits(mlpack: Mlpack, registry: FakeRegistry, package: Path) -> None:
