@@ -76,7 +76,7 @@ async def _or_none(answer: Awaitable[Registered]) -> Registered | None:
 @get("/new-definition", include_in_schema=False)
 async def _new_definition(request: HttpRequest, state: State) -> Response[str]:
     names = [item.name for item in (await server_of(state).templates.read(await caller_of(request))).items]
-    return await _definition_form(request, state, starters.definition(names))
+    return await _definition_form(request, state, starters.definition(names), is_example=True)
 
 
 @get("/definitions/{name:str}/edit", include_in_schema=False)
@@ -119,6 +119,8 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     name: str | None = None,
     failure: Failure | None = None,
     trial: DefinitionTrial | None = None,
+    *,
+    is_example: bool = False,
 ) -> Response[str]:
     caller, definitions = await caller_of(request), server_of(state).definitions
     templates = (await server_of(state).templates.read(caller)).items
@@ -135,6 +137,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
         role="developer",
         data={**dict.fromkeys((*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name"), ""), **data},
         name=name,
+        is_example=is_example,
         projects=server_of(state).project_use.names(caller, "developer"),
         sources=offered.sources,
         overlays=tuple(parts) or offered.overlays,

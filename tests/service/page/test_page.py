@@ -364,6 +364,8 @@ def test_overlays_and_options_are_those_of_the_package(chromium: Browser, served
             page.get_by_label("Overlay", exact=True).blur()
             if has_script:
                 expect(ask).to_be_hidden()
+                expect(page.get_by_label("Template", exact=True)).to_have_value("")
+                expect(page.get_by_label("System values")).to_have_value("")
             else:
                 ask.click()
                 page.get_by_text("Site options").click()

@@ -158,8 +158,19 @@ async function choose() {
     // the server is away: what is shown stays
   }
 }
+// A package has values of its own, in place of the template and the values of the example.
+function withoutExample(form) {
+  if (!("example" in form.dataset) || !form.elements.source.value) return;
+  form.elements.task_template_name.value = "";
+  for (const area of form.querySelectorAll(".numbered textarea")) {
+    if (area.value === area.defaultValue) area.value = "";
+    renumber(area);
+  }
+}
+
 if (chooser) {
   chooser.parentElement.hidden = true; // without a script, it asks for them
+  chooser.form.elements.source.addEventListener("change", () => withoutExample(chooser.form));
   for (const name of ["source", "overlay"]) chooser.form.elements[name].addEventListener("change", choose);
 }
 
