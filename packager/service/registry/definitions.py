@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _TRIAL = "trial-000000"
 """The release for rendering the example of a definition."""
 
-_LONGEST_OF_PACKAGE = 36
+_TRIAL_OF_PACKAGE = "a-trial-with-the-longest-name-000000"
+"""The same for a package: as long as a release may be, since some kinds append more to the names of pods."""
 
 _OPTIONAL_HINT = "let the template do without it (`is defined`, `or`, `default`), or describe it as (Required)"
 
@@ -64,7 +65,7 @@ class Definition(Value, frozen=True):
     @property
     def longest_release(self) -> int:
         """The maximum length of a job's name; shorter for packages, some of whose kinds append more to pod names."""
-        return _LONGEST_OF_PACKAGE if self.origin else template_values.LONGEST_RELEASE
+        return len(_TRIAL_OF_PACKAGE) if self.origin else template_values.LONGEST_RELEASE
 
     @property
     def reserved(self) -> dict[str, str]:
@@ -209,7 +210,7 @@ def trial(
     A template is also rendered without the optional values of the example, which users may leave out.
     """
     creator = str(definition.example.get("creator") or definition.body.creator or "trial")
-    release = _TRIAL.rjust(_LONGEST_OF_PACKAGE, "x") if definition.origin else _TRIAL
+    release = _TRIAL_OF_PACKAGE if definition.origin else _TRIAL
     request = Request(definition.example, creator, release)
     accepted, complaints = objects(definition, source, request, renderer, site)
     if definition.origin:
