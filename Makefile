@@ -29,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release fixtures site lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ quickstart: setup ## build quickstart/ again
 pictures: setup ## take the pictures of docs/service/page.md and README.md again
 	$(WITH_KUBECTL) python -m tools.terminal_picture > docs/pictures/terminal.svg.new && mv docs/pictures/terminal.svg.new docs/pictures/terminal.svg
 	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
+
+sessions: setup ## write what the sessions in docs/ print now into these documents; read the diff
+	$(WITH_KUBECTL) MLPACK_SESSIONS=1 python -m pytest tests/test_docs_sessions.py
 
 stamps: setup ## stamp the package of quickstart/ and every other bundled one, with every kubectl, in build/stamps
 	rm -rf build/stamps && mlpack build --all --destination build/stamps --quiet
