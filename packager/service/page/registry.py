@@ -126,7 +126,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     templates = (await server_of(state).templates.read(caller)).items
     chosen = _chosen_options(data)
     source = data.get("source", "").strip()
-    parts = await definitions.package_parts(caller, source, data.get("project")) if source else {}
+    parts = await definitions.package_parts(caller, source) if source else {}
     overlay = data.get("overlay", "").strip() or next(iter(parts), "")
     has = parts.get(overlay)
     offered = await definitions.packages(caller)

@@ -160,10 +160,16 @@ class TaskDefinitions:
         permissions.check_role(caller, "developer")
         return await asyncio.to_thread(self._catalog.packages)
 
-    async def package_parts(self, caller: Caller, source: str, project: str | None) -> Mapping[str, Sequence[str]]:
-        """Return the overlays of a package, the default one first, each with its site options; empty if not known."""
+    async def package_parts(self, caller: Caller, source: str) -> Mapping[str, Sequence[str]]:
+        """Return the overlays of a package, the default one first, each with its site options; empty if not known.
+
+        They are not known either while too many requests of the caller read packages.
+        """
         permissions.check_role(caller, "developer")
-        return await self._reading.run(Owner(project or ALL, caller.key), lambda: self._catalog.package_parts(source))
+        try:
+            return await self._reading.run(Owner(ALL, caller.key), lambda: self._catalog.package_parts(source))
+        except Failure:
+            return {}
 
     async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
         """Register a definition, whose example is filled in as a trial."""

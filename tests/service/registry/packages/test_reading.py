@@ -54,6 +54,29 @@ def folder(demo_package: Path, tmp_path: Path) -> Path:
     return tmp_path / "packages"
 
 
+def test_parts_are_the_overlays_of_a_package_with_their_options(folder: Path) -> None:
+    reader = PackageReader(PackageSources(folder))
+    bundled = reader.parts("hello-mpi")
+    assert list(bundled) == ["multi-node", "single-node"]
+    assert "rdma" in bundled["multi-node"]
+    assert "rdma" not in bundled["single-node"]
+    assert reader.parts("hello-mpi") is bundled
+    assert list(reader.parts("file:demo")) == ["single-node"]
+    (folder / "demo" / layout.kustomization("single-node")).write_text("a: [", encoding="utf-8")
+    (folder / "text").write_text("no package")
+    unknown = (
+        "",
+        "nothing",
+        "../demo",
+        "file:../demo",
+        "file:nothing",
+        "file:text",
+        "file:demo",
+        "oci://a.example/b:1",
+    )
+    assert [reader.parts(source) for source in unknown] == [{}] * len(unknown)
+
+
 HOSTILE = {
     "REGISTRY": "registry.example.com:5000/a/b",
     "MODEL_DIR": "/m: x/${HOME}",
