@@ -29,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check release fixtures site lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e registries bench fuzz requests check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,12 +116,15 @@ e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster o
 	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m alone || ended=$$?; } && exit $$ended
 
+registries: tools ## test with real registries and with cosign, which are built from their Go modules and cached
+	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign
+
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks
 
-fuzz: setup ## try N=10000 damaged specs, archives, packages and imports; compare archive readers; SEED=x makes the same again
+fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and registries; compare archive readers; SEED=x makes the same again
 	python -m tests.fuzz specs archives imports -n $(N) $(WITH_SEED)
-	python -m tests.fuzz packages -n $$(($(N) / 10)) $(WITH_SEED) # each takes ten times as long
+	python -m tests.fuzz packages registries -n $$(($(N) / 10)) $(WITH_SEED) # each takes ten times as long
 	python -m tests.fuzz.differential -n $$(($(N) * 3 / 10)) $(WITH_SEED) # four programs read each
 
 requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says

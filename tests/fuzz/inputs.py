@@ -29,11 +29,13 @@ class Input:
         argv: The arguments of mlpack.
         destination: The only folder that mlpack may write to; None if it may not write at all.
         real: Whether the real kubectl renders, in place of a fast substitute.
+        edited: Whether packages in the destination may have edits.
     """
 
     argv: list[str]
     destination: Path | None
     real: bool = False
+    edited: bool = False
 
 
 class Seeds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.fuzz import archives, imports, packages, specs
+from tests.fuzz import archives, imports, packages, registries, specs
 
 if TYPE_CHECKING:
     from tests.fuzz.runner import Subject
@@ -14,4 +14,5 @@ SUBJECTS: dict[str, Subject] = {
     "packages": packages.subject,
     "archives": archives.subject,
     "imports": imports.subject,
+    "registries": registries.subject,
 }
