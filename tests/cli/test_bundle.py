@@ -330,7 +330,7 @@ def test_load_extracts_the_package_and_the_operator_for_the_registry(
     assert (again.code, "already exists" in again.stderr) == (2, True)
     assert mlpack(*load, "--force").code == 0
     unknown = mlpack("bundle", pushed, "--operator", "mpl")
-    assert (unknown.code, "--operator mpl: expected jobset or mpi" in unknown.stderr) == (2, True)
+    assert (unknown.code, "--operator mpl: expected jobset or lws or mpi" in unknown.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("source", ["registry", "file"])
