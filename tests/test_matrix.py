@@ -211,7 +211,8 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
         (workload,) = [document for document in named if "containers:" in document]
         if name in ALL:
             assert f"mlpack/storage: {ALL[name][0]}\n" in workload
-            assert workload.count('amd.com/gpu.large: "4"') == 1
+            templates = 2 if "kind: LeaderWorkerSet\n" in workload else 1
+            assert workload.count('amd.com/gpu.large: "4"') == templates
             assert "nvidia" not in workload
             assert workload.count("key: HF_TOKEN\n") == workload.count("mountPath: /etc/mlpack/env\n")
             assert workload.count(f"name: {EXAMPLES['SECRET']}\n") >= 2
@@ -268,7 +269,8 @@ def test_kubectls_render_added_resources_alike(tmp_path: Path) -> None:
     folder.mkdir()
     write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in package.overlays))
     rendered = assert_alike(folder, inputs=[tmp_path / "package"])
-    assert len(re.findall("limits:\n +cpu: 1500m\n +memory: 64Gi\n", rendered)) == len(package.overlays)
+    # A LeaderWorkerSet has leaders and workers.
+    assert len(re.findall("limits:\n +cpu: 1500m\n +memory: 64Gi\n", rendered)) == len(package.overlays) + 1
 
 
 def test_kubectls_render_unusual_arguments_alike(tmp_path: Path) -> None:
