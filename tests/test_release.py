@@ -51,6 +51,7 @@ def test_signed_release_needs_its_packages_for_later_tests(
 ) -> None:
     monkeypatch.setattr(release, "signers", lambda *_: [KEY])
     monkeypatch.setattr(released, "RELEASES", tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(EPOCH))
     monkeypatch.setattr(sys, "argv", ["release", "-d", str(tmp_path / "files"), "--sign-key", "release.key"])
     with pytest.raises(SystemExit, match="`make fixtures` writes them"):
         release.main()

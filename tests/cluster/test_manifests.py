@@ -35,7 +35,8 @@ def test_deploy_refuses_an_overlay_without_exactly_one_workload(
     done = mlpack("deploy", "hello-mpi")
     assert done.code == 4
     assert done.stderr == (
-        f"error: hello-mpi, multi-node: expected one workload (Deployment, Job, JobSet, MPIJob, Pod), found {listed}\n"
+        "error: hello-mpi, multi-node: expected one workload (Deployment, Job, JobSet, LeaderWorkerSet, MPIJob, Pod), "
+        f"found {listed}\n"
         "hint: use `kubectl apply -k` for other kinds\n"
     )
 
