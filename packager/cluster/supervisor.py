@@ -36,6 +36,7 @@ _RUN = "/run/mlpack"
 _CODE = "scripts"
 
 # A signal interrupts `wait` while the program still ends. `cat` waits for a line in the pipe, so that nothing polls.
+# Until a child is `alive`, it has the trap of this shell, and a signal to it would be lost.
 SCRIPT = f"""state={STATE}
 mkdir -p "$state" || exit 1
 rm -rf "$state/lock" "$state/program" "$state/stopping"
@@ -43,10 +44,23 @@ rm -rf "$state/lock" "$state/program" "$state/stopping"
 stopped='' child='' session='' again=''
 [ ! -e "$state/started" ] || again=yes
 ! command -v setsid >/dev/null || session=setsid
-trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT
+trap 'stopped=yes; stop' TERM INT
+begin() {{
+  rm -f "$state/alive"
+  {{ : >"$state/alive"; exec "$@"; }} &
+}}
+stop() {{
+  [ -n "$child" ] || return 0
+  tries=5
+  until [ -e "$state/alive" ] || [ "$tries" -le 0 ]; do
+    tries=$((tries - 1))
+    sleep 1
+  done
+  kill -TERM "$child" 2>/dev/null
+}}
 until_end() {{
   child=$!
-  [ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null
+  [ -z "$stopped" ] || stop
   while :; do
     code=0
     wait "$child" || code=$?
@@ -56,12 +70,12 @@ until_end() {{
 }}
 while [ -z "$stopped" ]; do
   if [ -z "$again" ]; then
-    cat "$state/go" >/dev/null &
+    begin cat "$state/go" >/dev/null
     until_end
     [ -z "$stopped" ] || break
   fi
   again=''
-  $session "$@" &
+  begin $session "$@"
   echo "$!" >"$state/program" && : >"$state/begun"
   until_end
   rm -f "$state/program"

@@ -174,26 +174,35 @@ def test_other_processes_clean_up_after_the_first_is_killed(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_process_that_ends_amid_a_long_result_does_not_block_the_first() -> None:
+def test_process_that_ends_amid_a_long_result_does_not_block_the_first(tmp_path: Path) -> None:
     work = """\
 from multiprocessing.connection import Connection
 
+first, begun = (Path(sys.argv[1], name) for name in ("first", "begun"))
+
+def until(path):
+    while not path.exists():
+        time.sleep(0.01)
+
 def begin_to_send(connection, message):
     os.write(connection.fileno(), bytes(message[:6]))
+    begun.touch()
     time.sleep(60)
 
 def work(item):
     if item == 1:
+        until(first)
         Connection._send = begin_to_send
     return item
 
 with started(work, 2) as results:
     for result in results(range(50)):
         print(result)
-        time.sleep(0.5)  # the other result has begun
+        first.touch()
+        until(begun)
         break
 """
-    assert printed(work) == ["0"]
+    assert printed(work, tmp_path) == ["0"]
 
 
 def test_process_in_which_the_signal_is_lost_ends_later() -> None:
@@ -209,7 +218,7 @@ def work(item):
 
 with started(work, 2) as results:
     for result in results(range(50)):
-        print(result)
+        print(result, flush=True)
         time.sleep(0.3)
         break
 """

@@ -62,6 +62,7 @@ class Pod:
                 yield
             finally:
                 main.terminate()
+                main.wait(60)
 
     @contextmanager
     def session(self, owner: str = "ann@desk") -> Iterator[PodSession]:

@@ -75,6 +75,17 @@ def test_script_starts_program_again_and_reports_its_ends(start: Start, tmp_path
         assert running.wait(timeout=60) == 0
 
 
+def test_script_ends_whenever_it_is_terminated(start: Start, tmp_path: Path) -> None:
+    """A signal to a child that has still the trap of the script would be lost."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/started").touch()
+    for step in range(60):
+        with start("while :; do sleep 0.1; done") as running:
+            time.sleep(step * 0.0003)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(timeout=60) in (-signal.SIGTERM, 0, 128 + signal.SIGTERM)
+
+
 def test_terminated_script_ends_its_program_and_has_its_exit_code(start: Start, tmp_path: Path) -> None:
     with start("trap 'exit 7' TERM; echo begun; while :; do sleep 0.1; done") as running:
         go(tmp_path)
