@@ -16,7 +16,7 @@ from packager.kubernetes.objects import events_about, is_being_deleted, moment, 
 from packager.kubernetes.pods import broken, crashed, failure, state
 from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
-from packager.workloads.controllers import ignored_change
+from packager.workloads.controllers import SILENT, ignored_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -110,12 +110,14 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
         message = "reported success, but workers were deleted while it was running"
         summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
         return Verdict(Phase.FAILED, summary, grouped([*lost, *ending.findings, *warnings, *changed]))
-    causes = [*lost, *ending.findings]
-    reported = {finding.subject for finding in (*causes, *warnings)}
+    # A silent controller is the reason why the end was not seen, and not why the pod failed.
+    notes = [finding for finding in ending.findings if finding.reason == SILENT]
+    causes = [*lost, *(finding for finding in ending.findings if finding not in notes)]
+    reported = {finding.subject for finding in (*causes, *notes, *warnings)}
     failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
     unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
-    return Verdict(ending.phase, summary, grouped([*causes, *unreported, *warnings, *changed]))
+    return Verdict(ending.phase, summary, grouped([*causes, *unreported, *notes, *warnings, *changed]))
 
 
 def _without_another_run(kind: Workload, snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:

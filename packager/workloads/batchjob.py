@@ -17,7 +17,7 @@ from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.stopped import ended_at
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
-from packager.workloads.controllers import CONTROLLER_SILENCE, START_CONTROLLER
+from packager.workloads.controllers import CONTROLLER_SILENCE, SILENT, START_CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +89,7 @@ def unreported_job_end(
     if last is None or is_being_deleted(last) or phase not in ("Succeeded", "Failed"):
         return None
     message = f"{who} has ended ({phase}), but its Job is not updated yet"
-    silence = Finding("ControllerSilent", subject, message, START_CONTROLLER, blocks=False)
+    silence = Finding(SILENT, subject, message, START_CONTROLLER, blocks=False)
     if phase == "Succeeded":
         return Verdict(Phase.SUCCEEDED, f"{who} has succeeded", (silence,)), ended_at(last)
     if len(pods) < attempts:

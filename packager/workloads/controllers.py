@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CONTROLLER_SILENCE = 8.0
 """Seconds in which a running controller has acted on its objects; it usually takes less than one."""
 
+SILENT = "ControllerSilent"
+"""The reason of a finding that a controller has not acted on its object."""
+
 START_CONTROLLER = Remedy.of(
     Action.START_CONTROLLER, controller="kube-controller-manager", pods="--namespace=kube-system"
 )
@@ -42,7 +45,7 @@ def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
     if is_known or snapshot.age < CONTROLLER_SILENCE:
         return
     message = f"no controller has reacted: the {workload['kind']} controller is not running"
-    yield Finding("ControllerSilent", shown(workload), message, START_CONTROLLER)
+    yield Finding(SILENT, shown(workload), message, START_CONTROLLER)
 
 
 def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
@@ -50,4 +53,4 @@ def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
     if seconds < CONTROLLER_SILENCE:
         return
     message = f"the {workload['kind']} controller has not acted on the change for more than {CONTROLLER_SILENCE:g} s"
-    yield Finding("ControllerSilent", shown(workload), message, START_CONTROLLER)
+    yield Finding(SILENT, shown(workload), message, START_CONTROLLER)

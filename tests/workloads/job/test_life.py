@@ -220,7 +220,8 @@ def test_end_of_pod_becomes_the_verdict_if_controller_stays_silent(last: Object,
     assert (later.phase, [finding.reason for finding in later.findings]) == (Phase.RUNNING, ["ControllerSilent"])
     verdict = judged(job(active=1), last, age=60)
     assert (verdict.phase, verdict.summary) == (phase, summary)
-    assert "ControllerSilent" in [finding.reason for finding in verdict.findings]
+    assert [finding.reason for finding in verdict.findings][-1] == "ControllerSilent"
+    assert (len(verdict.findings) > 1) is (phase is Phase.FAILED), "why the pod failed is reported first"
 
 
 def test_job_reports_missing_retry() -> None:
