@@ -15,6 +15,7 @@ from packager.cluster.copying import RemoteFolder
 from packager.cluster.resumable import copy_folder
 from packager.cluster.shell import ContainerShell
 from packager.cluster.workspace import PARTS
+from tests.cluster.test_supervisor import until
 from tests.local_pod import LocalPod, local_pod, read
 
 if TYPE_CHECKING:
@@ -142,9 +143,12 @@ def test_busybox_copies_and_compares(pod: LocalPod, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["log", "big"])
 def test_file_that_grows_during_the_copy_arrives_and_is_named(pod: LocalPod, tmp_path: Path, name: str) -> None:
     path = f"{pod.data}/{name}"
-    (pod.claim / "data" / name).touch()
+    file = pod.claim / "data" / name
+    file.touch()
+    size = file.stat().st_size
     loop = f"while :; do echo x >>{path}; done"
     with subprocess.Popen(["timeout", "60", "sh", "-c", loop]) as writer:
+        until(lambda: file.stat().st_size > size)
         result = copied(pod, tmp_path / "here")
         writer.terminate()
     assert result.remarks.changed == (name,)
