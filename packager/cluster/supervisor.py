@@ -40,9 +40,9 @@ _CODE = "scripts"
 SCRIPT = f"""state={STATE}
 mkdir -p "$state" || exit 1
 rm -rf "$state/lock" "$state/program" "$state/stopping"
-[ -p "$state/go" ] || mkfifo "$state/go" || exit 1
 stopped='' child='' session='' again=''
 [ ! -e "$state/started" ] || again=yes
+[ -p "$state/go" ] || mkfifo "$state/go" || exit 1
 ! command -v setsid >/dev/null || session=setsid
 trap 'stopped=yes; stop' TERM INT
 begin() {{
