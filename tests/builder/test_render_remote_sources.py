@@ -47,11 +47,13 @@ class Web:
     Attributes:
         answers: The status, headers and content for each path.
         requests: The path and the Authorization of each request.
+        headers: The names of all headers of the requests.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.requests: list[tuple[str, str | None]] = []
+        self.headers: set[str] = set()
         self.url = ""
 
     def put(self, path: str, content: object, status: int = 200, **headers: str) -> None:
@@ -72,6 +74,7 @@ def serving(certificate: tuple[str, str] | None = None) -> Iterator[Web]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             web.requests.append((self.path, self.headers.get("Authorization")))
+            web.headers |= {name.title() for name in self.headers}
             status, headers, content = web.answers.get(self.path, (404, {}, b""))
             if "WWW-Authenticate" in headers and self.headers.get("Authorization"):
                 status, headers, content = web.answers[f"{self.path} allowed"]
@@ -198,6 +201,27 @@ def test_list_that_leads_to_another_host_is_refused(tmp_path: Path, web: Web) ->
     code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
     assert code == 1
     assert "the hub lists files elsewhere" in errors
+
+
+def test_list_without_end_is_refused(tmp_path: Path, web: Web) -> None:
+    web.put(TREE, [], Link=f'<{TREE}>; rel="next"')
+    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
+    assert code == 1
+    assert "more than 1000 pages" in errors
+    assert len(web.requests) == 1000
+
+
+def test_keys_of_a_bucket_are_not_sent_to_another_host(tmp_path: Path, web: Web) -> None:
+    with serving() as other:
+        web.put("/bucket/a", b"", 307, Location=f"{other.url}/a")
+        other.put("/a", SMALL)
+        keys = {f"AWS_{name}": "word" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
+        digest = sha256(SMALL)
+        assert (
+            fetch(tmp_path, "s3://bucket/a", digest=digest, size=len(SMALL), AWS_ENDPOINT_URL=web.url, **keys)[0] == 0
+        )
+        assert other.requests == [("/a", None)]
+        assert "X-Amz-Security-Token" not in other.headers
 
 
 def test_secret_is_not_sent_to_a_hub_without_tls(tmp_path: Path, web: Web) -> None:

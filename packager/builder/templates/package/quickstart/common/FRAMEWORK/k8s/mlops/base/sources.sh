@@ -17,9 +17,10 @@ set -eu
 python3 - "$@" <<'END'
 import base64, datetime, fcntl, hashlib, hmac, http.client, json, os, re, sys, time
 import urllib.error, urllib.parse, urllib.request
+from contextlib import contextmanager
 from typing import NamedTuple
 
-CHUNK, TRIES, SECONDS, MOST_FILES, MOST_TEXT = 1 << 20, 5, 60, 10_000, 32 << 20
+CHUNK, TRIES, SECONDS, MOST_FILES, MOST_PAGES, MOST_TEXT = 1 << 20, 5, 60, 10_000, 1_000, 32 << 20
 RELATIVE = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)*")
 DIGEST = re.compile("sha256:[0-9a-f]{64}|git:[0-9a-f]{40}")
 HIDDEN = re.compile(r"(.*/)?\.git[a-z]+")  # .gitattributes is in nearly every repository, and of no use
@@ -36,14 +37,14 @@ class File(NamedTuple):
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, never from https to something else, and takes the secret out of a request to another host."""
+    """Follows redirects, never from https to something else, and sends no secret to another host."""
 
     def redirect_request(self, request, *others):
         new = super().redirect_request(request, *others)
         if new is not None and new.type not in ("https", request.type):
             fail(request.full_url, f"it leads from {request.type} to {new.type}")
         if new is not None and origin(new.full_url) != origin(request.full_url):
-            new.headers.pop("Authorization", None)
+            new.headers = {name: value for name, value in new.headers.items() if name in ("Accept", "Range")}
         return new
 
 
@@ -113,7 +114,7 @@ def hub(path, digest, size, secret):
         return
     url = f"{endpoint}/api/{kind or 'models/'}{repository}/tree/{revision}?recursive=true"
     count = 0
-    while url:
+    for _ in range(MOST_PAGES):
         content, answered = persist(url, lambda: text(url, headers))
         for entry in json.loads(content):
             listed = entry["path"]
@@ -125,8 +126,12 @@ def hub(path, digest, size, secret):
             yield File(files + urllib.parse.quote(listed), below, blob, int(entry["size"]), lambda: headers)
         following = re.search('<([^>]*)>; *rel="next"', answered.get("Link", ""))
         url = urllib.parse.urljoin(url, following[1]) if following else ""
-        if url and origin(url) != origin(endpoint) or count > MOST_FILES:
-            fail(source, f"the hub lists files elsewhere, or more than {MOST_FILES}")
+        if not url or count > MOST_FILES:
+            break
+        if origin(url) != origin(endpoint):
+            fail(source, "the hub lists files elsewhere")
+    if url or count > MOST_FILES:
+        fail(source, f"the hub lists more than {MOST_FILES} files, or more than {MOST_PAGES} pages")
     if not count:
         fail(source, "not found")
 
@@ -247,6 +252,14 @@ def beside(path, end):
     return os.path.join(folder, f".mlpack-{name}.{end}")
 
 
+@contextmanager
+def locked(path):
+    """Keep the other pods from fetching or writing the same while the block runs."""
+    with open(beside(path, "lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def is_there(path, digest):
     """Return whether a file was fetched."""
     if not os.path.exists(path) or not os.path.exists(beside(path, "sha256")):
@@ -260,8 +273,7 @@ def get(file):
     os.makedirs(os.path.dirname(file.path), exist_ok=True)
     part = beside(file.path, "part")
     kind, _, digest = file.digest.partition(":")
-    with open(beside(file.path, "lock"), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(file.path):
         if is_there(file.path, file.digest):
             return
         persist(file.url, lambda: fetch(file, part))
@@ -297,9 +309,10 @@ def is_complete(listing):
 
 def write(listing, wanted):
     """Write down what the files of the source are."""
-    with open(f"{listing}.new", "w") as stream:
-        json.dump([source, *([file.path, file.digest] for file in wanted)], stream)
-    os.replace(f"{listing}.new", listing)
+    with locked(path):
+        with open(f"{listing}.new", "w") as stream:
+            json.dump([source, *([file.path, file.digest] for file in wanted)], stream)
+        os.replace(f"{listing}.new", listing)
 
 
 words = sys.argv[1 : sys.argv.index("--")]
