@@ -145,15 +145,20 @@ def test_help_loads_no_stage() -> None:
     )
 
 
-def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
+def modules_loaded_by(*arguments: str) -> set[str]:
+    """Return the names of the modules that a command has imported at its end."""
     code = (
         "import sys, packager.cli\n"
-        f"sys.argv = ['mlpack', 'build', 'hello-mpi', '-d', {str(tmp_path)!r}]\n"
+        f"sys.argv = {['mlpack', *arguments]!r}\n"
         "try:\n    packager.cli.main()\nexcept SystemExit:\n    pass\n"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
-    loaded = set(done.stderr.split())
+    return set(done.stderr.split())
+
+
+def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
+    loaded = modules_loaded_by("build", "hello-mpi", "-d", str(tmp_path))
     assert "packager.builder.render" in loaded
     needless = {
         "dataclasses",
@@ -168,14 +173,7 @@ def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
 
 
 def test_verify_loads_no_unused_modules(hello_mpi: Path) -> None:
-    code = (
-        "import sys, packager.cli\n"
-        f"sys.argv = ['mlpack', 'verify', {str(hello_mpi)!r}, '--kubectl', 'absent']\n"
-        "try:\n    packager.cli.main()\nexcept SystemExit:\n    pass\n"
-        "print(*sys.modules, sep='\\n', file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
-    loaded = set(done.stderr.split())
+    loaded = modules_loaded_by("verify", str(hello_mpi), "--kubectl", "absent")
     assert "packager.verify" in loaded
     needless = {"jsonschema", "packager.base.fields", "packager.verify.server", "packager.workloads.overlay"}
     assert loaded & needless == set()
