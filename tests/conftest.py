@@ -265,3 +265,16 @@ def life(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> Life:
 def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep each name of a file in one line of an expected output, which is written after the test."""
     monkeypatch.setattr(golden_yaml._rt, "width", 120)  # noqa: SLF001 - there is no public way
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    """The files of a certificate for localhost, and of its key."""
+    from cryptography import x509
+
+    from tests.certificates import self_signed
+
+    public, private = self_signed(x509.DNSName("localhost"))
+    (tmp_path / "tls.crt").write_bytes(public)
+    (tmp_path / "tls.key").write_bytes(private)
+    return str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")

@@ -14,10 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography import x509
 
 from packager.builder.render import TEMPLATES
-from tests.certificates import self_signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,15 +277,6 @@ def manifest(**layers: bytes) -> bytes:
         for name, content in layers.items()
     ]
     return json.dumps({"schemaVersion": 2, "layers": [*listed, {"digest": "sha256:0", "size": 1}]}).encode()
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[str, str]:
-    """The files of a certificate for localhost, and of its key."""
-    public, private = self_signed(x509.DNSName("localhost"))
-    (tmp_path / "tls.crt").write_bytes(public)
-    (tmp_path / "tls.key").write_bytes(private)
-    return str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "Basic", None])

@@ -316,19 +316,6 @@ def test_redirect_from_https_to_http_is_refused(other: FakeRegistry, certificate
     assert other.requests == []
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[str, str]:
-    """The files of a certificate for localhost, and of its key."""
-    from cryptography import x509
-
-    from tests.certificates import self_signed
-
-    public, private = self_signed(x509.DNSName("localhost"))
-    (tmp_path / "tls.crt").write_bytes(public)
-    (tmp_path / "tls.key").write_bytes(private)
-    return str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
-
-
 def test_unknown_certificate_is_refused_and_not_bypassed(certificate: tuple[str, str]) -> None:
     with fake_registry.serving(certificate) as safe:
         with (
