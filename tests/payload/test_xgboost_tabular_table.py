@@ -1,0 +1,196 @@
+"""Tables that a Croissant file describes: read, or refused with the file and the cause."""
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.payload.conftest import load_module
+
+table = load_module("xgboost-tabular", "table")
+
+ROWS = "size,count,ripe,kind,unused\n1.5,3,true,plum,x\n,4,False,pear,y\n2e3,-5,,plum,z\n"
+TYPES = {"size": "sc:Float", "count": "sc:Integer", "ripe": "sc:Boolean", "kind": "sc:Text"}
+
+
+def field(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "dataType": kind, "source": {"fileObject": {"@id": "a"}, "extract": {"column": name}}}
+
+
+def write(folder: Path, rows: str = ROWS, types: dict[str, str] = TYPES, **file: object) -> Path:
+    """Write a table and its description, in which keys of the file are replaced."""
+    (folder / "fruit.csv").write_text(rows, encoding="utf-8", newline="")
+    digest = hashlib.sha256(rows.encode()).hexdigest()
+    described = {"encodingFormat": "text/csv", "contentUrl": "fruit.csv", "sha256": digest} | file
+    fields = [field(name, kind) for name, kind in types.items()]
+    description = {"name": "fruit", "distribution": [described], "recordSet": [{"field": fields}]}
+    (folder / "croissant.json").write_text(json.dumps(description), encoding="utf-8")
+    return folder
+
+
+def problems(folder: Path, target: str = "kind") -> list[str]:
+    with pytest.raises(table.TableError) as error:
+        table.read_table(folder, target)
+    return str(error.value).replace(f"{folder}/", "").splitlines()
+
+
+def test_table_is_read_as_described(tmp_path: Path) -> None:
+    read = table.read_table(write(tmp_path), "kind")
+    assert (read.name, read.features, read.classes) == ("fruit", ("size", "count", "ripe"), ("pear", "plum"))
+    assert read.targets.tolist() == [1, 0, 1]
+    assert [[None if math.isnan(value) else value for value in row] for row in read.values.tolist()] == [
+        [1.5, 3, 1],
+        [None, 4, 0],
+        [2000, -5, None],
+    ]
+
+
+@pytest.mark.parametrize(("target", "classes"), [("size", ()), ("count", ("-5", "3", "4"))])
+def test_target_is_a_number_or_classes_in_their_order(tmp_path: Path, target: str, classes: tuple[str, ...]) -> None:
+    types = {"size": "sc:Float", "count": "sc:Integer"}
+    read = table.read_table(write(tmp_path, ROWS.replace("\n,", "\n7,"), types), target)
+    assert read.classes == classes
+    assert read.targets.tolist() == ([1, 2, 0] if classes else [1.5, 7, 2000])
+
+
+def test_digest_differs_with_the_target(tmp_path: Path) -> None:
+    rows = ROWS.replace("\n,", "\n7,")
+    digests = {table.read_table(write(tmp_path, rows), target).digest for target in ("kind", "kind")}
+    others = {table.read_table(write(tmp_path, rows, {"size": "sc:Float", "count": "sc:Integer"}), "count").digest}
+    assert (len(digests), len(digests | others)) == (1, 2)
+
+
+def test_changed_file_is_refused(tmp_path: Path) -> None:
+    (write(tmp_path) / "fruit.csv").write_text("size\n1\n")
+    [problem] = problems(tmp_path)
+    assert problem.startswith("fruit.csv: expected the sha256 ")
+
+
+def test_wrong_values_are_reported_with_their_lines(tmp_path: Path) -> None:
+    rows = "size,count,ripe,kind\nlarge,1.5,yes,plum\ninf,1,true,\n1,2\n1e99,1,true,pear\n"
+    assert problems(write(tmp_path, rows)) == [
+        "fruit.csv:2: size: expected sc:Float, found 'large'",
+        "fruit.csv:2: count: expected sc:Integer, found '1.5'",
+        "fruit.csv:2: ripe: expected sc:Boolean, found 'yes'",
+        "fruit.csv:3: size: expected sc:Float, found 'inf'",
+        "fruit.csv:3: kind: expected sc:Text, found ''",
+        "fruit.csv:4: expected 4 values",
+        "fruit.csv:5: size: expected sc:Float, found '1e99'",
+    ]
+
+
+def test_reports_stop_after_twenty_problems(tmp_path: Path) -> None:
+    assert len(problems(write(tmp_path, "size,count,ripe,kind\n" + "x,x,x,plum\n" * 100))) == 20
+
+
+def test_missing_columns_are_named(tmp_path: Path) -> None:
+    rows = "size,kind\n1,plum\n"
+    assert problems(write(tmp_path, rows)) == [
+        "fruit.csv:1: expected the columns of croissant.json, missing: count, ripe"
+    ]
+
+
+@pytest.mark.parametrize("rows", ["", "\n", 'size,count,ripe,kind\n"1', "size,count,ripe,kind\n\udcff"])
+def test_damaged_file_is_refused(tmp_path: Path, rows: str) -> None:
+    write(tmp_path)
+    content = rows.encode(errors="surrogateescape")
+    (tmp_path / "fruit.csv").write_bytes(content)
+    text = (tmp_path / "croissant.json").read_text()
+    digest = hashlib.sha256(ROWS.encode()).hexdigest()
+    (tmp_path / "croissant.json").write_text(text.replace(digest, hashlib.sha256(content).hexdigest()))
+    assert len(problems(tmp_path)) == 1
+
+
+def test_table_with_one_class_is_refused(tmp_path: Path) -> None:
+    assert problems(write(tmp_path, ROWS.replace("pear", "plum"))) == [
+        "fruit.csv: expected two classes or more in 'kind', found 1"
+    ]
+
+
+@pytest.mark.parametrize("url", ["/etc/passwd", "../fruit.csv", "https://example.com/fruit.csv", "a/../b", "", None, 1])
+def test_file_outside_of_the_folder_is_refused(tmp_path: Path, url: object) -> None:
+    assert problems(write(tmp_path, contentUrl=url)) == [
+        f"croissant.json: distribution: contentUrl: expected the path of a file in this folder, found {url!r}"
+    ]
+
+
+def test_unsupported_descriptions_are_refused_with_all_causes(tmp_path: Path) -> None:
+    types = TYPES | {"[bad]": "sc:Float", "name": "sc:Text", "when": "sc:Date"}
+    number = "dataType: expected sc:Float, sc:Integer, sc:Boolean, found"
+    names = "size, count, ripe, kind, None, name, when"
+    assert [
+        problem.removeprefix("croissant.json: ")
+        for problem in problems(write(tmp_path, types=types, sha256="abc"), "colour")
+    ] == [
+        "distribution: sha256: expected 64 hexadecimal digits, found 'abc'",
+        f"recordSet: field 4: kind: {number} 'sc:Text'",
+        "recordSet: field 5: source.extract.column: expected the name of another column, found None",
+        f"recordSet: field 6: name: {number} 'sc:Text'",
+        f"recordSet: field 7: when: {number} 'sc:Date'",
+        f"recordSet: expected the column 'colour', which TARGET names, and others, found {names}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "[" * 100_000, '{"distribution": 1, "recordSet": [1, {"field": [1, {"source": 1}]}]}']
+)
+def test_other_json_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "croissant.json").write_text(text)
+    assert problems(tmp_path)[0].startswith("croissant.json: ")
+
+
+def test_sample_is_described_for_the_default_target(specs: Path) -> None:
+    """The image has the table itself, and the tests on a cluster compare its digest."""
+    path = specs / "xgboost-tabular/croissant.json"
+    file, types = table._checked(json.loads(path.read_text()), path, "diagnosis")  # noqa: SLF001 - the file is absent
+    assert (file["contentUrl"], len(types), types["diagnosis"]) == ("breast_cancer.csv", 31, "sc:Text")
+
+
+READ = """
+import json, sys
+import mlcroissant
+
+def plain(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+data = mlcroissant.Dataset(jsonld=sys.argv[1])
+records = [{key: plain(value) for key, value in record.items()} for record in data.records("patients")]
+print(json.dumps({"issues": sorted(data.metadata.issues.errors), "records": records}))
+"""
+
+
+def by_mlcroissant(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Read the table of a folder with MLCommons' own library, which uv installs from its lock into its cache."""
+    lock = Path(__file__).with_name("mlcroissant.txt")
+    uv = [str(Path(sys.executable).with_name("uv")), "run", "--quiet", "--no-project", "--isolated"]
+    python = [f"--python={sys.executable}", f"--with-requirements={lock}", "python", "-c", READ]
+    argv = [*uv, *python, str(folder / "croissant.json")]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.thorough
+def test_mlcroissant_accepts_the_description_and_reads_the_same_rows(specs: Path, tmp_path: Path) -> None:
+    description = json.loads((specs / "xgboost-tabular/croissant.json").read_text(encoding="utf-8"))
+    names = [field["name"] for field in description["recordSet"][0]["field"]]
+    kinds = ["malignant", "benign"]
+    rows = [[str(row + column / 8) for column in range(len(names) - 1)] + [kind] for row, kind in enumerate(kinds)]
+    text = "".join(",".join(cells) + "\n" for cells in (names, *rows))
+    (tmp_path / "breast_cancer.csv").write_text(text, encoding="utf-8")
+    description["distribution"][0]["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (tmp_path / "croissant.json").write_text(json.dumps(description), encoding="utf-8")
+
+    done = by_mlcroissant(tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["issues"] == []
+    read = table.read_table(tmp_path, "diagnosis")
+    records = answer["records"]
+    assert [[record[f"patients/{name}"] for name in read.features] for record in records] == read.values.tolist()
+    assert [record["patients/diagnosis"] for record in records] == [
+        read.classes[int(number)] for number in read.targets
+    ]
