@@ -25,7 +25,7 @@ class ModelGroup(Fields, frozen=True):
 
     Attributes:
         title: The heading, such as "Language models".
-        models: The names of their folders, in the order of the list.
+        models: The names of their folders, in the order of the list; models of one folder follow each other.
     """
 
     title: str
@@ -45,7 +45,10 @@ def bundled() -> Path:
 
 
 def specs(folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield the spec of every model in `folders`, in order of folder, then name; of two with one name, the first."""
+    """Yield the specs of every model in `folders`, in order of folder, then name; of two with one name, the first.
+
+    A model's folder has `spec.yaml`. Other models of the same files have their specs beside it, as `NAME.spec.yaml`.
+    """
     seen: set[str] = set()
     for folder in folders:
         try:
@@ -53,10 +56,13 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
         except OSError as error:
             raise UsageError(f"{folder}: {reason(error)}") from None
         for name in names:
-            path = folder / name / SPEC
-            if name not in seen and _is_spec_file(path):
-                seen.add(name)
-                yield path
+            if name in seen:
+                continue
+            model = folder / name
+            for path in (model / SPEC, *sorted(model.glob(f"*.{SPEC}"))):
+                if _is_spec_file(path):
+                    seen.add(name)
+                    yield path
 
 
 def groups(folder: Path) -> list[ModelGroup]:

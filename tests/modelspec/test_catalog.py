@@ -27,6 +27,15 @@ def test_find_returns_spec_by_name_or_alias(folder: Path, model: str, folder_nam
     assert catalog.find(model, [folder]) == folder / folder_name / "spec.yaml"
 
 
+def test_second_model_of_a_folder_is_found_by_its_name_and_listed_after_the_first(folder: Path) -> None:
+    second = folder / "demo" / "more.spec.yaml"
+    second.write_text(demo.changed("name: demo => name: more"), encoding="utf-8")
+    (folder / "demo" / "more.yaml").write_text("", encoding="utf-8")
+    assert catalog.find("more", [folder]) == second
+    listed = [path for path in catalog.specs([folder, folder]) if path.parent.name == "demo"]
+    assert listed == [folder / "demo" / "spec.yaml", second]
+
+
 def test_find_ignores_folder_names(folder: Path) -> None:
     with pytest.raises(UsageError):
         catalog.find("elsewhere", [folder])
@@ -38,7 +47,7 @@ def test_groups_of_a_folder_without_the_file_are_empty(folder: Path) -> None:
 
 def test_every_bundled_model_is_in_one_group() -> None:
     grouped = [name for group in catalog.groups(catalog.bundled()) for name in group.models]
-    assert sorted(grouped) == [path.parent.name for path in catalog.specs([catalog.bundled()])]
+    assert sorted(grouped) == sorted({path.parent.name for path in catalog.specs([catalog.bundled()])})
 
 
 @pytest.mark.parametrize(
@@ -118,10 +127,13 @@ def test_specs_refuse_unlistable_folder(tmp_path: Path) -> None:
 
 
 def test_bundled_models_are_listed_in_order() -> None:
-    assert [path.parent.name for path in catalog.specs([catalog.bundled()])] == [
+    assert [catalog.names(path)[0] for path in catalog.specs([catalog.bundled()])] == [
         "cifar10-mxnet",
         "hello-mpi",
+        "jax-gpt",
         "llm-finetune",
+        "llm-serving",
         "resnet50",
         "resnet50-pytorch",
+        "xgboost-tabular",
     ]
