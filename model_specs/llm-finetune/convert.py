@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a model in Hugging Face's layout as one GGUF file, which llama.cpp serves: $HOME/model.gguf.
 
-The model is what a training has written (OUTPUT_DIR/model), or BASE_MODEL. A file *.gguf in this folder
-is served as it is.
+The model is the folder MODEL, or what a training has written (OUTPUT_DIR/model), or BASE_MODEL. A file *.gguf in this
+folder is served as it is.
 """
 
 from __future__ import annotations
@@ -55,12 +55,16 @@ def main() -> int:
 def find(environ: Mapping[str, str]) -> Path:
     """Return the folder of the model. Raises MissingModelError."""
     folders = [Path(environ["OUTPUT_DIR"], "model")]
-    folders += [Path(environ["BASE_MODEL"])] if environ.get("BASE_MODEL", "").strip() else []
+    if model := environ.get("MODEL", "").strip():
+        folders = [Path(model)]
+    elif base := environ.get("BASE_MODEL", "").strip():
+        folders.append(Path(base))
     for folder in folders:
         if (folder / "config.json").is_file() or any(folder.glob("*.gguf")):
             return folder
     looked = " and ".join(str(folder) for folder in folders)
-    raise MissingModelError(f"no model in {looked}: train one first, with storage that stays, or set BASE_MODEL")
+    key = "MODEL" if "MODEL" in environ else "BASE_MODEL"
+    raise MissingModelError(f"no model in {looked}: train one first, with storage that stays, or set {key}")
 
 
 def convert(folder: Path, target: Path) -> None:
