@@ -39,8 +39,8 @@ _INDEX = f"{_WEIGHTS}.index.json"
 class Checkpoints:
     """The checkpoints in a folder that all nodes share: `checkpoints/step-00000050` and so on."""
 
-    def __init__(self, output: Path, network: nn.Module, optimizer: Optimizer, ranks: Ranks) -> None:
-        self._folder = output / _FOLDER
+    def __init__(self, folder: Path, network: nn.Module, optimizer: Optimizer, ranks: Ranks) -> None:
+        self._folder = folder / _FOLDER
         self._network, self._optimizer, self._ranks = network, optimizer, ranks
 
     def _state(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Checkpoints:
                 options=options,
             )
         except Exception as error:  # noqa: BLE001 - each storage reader raises its own errors
-            hint = "all nodes must share OUTPUT_DIR; move the folder away to start again at step 0"
+            hint = "all nodes must share CHECKPOINT_DIR or OUTPUT_DIR; move the folder away to start again at step 0"
             problem = f"{newest[0]} cannot be used: {error} ({hint})"
         self._ranks.agree(problem)
         return int(newest[0].name.removeprefix("step-"))

@@ -37,6 +37,7 @@ class Settings:
     """The values of one run."""
 
     output_dir: Path
+    checkpoint_dir: Path
     dataset_dir: Path | None
     base_model: Path | None
     steps: int
@@ -67,8 +68,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             problems.append(f"{key}: expected {expected}, found {text!r}")
         values[key.lower()] = value
     folders = {key: environ.get(key, "").strip() for key in ("OUTPUT_DIR", "DATASET_DIR", "BASE_MODEL")}
+    folders["CHECKPOINT_DIR"] = environ.get("CHECKPOINT_DIR", "").strip() or folders["OUTPUT_DIR"]
     if not folders["OUTPUT_DIR"]:
-        problems.append("OUTPUT_DIR: expected a folder for checkpoints, found nothing")
+        problems.append("OUTPUT_DIR: expected a folder for the model and checkpoints, found nothing")
     if values["lora_rank"] and not folders["BASE_MODEL"]:
         problems.append("LORA_RANK: expected 0 without BASE_MODEL, since adapters change a model that exists")
     if folders["BASE_MODEL"] and not Path(folders["BASE_MODEL"], "config.json").is_file():
@@ -80,8 +82,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return Settings(**paths, **values)  # type: ignore[arg-type]
 
 
-def require_writable(folder: Path) -> None:
-    """Create the folder if it is missing, and write something, because network storage may ignore permission bits.
+def require_writable(key: str, folder: Path) -> None:
+    """Create a folder if it is missing, and write something, because network storage may ignore permission bits.
 
     Raises:
         SettingsError: The folder cannot be created, or not be written to.
@@ -92,7 +94,7 @@ def require_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise SettingsError(
-            f"OUTPUT_DIR: expected a folder that uid {os.getuid()}, gid {os.getgid()} can write to, "
+            f"{key}: expected a folder that uid {os.getuid()}, gid {os.getgid()} can write to, "
             f"found {folder}: {error.strerror}"
         ) from error
 

@@ -34,6 +34,7 @@ _WARMUP_SHARE = 0.05
 _CLIPPED_NORM = 1.0
 _EVALUATED = 32  # windows
 _STOPPED = 128 + signal.SIGTERM
+_OTHERS_STOP_SECONDS = 60.0
 
 
 class Training:
@@ -53,7 +54,7 @@ class Training:
         ]
         groups = [group for group in groups if group["params"]]
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95))
-        self.checkpoints = Checkpoints(settings.output_dir, self.network, self.optimizer, ranks)
+        self.checkpoints = Checkpoints(settings.checkpoint_dir, self.network, self.optimizer, ranks)
 
     def run(self) -> None:
         """Take the remaining steps.
@@ -162,8 +163,7 @@ def main() -> int:
             sys.stderr.write("".join(f"ERROR: {line}\n" for line in str(error).splitlines()))
         return 1
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        ranks.leave()
 
 
 def train(ranks: Ranks) -> int:
@@ -184,6 +184,11 @@ def train(ranks: Ranks) -> int:
     training.run()
     if training.step < settings.steps:
         ranks.say(f"stopped by SIGTERM: step {training.step} is saved, and the next run resumes from it")
+        ranks.leave()
+        # Kubernetes does not count a drain as a failure. If a pod that was not drained ended by itself, that would.
+        deadline = time.monotonic() + _OTHERS_STOP_SECONDS
+        while not training.is_told_to_stop and time.monotonic() < deadline:
+            time.sleep(0.1)
         return _STOPPED
     loss = training.evaluate()
     folder = export(settings.output_dir, training.network, network.config, tokenizer, ranks)
@@ -214,7 +219,8 @@ def prepare(ranks: Ranks) -> tuple[Settings, Tokenizer, Windows, Llama]:
     problem, digest = None, ""
     try:
         settings = read_settings(os.environ)
-        require_writable(settings.output_dir)
+        require_writable("OUTPUT_DIR", settings.output_dir)
+        require_writable("CHECKPOINT_DIR", settings.checkpoint_dir)
         contents = list(texts(settings.dataset_dir))
         network, tokenizer = _network(settings, contents)
         windows = Windows(contents, tokenizer.encode, settings.sequence_length)

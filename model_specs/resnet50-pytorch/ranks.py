@@ -45,6 +45,11 @@ class Ranks:
         dist.init_process_group("nccl" if has_gpu else "gloo")
         return cls(dist.get_rank(), dist.get_world_size(), device)
 
+    def leave(self) -> None:
+        """Disconnect from the others."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
     def say(self, text: str) -> None:
         """Print a line once, not once a rank."""
         if self.rank == 0:

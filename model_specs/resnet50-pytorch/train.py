@@ -40,6 +40,7 @@ _LABEL_SMOOTHING = 0.1
 _REFERENCE_BATCH = 256
 _WARMUP_SHARE = 0.05
 _STOPPED = 128 + signal.SIGTERM
+_OTHERS_STOP_SECONDS = 60.0
 
 
 class Training:
@@ -214,6 +215,11 @@ def train(ranks: Ranks) -> int:
     loss, speed = training.run(batches)
     if training.step < settings.steps:
         ranks.say(f"stopped by SIGTERM: step {training.step} is saved, the same job goes on from there")
+        ranks.leave()
+        # Kubernetes does not count a drain as a failure. If a pod that was not drained ended by itself, that would.
+        deadline = time.monotonic() + _OTHERS_STOP_SECONDS
+        while not training.is_told_to_stop and time.monotonic() < deadline:
+            time.sleep(0.1)
         return _STOPPED
     result = {
         "model": "resnet50v1-5-pytorch",

@@ -38,15 +38,20 @@ def specs() -> Path:
     return SPECS
 
 
-def load_settings(model: str) -> ModuleType:
-    """Return the module `settings` of a model, beside those of other models that are imported too."""
-    loader = _Uncached(f"{model}_settings", str(SPECS / model / "settings.py"))
+def load_module(model: str, name: str) -> ModuleType:
+    """Return a module of a model, beside those of other models that have the same name."""
+    loader = _Uncached(f"{model}_{name}", str(SPECS / model / f"{name}.py"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # a dataclass looks there for its own
     loader.exec_module(module)
     return module
+
+
+def load_settings(model: str) -> ModuleType:
+    """Return the module `settings` of a model."""
+    return load_module(model, "settings")
 
 
 @pytest.fixture

@@ -19,6 +19,14 @@ def test_unset_keys_have_defaults(settings: ModuleType) -> None:
     assert (read.output_dir, read.dataset_dir, read.base_model) == (Path("/out"), None, None)
 
 
+@pytest.mark.parametrize(("value", "folder"), [(None, "/out"), (" ", "/out"), ("/checkpoints", "/checkpoints")])
+def test_checkpoints_are_in_a_folder_of_their_own_if_one_is_set(
+    settings: ModuleType, value: str | None, folder: str
+) -> None:
+    added = {} if value is None else {"CHECKPOINT_DIR": value}
+    assert settings.read_settings({"OUTPUT_DIR": "/out", **added}).checkpoint_dir == Path(folder)
+
+
 def test_all_wrong_keys_are_reported_at_once(settings: ModuleType, tmp_path: Path) -> None:
     wrong = {"STEPS": "0", "SEQUENCE_LENGTH": "1.5", "LEARNING_RATE": "nan", "BASE_MODEL": str(tmp_path)}
     with pytest.raises(settings.SettingsError) as error:
@@ -27,7 +35,7 @@ def test_all_wrong_keys_are_reported_at_once(settings: ModuleType, tmp_path: Pat
         "STEPS: expected a whole number from 1 to 1,000,000,000, found '0'",
         "SEQUENCE_LENGTH: expected a whole number from 8 to 131,072, found '1.5'",
         "LEARNING_RATE: expected a number from 1e-09 to 10.0, found 'nan'",
-        "OUTPUT_DIR: expected a folder for checkpoints, found nothing",
+        "OUTPUT_DIR: expected a folder for the model and checkpoints, found nothing",
         f"BASE_MODEL: expected a folder with config.json, found '{tmp_path}'",
     ]
 
