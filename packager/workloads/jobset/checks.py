@@ -15,6 +15,7 @@ from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.ranges import INT32
 from packager.workloads.choices import invalid_choices
+from packager.workloads.jobset.elastic import LEAST
 from packager.workloads.jobset.rendezvous import COUNTS, NAME
 from packager.workloads.pods import number_of_pods
 
@@ -52,6 +53,8 @@ _REASONS = (
 )
 
 _RULE_NAME = re.compile(r"(?=.{1,128}\Z)[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+
+_NUMBER = re.compile("[1-9][0-9]{0,8}")
 
 _LABEL_VALUE = 63
 
@@ -211,10 +214,19 @@ def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
         if expected is not None and "value" in variable and variable["value"] != str(expected):
             message = f"{variable['name']}: expected {str(expected)!r}, the number of pods of {role}"
             yield Fault((*place, "value"), f"{message}, found {show(variable['value'])}")
+        if variable.get("name") == LEAST:
+            yield from _least(place, variable.get("value"), _pods_of_job(job))
     replicas = number_of_pods(job.get("replicas"))
     if is_counted and replicas > 1:
         hint = "edit parallelism and completions instead: each Job counts its pods from 0 on"
         yield Fault(("replicas",), f"expected 1, found {replicas}", hint)
+
+
+def _least(place: Location, value: Any, most: int) -> Iterator[Fault]:
+    """Check that torchrun takes the least number of nodes (torch/distributed/run.py: config_from_args)."""
+    if not _NUMBER.fullmatch(text(value)) or int(value) > most:
+        message = f"{LEAST}: expected a whole number from 1 to {most}, the number of pods, found {show(value)}"
+        yield Fault((*place, "value"), message)
 
 
 def _variables(job: dict[str, Any]) -> Iterator[tuple[Location, dict[str, Any]]]:

@@ -31,7 +31,7 @@ from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads import batchjob
 from packager.workloads.disruptions import disrupted, is_disrupted
-from packager.workloads.jobset import attempts
+from packager.workloads.jobset import attempts, elastic
 from packager.workloads.jobset.losses import lost
 from packager.workloads.jobset.operator import JOBSET
 from packager.workloads.jobset.structure import JobSet as Structure
@@ -137,15 +137,22 @@ class JobSet(Workload):
         """Return true for the failed pod; pods lost earlier are reported at the end."""
         return True
 
+    def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:  # noqa: ARG002 - any pod but those that run
+        """Whether the set works without the pod: the first one runs, and with it as many as it needs."""
+        least = elastic.least(snapshot.workload)
+        running = [one for one in attempts.current(snapshot.pods) if status(one).get("phase") == "Running"]
+        return least is not None and len(running) >= least and any(map(attempts.is_first, running))
+
     def replaces_pods(self, snapshot: Snapshot) -> bool:
-        """Whether the failure of a pod makes JobSet start all pods again."""
+        """Whether the failure of a pod makes JobSet start all pods again, or its Job the one that has failed."""
         jobset = snapshot.workload
         is_stopped = jobset["spec"].get("suspend") or is_being_deleted(jobset)
         reasons = [rule.get("onJobFailureReasons") for rule in _rules(jobset) if rule.get("action") == _FAIL]
         is_permanent = any(not one or _POD_FAILED in listing(one) for one in reasons)
         if is_stopped:
             return False
-        return _is_replaced(snapshot) or (not is_permanent and _attempt(jobset) < _attempts(jobset))
+        is_remade = _is_replaced(snapshot) or elastic.replaces_pods(jobset)
+        return is_remade or (not is_permanent and _attempt(jobset) < _attempts(jobset))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
@@ -157,8 +164,8 @@ class JobSet(Workload):
         yield from _restarted(snapshot)
 
     def restarts_pods(self, workload: Object) -> bool:
-        """Whether a failed pod leads to another attempt."""
-        return _attempts(workload) > 1
+        """Whether a failed pod leads to another attempt, of all pods or of its own."""
+        return _attempts(workload) > 1 or elastic.replaces_pods(workload)
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""
@@ -197,6 +204,8 @@ def _targets(jobset: Object) -> list[str]:
 
 
 def _ended_well(jobset: Object) -> str:
+    if elastic.replaces_pods(jobset):
+        return f"{' and '.join(f'{role} 0' for role in _targets(jobset))} has succeeded"
     return f"all pods of {' and '.join(_targets(jobset))} have succeeded"
 
 

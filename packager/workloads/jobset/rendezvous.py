@@ -2,14 +2,16 @@
 
 torch: torchrun reads PET_<FLAG> for each of its flags (torch/distributed/argparse_util.py); the names are those that
 Kubeflow's trainer sets (kubeflow/trainer, pkg/constants/constants.go). The rendezvous is static: with `c10d` each agent
-has to find out by its host's name whether it is the endpoint, which goes wrong in pods (pytorch/pytorch#73656).
+has to find out by its host's name whether it is the endpoint, which goes wrong in pods (pytorch/pytorch#73656). Where
+the option elastic is on it is `c10d`, and a script says which node is the endpoint (templates/…/base/torchrun.sh).
 torchrun of PyTorch 1 looks only every five seconds whether a process has failed: until then, the Job may have stopped
 the node that failed first, because of another one that lost its connection to it.
 
 dmlc: what ps-lite reads (dmlc/ps-lite, src/postoffice.cc and src/van.cc). DMLC_USE_KUBERNETES lets the scheduler, which
 is given a name, listen on all addresses; without DMLC_NODE_HOST the others take the first interface that they find.
 
-jax: what jax.distributed.initialize() reads (jax/_src/distributed.py). xgboost: what its tracker's clients read.
+jax: what jax.distributed.initialize() takes. JAX 0.12 itself reads only the address (jax/_src/distributed.py); programs
+pass the others on. xgboost: what its tracker's clients take.
 
 Tests: workloads/jobset/test_values.py.
 """
@@ -20,13 +22,16 @@ from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.workloads.indexed import ANNOTATION, BY_KUBERNETES, VARIABLE
-from packager.workloads.launchers import by_dmlc, by_jax, by_torchrun
+from packager.workloads.launchers import PROCESSES, by_dmlc, by_jax, by_torchrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
 NAME = "JOBSET_NAME"
 """The variable in the other names: the name of the JobSet in the cluster, with any prefix that was added."""
+
+NODES = "PET_NNODES"
+"""The variable with the number of nodes that torchrun connects."""
 
 _NAME_FIELD = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _INDEX_FIELD = f"metadata.annotations['{ANNOTATION}']"
@@ -121,8 +126,8 @@ RENDEZVOUS: dict[str, Rendezvous] = {
         computes=("node",),
         success=("node",),
         variables=(
-            PodVariable("PET_NNODES", "{node}"),
-            PodVariable("PET_NPROC_PER_NODE", "1"),
+            PodVariable(NODES, "{node}"),
+            PodVariable(PROCESSES, "1"),
             _index("PET_NODE_RANK"),
             PodVariable("PET_MASTER_ADDR", _host("node")),
             PodVariable("PET_MASTER_PORT", "{port}"),
@@ -193,6 +198,3 @@ COUNTS = {
     if variable.value[1:-1] in way.roles
 }
 """The variables that contain the number of pods of a role, each with the role."""
-
-PROCESSES = "PET_NPROC_PER_NODE"
-"""The variable with the number of processes that torchrun starts in each pod."""

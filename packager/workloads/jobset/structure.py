@@ -10,8 +10,8 @@ from packager.kubernetes.ranges import INT32
 from packager.workloads import podgroups
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
-from packager.workloads.jobset.rendezvous import NAME, PROCESSES, named
-from packager.workloads.launchers import PROCESSES_FLAG, torchrun_faults
+from packager.workloads.jobset.rendezvous import NAME, NODES, named
+from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes, torchrun_faults
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
 
@@ -63,7 +63,8 @@ class JobSet(Structure):
                 main=not targets or name in targets,
                 labels=(("jobset.sigs.k8s.io/replicatedjob-name", name),),
                 workload_label="jobset.sigs.k8s.io/jobset-name",
-                processes=_processes(at(manifest.data, (*location, "spec"))),
+                processes=_processes(manifest, (*location, "spec", "containers", 0)),
+                starts_torchrun=_starts_torchrun(mapping(at(manifest.data, (*location, "spec", "containers", 0)))),
             )
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
@@ -102,11 +103,16 @@ class JobSet(Structure):
         return ("Service", subdomain), *(("Job", name) for name in names)
 
 
-def _processes(spec: Any) -> Location | None:
-    """Return the path, below a pod's spec, of the number of processes in the pod; None if its command says it."""
-    if any(text(word).startswith(PROCESSES_FLAG) for word in listing(at(spec, ("containers", 0, "command")))):
+def _starts_torchrun(container: dict[str, Any]) -> bool:
+    names = {mapping(variable).get("name") for variable in listing(container.get("env"))}
+    return at(container, ("command", 0)) == TORCHRUN and NODES in names
+
+
+def _processes(manifest: Manifest, container: Location) -> Location | None:
+    """Return the place of the number of processes in a pod; None if the command of its container says it."""
+    if says_processes(map(text, listing(at(manifest.data, (*container, "command"))))):
         return None
-    for index, variable in enumerate(listing(at(spec, ("containers", 0, "env")))):
+    for index, variable in enumerate(listing(at(manifest.data, (*container, "env")))):
         if mapping(variable).get("name") == PROCESSES:
-            return ("containers", 0, "env", index, "value")
+            return (*container, "env", index, "value")
     return None

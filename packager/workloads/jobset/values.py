@@ -1,7 +1,7 @@
 """JobSet: pods in roles, on several nodes, that find each other by name (jobset.x-k8s.io/v1alpha2)."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from packager.base.faults import Fault
@@ -11,8 +11,9 @@ from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
 from packager.kubernetes.environment import refusal_reason
 from packager.workloads import amounts
-from packager.workloads.amounts import Amount
-from packager.workloads.jobset.rendezvous import PROCESSES, RENDEZVOUS, PodVariable, Rendezvous
+from packager.workloads.amounts import PER_GPU, Amount
+from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
+from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.pods import named
 from packager.workloads.program import TORCHRUN_DEFAULTS, Program, Run, Workdir, directory, of_script
@@ -123,10 +124,10 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         ),
     ] = None
     processes_per_node: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000)] | Literal["auto"] | None,
+        Annotated[int, Meta(ge=1, le=1_000)] | Literal["auto", "per-gpu"] | None,
         Meta(
-            description="With torch, how many processes torchrun starts in each pod; `auto` for one a GPU, or a core "
-            "where there is none. Without it, one, or with the option `gpu` one a GPU."
+            description="With torch, how many processes torchrun starts in each pod; `per-gpu`, the default, for one "
+            "for each GPU, or 1 without GPUs; `auto` for one for each GPU, or for each core without GPUs."
         ),
     ] = None
     retries: Annotated[
@@ -190,6 +191,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """The traits of all work that ends, and those of a JobSet."""
         return super().traits | {"jobset", "several"}
 
+    def traits_of(self, run: Run) -> frozenset[str]:
+        """Return the traits, with `elastic` if all pods start torchrun, which can go on without some of them."""
+        commands = {self.program_of(role, run).command[:1] for role in self.roles}
+        is_elastic = self.rendezvous == "torch" and commands == {(TORCHRUN,)}
+        return self.traits | {"elastic"} if is_elastic else self.traits
+
     @property
     def gang_key(self) -> str | None:
         """The key of the role whose pods compute, if it is the only one."""
@@ -232,13 +239,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def amounts(self, run: Run) -> Iterator[Amount]:
         """Yield the number of pods of each role that may have several, of torchrun's processes, resources, deadline."""
         yield from (self._count(role) for role in self.roles if self.count_key(role))
-        if self.processes_per_node is not None:
-            fields = tuple(f"{_container(role)}.command.1" for role in self.roles if self.run_of(role, run).scripts)
-            description = "The number of processes in each pod; auto: one for each GPU, or core."
-            variables = tuple(f"{_container(role)}.env.{named(PROCESSES)}.value" for role in self.roles)
-            if fields:
-                number = str(self.processes_per_node)
-                yield Amount("PROCESSES_PER_NODE", number, description, fields, delimiter="=", whole_fields=variables)
+        if processes := self._processes(self.roles, run):
+            description = (
+                "The number of processes in each pod; per-gpu: one for each GPU, or 1; auto: one for each GPU, or core."
+            )
+            number = str(self.processes_per_node or PER_GPU)
+            yield Amount("PROCESSES_PER_NODE", number, description, processes, may_be_per_gpu=True)
         yield from self._quantities(run)
         yield from amounts.deadline(self.deadline, *(f"{_job(role)}.activeDeadlineSeconds" for role in self.roles))
 
@@ -247,11 +253,20 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         alike = [name for name, role in self.roles.items() if role.resources is None]
         computing = any(self.options_of(name) is None for name in alike)
         paths = [path for name in alike for path in _containers(name, run)]
-        yield from amounts.quantities(self.resources, paths, computes=computing)
+        processes = self._processes(alike, run)
+        yield from amounts.quantities(self.resources, paths, computes=computing, processes=processes)
         for name, role in self.roles.items():
             if role.resources is not None:
                 computes = self.options_of(name) is None
-                yield from amounts.quantities(role.resources, _containers(name, run), name, computes=computes)
+                containers, processes = _containers(name, run), self._processes([name], run)
+                yield from amounts.quantities(role.resources, containers, name, computes=computes, processes=processes)
+
+    def _processes(self, roles: Iterable[str], run: Run) -> tuple[str, ...]:
+        """Return the fields with torchrun's number of processes of roles whose commands do not contain it."""
+        if self.rendezvous != "torch":
+            return ()
+        roles = [role for role in roles if not says_processes(self.program_of(role, run).command)]
+        return tuple(f"{_container(role)}.env.{named(PROCESSES)}.value" for role in roles)
 
     def count_key(self, role: str) -> str | None:
         """Return the key in mlops.env for the number of pods of a role; None for a role that has one pod always."""
@@ -284,9 +299,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         variables = self.roles[role].environment
         values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in variables.items()}
         way = self.way.environment(role, self.listens, counts)
-        if self.processes_per_node is not None:
-            number = str(self.processes_per_node)
-            way = (replace(variable, value=number) if variable.name == PROCESSES else variable for variable in way)
+        number = self.processes_per_node
+        if number in (None, PER_GPU):
+            number = amounts.gpus(self.resources_of(role))
+        if number is not None:
+            way = (replace(variable, value=str(number)) if variable.name == PROCESSES else variable for variable in way)
         return (
             *way,
             *(PodVariable(key, text(value)) for key, value in values.items()),
@@ -324,10 +341,9 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             return Program(tuple(command or ()), of_role.args, directory(of_role.workdir))
         if self.rendezvous != "torch":
             return of_script(of_role)
-        # Both torch 1.13 and later ones know the flags in this spelling.
-        number = () if self.processes_per_node is None else (f"--nproc_per_node={self.processes_per_node}",)
+        # Both torch 1.13 and later ones know the flag in this spelling.
         python = () if of_role.scripts[0].endswith(".py") else ("--no_python",)
-        return of_script(of_role, ("torchrun", *number, *python))
+        return of_script(of_role, (TORCHRUN, *python))
 
     def program_faults(self, run: Run) -> Iterator[Fault]:
         """Yield a fault when torchrun would have to start Python for some of the scripts, and not for others."""

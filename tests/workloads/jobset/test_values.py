@@ -52,9 +52,18 @@ def test_torch_nodes_get_address_of_the_first(tmp_path: Path) -> None:
     assert (overlay.successful, overlay.options_of("node")) == (("node",), None)
 
 
-@pytest.mark.parametrize("number", ["auto", "4"])
-def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, number: str) -> None:
-    overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, processes_per_node: {number}")
+@pytest.mark.parametrize(
+    ("values", "number"),
+    [
+        ("processes_per_node: auto", "auto"),
+        ("processes_per_node: 4, resources: {limits: {nvidia.com/gpu: 8}}", "4"),
+        ("processes_per_node: per-gpu", "1"),
+        ("processes_per_node: per-gpu, resources: {limits: {nvidia.com/gpu: 8}}", "8"),
+        ("resources: {limits: {nvidia.com/gpu: 8}}", "8"),
+    ],
+)
+def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, values: str, number: str) -> None:
+    overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, {values}")
     assert environment(overlay, "node")["PET_NPROC_PER_NODE"] == number
 
 
@@ -63,8 +72,8 @@ def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, num
     [
         ("", "train.py", ["torchrun", "train.py"]),
         ("", "train.sh", ["torchrun", "--no_python", "train.sh"]),
-        ("processes_per_node: 8", "train.py", ["torchrun", "--nproc_per_node=8", "train.py"]),
-        ("processes_per_node: auto", "train.py", ["torchrun", "--nproc_per_node=auto", "train.py"]),
+        ("processes_per_node: 8", "train.py", ["torchrun", "train.py"]),
+        ("processes_per_node: auto", "train.py", ["torchrun", "train.py"]),
     ],
 )
 def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, command: list[str]) -> None:
