@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from packager.workloads.pods import Pods
 
 REPLICAS: Location = ("spec", "mpiReplicaSpecs")
+SLOTS = ("spec", "slotsPerWorker")
 
 _CHOICES: dict[Location, tuple[str, ...]] = {
     ("spec", "launcherCreationPolicy"): ("AtStartup", "WaitForWorkersReady"),
@@ -35,7 +36,7 @@ _RANGES: dict[Location, tuple[int, int | None]] = {
     ("spec", "runPolicy", "activeDeadlineSeconds"): (1, None),
     ("spec", "runPolicy", "backoffLimit"): (0, INT32),
     ("spec", "runPolicy", "ttlSecondsAfterFinished"): (0, INT32),
-    ("spec", "slotsPerWorker"): (1, INT32),
+    SLOTS: (1, INT32),
 }
 # Kubernetes, pkg/apis/core/validation: MaxSecretSize, for ConfigMaps as well.
 _MAP_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packager.kubernetes.manifest import at, integer, mapping
 from packager.workloads import podgroups
 from packager.workloads.mpijob import checks
-from packager.workloads.mpijob.checks import REPLICAS
+from packager.workloads.mpijob.checks import REPLICAS, SLOTS
 from packager.workloads.mpijob.reserved import by_mpi
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
@@ -49,6 +49,7 @@ class MPIJob(Structure):
                 labels=(("training.kubeflow.org/job-role", role.lower()),),
                 workload_label=None if is_launcher else "training.kubeflow.org/job-name",
                 port=None if is_launcher else 2222,
+                processes=None if is_launcher else SLOTS,
             )
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:

@@ -8,7 +8,8 @@ from packager.base.fields import Resources
 from packager.base.values import Meta
 from packager.base.yamlio import Location
 from packager.workloads import amounts
-from packager.workloads.amounts import Amount
+from packager.workloads.amounts import PER_GPU, Amount
+from packager.workloads.mpijob.checks import SLOTS
 from packager.workloads.mpijob.reserved import by_mpi
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Run
@@ -18,7 +19,10 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
     """Ranks on several nodes, started by mpirun in a launcher. Needs mpi-operator in the cluster."""
 
     workers: Annotated[int, Meta(ge=1, le=10_000, description="The number of worker pods.")] = 2
-    slots_per_worker: Annotated[int, Meta(ge=1, le=1_000, description="The number of ranks for each worker.")] = 1
+    slots_per_worker: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)] | Literal["per-gpu"],
+        Meta(description="The number of ranks for each worker; `per-gpu` for one for each GPU, or 1 without GPUs."),
+    ] = PER_GPU
     processes: Annotated[
         int | None,
         Meta(description="The number of ranks to start; one for each slot, if it is not set."),
@@ -60,17 +64,24 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         """The operator's word for `mpi`; the form of its host file follows it (mpi-operator, v2beta1/types.go)."""
         return {"openmpi": "OpenMPI", "mpich": "MPICH", "intel": "Intel"}[self.mpi]
 
+    @property
+    def slots(self) -> int:
+        """The number of slots of each worker, as built."""
+        return self.slots_per_worker if isinstance(self.slots_per_worker, int) else amounts.gpus(self.resources) or 1
+
     def amounts(self, run: Run) -> Iterator[Amount]:
         """Yield the number of workers, of slots and of ranks, the resources of each worker, and the deadline."""
         workers = ("spec.mpiReplicaSpecs.Worker.replicas",)
         yield Amount("WORKERS", str(self.workers), "The number of worker pods.", workers)
-        slots = "The number of slots of each worker: a slot is the place of a rank."
-        yield Amount("SLOTS_PER_WORKER", str(self.slots_per_worker), slots, ("spec.slotsPerWorker",))
+        description = "The slots of each worker: the places of ranks; per-gpu: one for each GPU, or 1 without GPUs."
+        slots = (".".join(SLOTS),)
+        number = str(self.slots_per_worker)
+        yield Amount("SLOTS_PER_WORKER", number, description, slots, may_be_per_gpu=True)
         launcher = "spec.mpiReplicaSpecs.Launcher.template.spec.containers.[name=^launcher$]"
         ranks = "The number of ranks to start; all: one for each slot."
         yield Amount("PROCESSES", str(self.processes or "all"), ranks, (f"{launcher}.command.3",))
         worker = "spec.mpiReplicaSpecs.Worker.template.spec"
-        yield from amounts.quantities(self.resources, run.containers(worker, "[name=^worker$]"))
+        yield from amounts.quantities(self.resources, run.containers(worker, "[name=^worker$]"), processes=slots)
         yield from amounts.deadline(self.deadline, "spec.runPolicy.activeDeadlineSeconds")
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:
@@ -94,7 +105,7 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
 
     def faults(self) -> Iterator[Fault]:
         """Yield a fault when more ranks are asked for than there are slots, or fewer than one."""
-        slots = self.workers * self.slots_per_worker
+        slots = self.workers * self.slots
         if self.processes is not None and not 1 <= self.processes <= slots:
-            expected = f"expected 1 to {slots} processes ({self.workers} workers x {self.slots_per_worker} slots)"
+            expected = f"expected 1 to {slots} processes ({self.workers} workers x {self.slots} slots)"
             yield Fault(("processes",), f"{expected}, found {self.processes}", "leave it out to use every slot")

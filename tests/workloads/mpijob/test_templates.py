@@ -6,7 +6,9 @@ They are the templates' own, with other folders in the place of /run/mlpack and 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +16,12 @@ import pytest
 from packager.builder.render import TEMPLATES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 BASE = TEMPLATES["mpijob"] / "quickstart/common/FRAMEWORK/k8s/mlops/base"
 SENTENCE = "processes were killed for taking more memory than their worker may, in:"
+SESSION = {"/run/mlpack": ".", "/sys/fs/cgroup": "cgroup", "/proc": "proc"}
 
 
 class Job:
@@ -35,7 +39,8 @@ class Job:
         self.status.touch()
         for host in self.hosts:
             (root / host / "cgroup/memory").mkdir(parents=True)
-            self._script("mpi-session.sh", {"/run/mlpack": root / host, "/sys/fs/cgroup": root / host / "cgroup"}, host)
+            places = {name: root / host / folder for name, folder in SESSION.items()}
+            self._script("mpi-session.sh", places, host)
             (root / host / "environment").touch()
         places = {
             "/run/mlpack": root / "run",
@@ -77,6 +82,27 @@ class Job:
                 env={**os.environ, "SSH_ORIGINAL_COMMAND": "true"},
                 check=True,
             )
+
+    def rank(self, worker: int, variable: str) -> subprocess.Popen[bytes]:
+        """Start a process on a worker, with one variable in its environment."""
+        process = subprocess.Popen(["sleep", "60"])
+        environ = self.root / self.hosts[worker] / f"proc/{process.pid}/environ"
+        environ.parent.mkdir(parents=True)
+        environ.write_bytes(f"PATH=/bin\0{variable}\0HOME=/\0".encode())
+        return process
+
+    @contextmanager
+    def running(self, code: int) -> Iterator[subprocess.Popen[bytes]]:
+        """Start the launcher; mpirun ends with a code at the end of the block, or with 9 when it is told to."""
+        os.mkfifo(self.root / "fifo")
+        wait = f"until [ -e {self.root}/end ]; do sleep 0.1; done"
+        self.program("mpirun", f"trap 'exit 9' TERM\necho begin >{self.root}/fifo\n{wait}\nexit {code}")
+        environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        argv = ["sh", str(self.root / "mpi-launcher.sh"), "openmpi", "all", "x"]
+        with subprocess.Popen(argv, env=environment) as launcher:
+            (self.root / "fifo").read_bytes()
+            yield launcher
+            (self.root / "end").touch()
 
     def end(self, code: int = 0) -> tuple[int, str, str]:
         """Let mpirun end; return the launcher's exit code, its stderr, and the message in the pod's status."""
@@ -157,3 +183,25 @@ def test_status_lists_at_most_twenty_workers(tmp_path: Path) -> None:
         (job.root / job.hosts[worker] / "joined").write_text("0\n")
     named = " ".join(f"job-worker-{index}" for index in range(20))
     assert job.end()[2] == f"{SENTENCE} {named}, and 2 more\n"
+
+
+@pytest.mark.parametrize(("code", "expected"), [(143, 143), (1, 1), (0, 143)])
+def test_launcher_that_is_stopped_lets_the_ranks_end(job: Job, code: int, expected: int) -> None:
+    ranks = [job.rank(0, "OMPI_COMM_WORLD_RANK=0"), job.rank(1, "PMI_RANK=1")]
+    other = job.rank(1, "NOT_PMI_RANK=1")
+    job.begin(0, 1)
+    with job.running(code) as launcher:
+        launcher.terminate()
+        assert [rank.wait(30) for rank in ranks] == [-signal.SIGTERM] * 2
+        assert (launcher.poll(), other.poll()) == (None, None)
+    assert launcher.returncode == expected
+    other.kill()
+    other.wait()
+
+
+@pytest.mark.parametrize("begun", [(), (0, 1)])
+def test_launcher_that_is_stopped_before_ranks_begin_ends_mpirun(job: Job, begun: tuple[int, ...]) -> None:
+    job.begin(*begun)
+    with job.running(0) as launcher:
+        launcher.terminate()
+        assert launcher.wait(30) == 9
