@@ -17,6 +17,7 @@ from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
 from packager.configure import lock as stage
 from packager.configure.lock import ImageLock
+from packager.package.image import bare
 from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
 from packager.publish.registry import Repository
 from packager.rendering import render
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Runner
     from packager.configure.settings import Files
-    from packager.package.opened import Package
     from packager.publish.client import Access
 
 
@@ -100,7 +100,7 @@ class PreparedLock:
     def check(self) -> None:
         """Refuse images that are not locked, or whose tag has another digest now. Raises VerificationError."""
         package = self.edits.package
-        problems = [_problem(package, image) for image in self.images if not image.is_current]
+        problems = [_problem(self.edits.files, image) for image in self.images if not image.is_current]
         if problems:
             message = f"{package.source}: the images are not locked to what their tags have now"
             raise VerificationError(message, problems=problems, hint="mlpack lock writes the present digests")
@@ -147,7 +147,7 @@ class _Lock:
 
     def overlay(self, overlay: str) -> list[LockedImage]:
         """Lock an overlay, and return its images."""
-        present = {stage.bare(image): image.partition("@")[2] or None for image in self._rendered(overlay)}
+        present = {bare(image): image.partition("@")[2] or None for image in self._rendered(overlay)}
         stage.unlock(self.files, overlay)
         by_tag = [image for image in self._rendered(overlay) if "@" not in image]
         manifests = {image: self._manifest(image) for image in by_tag}
@@ -162,7 +162,7 @@ class _Lock:
         return [
             LockedImage(overlay, image, digests[image], locked, locked is not None and manifests[image].has(locked))
             for image in by_tag
-            for locked in (present.get(stage.bare(image)),)
+            for locked in (present.get(bare(image)),)
         ]
 
     def _rendered(self, overlay: str) -> tuple[str, ...]:
@@ -193,9 +193,10 @@ class _Lock:
             raise RenderError(message, hint="write the image with its digest there")
 
 
-def _problem(package: Package, image: LockedImage) -> Problem:
-    place = package.shown(stage.path(image.overlay))
-    if image.locked is None:
-        return Problem(place, 0, 0, f"{image.overlay} pulls {image.image} by its tag, which is {image.digest} now")
-    message = f"{image.overlay} pulls {image.image} as {image.locked}; the tag is {image.digest} now"
-    return Problem(place, 0, 0, message)
+def _problem(files: Files, image: LockedImage) -> Problem:
+    path, line = stage.place(files, image.overlay, image.image)
+    now = f"is {image.digest} now"
+    message = f"{image.overlay} pulls {image.image} by its tag, which {now}"
+    if image.locked is not None:
+        message = f"{image.overlay} pulls {image.image} as {image.locked}; the tag {now}"
+    return Problem(files.package.shown(path), line, min(line, 1), message)

@@ -12,7 +12,7 @@ import typer
 from packager.base.errors import MlpackError, UsageError
 from packager.cli import completing
 from packager.cli.arguments import FsGroup, GroupId, Output, Site, SiteFile, UserId, announced_site
-from packager.cli.cluster_arguments import PackagePath, acceptance
+from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, acceptance
 from packager.cli.console import OutputFormat, emit, emit_output, say
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 def configure(
     ctx: typer.Context,
     package: PackagePath,
-    overlay: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Only this overlay; by default all overlays.", autocompletion=completing.overlays
-        ),
-    ] = None,
+    overlay: OnlyOverlay = None,
     root: Annotated[
         str | None, typer.Option(metavar="PATH", help="The folder that contains the package, as the pods see it.")
     ] = None,
@@ -60,7 +55,7 @@ def configure(
         str | None,
         typer.Option(
             metavar="NAME[:TAG][@sha256:…]",
-            help="The image after its registry, in the overlays' kustomization.yaml; without a tag and a digest, the "
+            help="The image after its registry: IMAGE in the overlays' mlops.env. Without a tag and a digest, the "
             "present ones are kept.",
         ),
     ] = None,

@@ -10,7 +10,7 @@ import typer
 from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.cli.arguments import Output, RegistryHost  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import PackagePath, Program  # noqa: TC001 - the same
+from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, Program  # noqa: TC001 - the same
 from packager.cli.console import emit, emit_output, is_quiet, say
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ Builders = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")]
 Extra = Annotated[list[str], typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.")]
-OneOverlay = Annotated[
-    str | None, typer.Option("--overlay", metavar="NAME", help="Only the image of this overlay; by default all.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +40,7 @@ def build(
     ctx: typer.Context,
     package: PackagePath,
     arguments: Extra = [],  # noqa: B006 - typer copies it
-    overlay: OneOverlay = None,
+    overlay: OnlyOverlay = None,
     registry: RegistryHost = None,
     program: Builders = None,
     kubectl: Program = "kubectl",
@@ -72,7 +69,7 @@ def push(
     ctx: typer.Context,
     package: PackagePath,
     arguments: Extra = [],  # noqa: B006
-    overlay: OneOverlay = None,
+    overlay: OnlyOverlay = None,
     registry: RegistryHost = None,
     program: Builders = None,
     kubectl: Program = "kubectl",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import PackagePath, Program  # noqa: TC001 - typer reads the annotations
+from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, with_registry
@@ -23,9 +23,7 @@ def lock(
     ctx: typer.Context,
     at: RegistryOptions,
     package: PackagePath,
-    overlay: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this overlay; by default all overlays.")
-    ] = None,
+    overlay: OnlyOverlay = None,
     registry: Annotated[
         str | None, typer.Option(metavar="HOST", help="Where the images are pulled from; it is set in the package.")
     ] = None,

@@ -58,7 +58,9 @@ def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, s
         if option == "--gpus":
             if not places:
                 _switch_gpu(files, overlays)
-            by_option = {env(overlay) for overlay in overlays if settings.options(files, overlay).get(GPU)}
+            by_option = {
+                env(overlay) for overlay in overlays if not places or settings.options(files, overlay).get(GPU)
+            }
             places = [place for place in places if place[0] not in by_option]
             places += [(path, _GPU_COUNT) for path in settings.site_files(files.package) if by_option]
         name = _RESOURCES.get(option)

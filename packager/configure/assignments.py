@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import similar
+from packager.configure import image
 from packager.configure.settings import placement_file, site_files, value, workloads
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.options import KEYS
 from packager.package import declared, placement
+from packager.package.image import IMAGE
 from packager.package.layout import env
 from packager.workloads import structures
 from packager.workloads.scripts import CHOICE, choices, wrong_choice
@@ -68,6 +70,8 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
         _check_reserved(files, overlays, entry)
         if entry.key == CHOICE:
             _check_choice(files, overlays, entry)
+        if entry.key == IMAGE and any(image.is_in_env(files, overlay) for overlay in overlays):
+            image.check(entry.value, entry.label)
         if entry.option == "--add":
             _add(files, overlays, entry)
         elif entry.key in placement.FIELDS and (file := placement_file(files.package)):

@@ -1,8 +1,8 @@
-"""Images with digests -> files: a component of each overlay, in which kustomize finds the digest of each image.
+"""Images with digests -> files: the digest of an overlay's image is in its mlops.env.
 
-An image that the overlay's own `images` sets gets its digest there.
-
-The component is like a site's own one, so verify shows it as an edit, and upgrade keeps it.
+Other images, as those of containers that a site adds, get theirs from a component of the overlay, or from `images` of
+its kustomization if that sets the image. The component is like a site's own one, so verify shows it as an edit, and
+upgrade keeps it.
 
 Tests: cli/test_lock.py.
 """
@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from packager.base import envfile, yamlio
 from packager.base.errors import UsageError
 from packager.base.values import Value, replace
+from packager.configure import image as own_image
+from packager.configure.settings import value
 from packager.kubernetes.manifest import listing
 from packager.package import kustomization, layout
+from packager.package.image import IMAGE, REGISTRY, bare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from packager.configure.settings import Files
 
@@ -50,20 +53,40 @@ class ImageLock(Value, frozen=True):
     platforms: tuple[str, ...] = ()
 
 
+def name(overlay: str) -> str:
+    """Return the name of the component with an overlay's lock."""
+    return f"{_PREFIX}{overlay}"
+
+
 def path(overlay: str) -> str:
-    """Return the path of an overlay's lock."""
-    return f"{layout.ADDED}/{_PREFIX}{overlay}/{layout.KUSTOMIZATION}"
+    """Return the path of the component with an overlay's lock."""
+    return f"{layout.ADDED}/{name(overlay)}/{layout.KUSTOMIZATION}"
+
+
+def place(files: Files, overlay: str, image: str) -> tuple[str, int]:
+    """Return the path and the line where an image of an overlay has its digest, or would have it."""
+    own, env = _own_image(files, overlay), layout.env(overlay)
+    if own is None or bare(own) != bare(image):
+        return path(overlay), 0
+    return env, next(line.number for line in envfile.lines(files.read(env)) if line.key == IMAGE)
 
 
 def unlock(files: Files, overlay: str) -> None:
-    """Leave the lock of an overlay out of its kustomization: its component, and digests of `images` that have a tag.
+    """Take the digests off images that have a tag, and leave the component with a lock out of the kustomization.
+
+    A digest that the package was built with stays.
 
     Raises:
         UsageError: The kustomization is not YAML, or cannot be edited automatically.
     """
+    if own_image.is_in_env(files, overlay) and (image := own_image.in_env(files, overlay)):
+        env = layout.env(overlay)
+        built = {line.value for line in envfile.lines(files.package.sealed(env) or b"") if line.key == IMAGE}
+        if image.tag and image.digest and str(image) not in built:
+            files.assign(env, IMAGE, str(replace(image, digest="")))
     place = layout.kustomization(overlay)
     shown = files.package.shown(place)
-    text = kustomization.switch(files.read(place), f"{_PREFIX}{overlay}", shown, on=False)
+    text = kustomization.switch(files.read(place), name(overlay), shown, on=False)
     for entry in kustomization.images(text, shown):
         if entry.new_tag and entry.digest:
             text = kustomization.set_image(text, replace(entry, digest=""), shown)
@@ -82,7 +105,11 @@ def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
         UsageError: Two images differ by their tag alone, or the kustomization cannot be edited automatically.
     """
     names: dict[str, ImageLock] = {}
+    own = _own_image(files, overlay)
     for entry in locks:
+        if entry.image == own:
+            files.assign(layout.env(overlay), IMAGE, f"{value(files, overlay, IMAGE)}@{entry.digest}")
+            continue
         other = names.setdefault(bare(entry.image), entry)
         if other.digest != entry.digest:
             message = f"{overlay} uses {other.image} and {entry.image}: kustomize locks one tag of an image"
@@ -90,19 +117,19 @@ def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
     place = layout.kustomization(overlay)
     text, shown = files.read(place), files.package.shown(place)
     lines = []
-    for name, entry in names.items():
-        sources = _sources(files, overlay, name)
+    for image_name, entry in names.items():
+        sources = _sources(files, overlay, image_name)
         # What the overlay's own `images` sets takes the place of the digests of a component.
-        own = [image for image in kustomization.images(text, shown) if (image.new_name or image.name) in sources]
-        for image in own:
+        present = [image for image in kustomization.images(text, shown) if (image.new_name or image.name) in sources]
+        for image in present:
             text = kustomization.set_image(text, replace(image, digest=entry.digest), shown)
-        lines += [line for source in sources if not own for line in _lines(source, entry)]
+        lines += [line for source in sources if not present for line in _lines(source, entry)]
     if not lines:
         files.write(place, text)
         return
     files.write(path(overlay), (_HEAD.format(overlay=overlay) + "".join(f"  {line}\n" for line in lines)).encode())
     listed = posixpath.relpath(posixpath.dirname(path(overlay)), layout.overlay(overlay))
-    text = kustomization.switch(text, f"{_PREFIX}{overlay}", shown, on=True)
+    text = kustomization.switch(text, name(overlay), shown, on=True)
     files.write(place, kustomization.add(text, listed, shown))
 
 
@@ -127,16 +154,29 @@ def written(name: str, content: bytes) -> tuple[str, ...]:
     return tuple(sorted({match.decode() for match in re.findall(pattern, content)}))
 
 
+def without(overlay: str, content: bytes, names: Collection[str]) -> bytes:
+    """Return the content of a lock that does not lock the images with these names.
+
+    Raises:
+        UsageError: The content cannot be edited automatically.
+    """
+    if {*locked(content)} <= {*names}:
+        return without_images(overlay)
+    for image in names:
+        content = kustomization.without_image(content, image)
+    return content
+
+
 def without_images(overlay: str) -> bytes:
     """Return the content of a lock that locks no image."""
     return (_HEAD.format(overlay=overlay).removesuffix("images:\n") + "images: []\n").encode()
 
 
-def bare(image: str) -> str:
-    """Return an image without its tag and its digest."""
-    name = image.partition("@")[0]
-    host, slash, rest = name.rpartition("/")
-    return f"{host}{slash}{rest.partition(':')[0]}"
+def _own_image(files: Files, overlay: str) -> str | None:
+    """Return the image that an overlay has in its mlops.env, with its registry; None if it has none there."""
+    if not own_image.is_in_env(files, overlay):
+        return None
+    return f"{value(files, overlay, REGISTRY)}/{value(files, overlay, IMAGE)}"
 
 
 def _lines(name: str, entry: ImageLock) -> list[str]:
@@ -148,9 +188,8 @@ def _lines(name: str, entry: ImageLock) -> list[str]:
 
 def _sources(files: Files, overlay: str, name: str) -> list[str]:
     """Return the names that an image has in the files of an overlay, where REGISTRY may not be filled in yet."""
-    values = envfile.lines(files.read(layout.env(overlay)))
-    registry = next((line.value for line in values if line.key == "REGISTRY"), "")
-    replaced = f"REGISTRY/{name.removeprefix(f'{registry}/')}"
+    registry = value(files, overlay, REGISTRY)
+    replaced = f"{REGISTRY}/{name.removeprefix(f'{registry}/')}"
     names = (replaced, name) if registry and name.startswith(f"{registry}/") else (name,)
     texts = files.sources(overlay).files.values()
     written = [text for text in names if any(text.encode() in content for content in texts)]

@@ -12,7 +12,7 @@ from packager.base.values import replace
 from packager.configure.storage import lost_folders
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, GPU, KEYS, OPTIONS, faults, gpus
+from packager.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
@@ -37,15 +37,23 @@ _MAX_BYTES = 1 << 20
 class Files:
     """A package's files, with the changes made so far."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, unchanged: dict[str, Sources] | None = None) -> None:
+        """Start without changes.
+
+        Args:
+            package: The package.
+            unchanged: The sources of overlays without changes, to share.
+        """
         self.package = package
         self._changed: dict[str, bytes] = {}
+        self._unchanged: dict[str, Sources] = {} if unchanged is None else unchanged
         self._sources: dict[str, Sources] = {}
+        self._earlier: dict[str, Sources] = {}
 
     @cached_property
     def original(self) -> Files:
         """The files without the changes."""
-        return Files(self.package)
+        return Files(self.package, self._unchanged)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file, by its path below the package's root.
@@ -68,11 +76,11 @@ class Files:
         if content == before:
             return
         if not self._changed:
-            self.original._sources.update(self._sources)  # noqa: SLF001 - it is of this class
+            self._sources = {**self._unchanged}
         self._changed[path] = content
         for overlay, sources in [*self._sources.items()]:
             if path in sources.files or before is None:  # an overlay may name a new file
-                del self._sources[overlay]
+                self._earlier[overlay] = self._sources.pop(overlay)
 
     def assign(self, path: str, key: str, value: str) -> None:
         """Set a key of an env file."""
@@ -85,9 +93,11 @@ class Files:
             VerificationError: The overlay reads far more than any has to.
             ToolError: A file cannot be read.
         """
-        if overlay not in self._sources:
-            self._sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay))
-        return self._sources[overlay]
+        sources = self._sources if self._changed else self._unchanged
+        if overlay not in sources:
+            earlier = self._earlier.get(overlay) or self._unchanged.get(overlay)
+            sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay), earlier)
+        return sources[overlay]
 
     def edited_package(self) -> Package:
         """Return the package as it would be with these changes."""
@@ -198,12 +208,13 @@ def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
 
 
 def replaced_gpus(files: Files) -> Iterator[str]:
-    """Yield a note for each number of GPUs in a manifest that the option `gpu` replaces."""
+    """Yield a note for each number of GPUs in a manifest that an option replaces."""
     site = {line.key: line.value for path in site_files(files.package) for line in envfile.lines(files.read(path))}
     for overlay in files.package.overlays:
-        if options(files, overlay).get(GPU):
+        names = [name for name, is_on in options(files, overlay).items() if is_on]
+        if (resource := set_gpus(names, site)) is not None:
             for workload in workloads(files, overlay):
-                yield from accelerators.replaced(workload, overlay, *gpus(site))
+                yield from accelerators.replaced(workload, overlay, *resource)
 
 
 def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]:

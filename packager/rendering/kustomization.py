@@ -19,10 +19,11 @@ from packager.base.envfile import Weight
 from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
 from packager.kubernetes import resources
+from packager.options import KEYS
 from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
 from packager.package.path_checks import shown
-from packager.rendering import fields, transformers
+from packager.rendering import fields, images, transformers
 from packager.rendering.entries import Entries
 from packager.rendering.origins import Generated, Operations, Position, Renamed, Replaced, Written, selected, split
 from packager.rendering.sources import Sources
@@ -49,12 +50,23 @@ _WHOLE_NUMBER = rf"0|[1-9][0-9]{{0,{_DIGITS - 1}}}"
 _QUANTITIES = (["resources", "requests"], ["resources", "limits"])
 """The last steps before the name of a resource in the path of its quantity."""
 
+_LABELS = "metadata.labels."
+
+_REQUIREMENT = re.compile(r"\s*(?P<label>[^\s=!]+)\s*(?P<operator>==?|!=)\s*(?P<value>[^\s=!]*)\s*")
+"""A requirement of a labelSelector that compares a label with a value (apimachinery, labels.Parse)."""
+
 _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
 
-def read(package: Package, folder: str) -> Sources:
-    """Return the sources of the overlay in `folder`, below the package's root."""
-    sources = Sources(package.reader, f"{folder}/{KUSTOMIZATIONS[0]}", declared.read(package))
+def read(package: Package, folder: str, earlier: Sources | None = None) -> Sources:
+    """Return the sources of the overlay in `folder`, below the package's root.
+
+    Args:
+        package: The package.
+        folder: The folder.
+        earlier: Sources of the same package; what they have parsed is not parsed again.
+    """
+    sources = Sources(package.reader, f"{folder}/{KUSTOMIZATIONS[0]}", declared.read(package), earlier)
     _read(sources, folder, None, ())
     return sources
 
@@ -92,6 +104,9 @@ class _Kustomization(Entries):
         super().__init__(sources, folder, document)
         self._above = (*above, folder)
         self._transforming = transforming
+        self._entries_before = len(sources.image_entries)
+        self._has_image = False
+        self._filled_labels: dict[tuple[str, str, str], str] = {}
 
     def read(self) -> None:
         self._keys()
@@ -214,6 +229,8 @@ class _Kustomization(Entries):
         for location, entry in self.entries("images"):
             name = str((entry.get("newName") or entry.get("name")) if isinstance(entry, dict) else "")
             if name:
+                replaced = str(entry.get("name") or "")
+                self.sources.image_entries.append(images.ImagesEntry(replaced, self.document, location))
                 self.sources.origins.append(Renamed(name.partition("/")[2] or name, self.position(location)))
 
     def _patch_file(self, entry: Any, location: Location, target: Any) -> None:
@@ -267,6 +284,9 @@ class _Kustomization(Entries):
                 self._replacement_file(entry["path"], (*location, "path"))
             else:
                 self._replacement(entry)
+        if self._has_image:
+            entries = self.sources.image_entries[self._entries_before :]
+            self.sources.problems.extend(images.idle(entries, self.sources.origins))
 
     def _replacement_file(self, entry: Any, location: Location) -> None:
         """Read a file of replacements, which holds a list of them or one."""
@@ -290,9 +310,44 @@ class _Kustomization(Entries):
             return
         for target in targets:
             if isinstance(target, dict) and isinstance(target.get("select"), dict):
+                self._labels(target, key, origin)
+                if not self._applies(target["select"]):
+                    continue
                 self._numbers(target, key, origin)
                 self._quantities(target, key, origin)
+                if images.is_name(target):
+                    self._has_image = True
+                    self.sources.image_keys.add(key)
+                    self._refuse(images.check(target, key, origin, self.sources.origins))
+                    self.sources.notes.extend(images.doubts(key, origin))
                 self.sources.origins.extend(_fields_of(target, origin.keys[key]))
+
+    def _labels(self, target: dict[str, Any], key: str, origin: Generated) -> None:
+        """Note the labels that a value fills in completely, by which later targets of the same object are selected."""
+        paths, select = target.get("fieldPaths"), target["select"]
+        for path in paths if isinstance(paths, list) else ():
+            name = str(path).removeprefix(_LABELS)
+            if name == path:
+                continue
+            self.sources.numbers.add(key)
+            label = (str(select.get("kind")), str(select.get("name")), name)
+            if target.keys() == {"select", "fieldPaths"} and select.keys() == {"kind", "name"}:
+                self._filled_labels[label] = origin.values.get(key, "")
+            else:
+                self._filled_labels.pop(label, None)  # only some objects, or a part of the label
+
+    def _applies(self, select: dict[str, Any]) -> bool:
+        """Return whether a target may be selected, by the labels that were filled in."""
+        return all((label == value) != is_refused for label, is_refused, value in self._requirements(select))
+
+    def _requirements(self, select: dict[str, Any]) -> Iterator[tuple[str, bool, str]]:
+        """Yield each filled label of a selector, whether it must have another value, and this value."""
+        for requirement in str(select.get("labelSelector") or "").split(","):
+            match = _REQUIREMENT.fullmatch(requirement)
+            name = (str(select.get("kind")), str(select.get("name")), match["label"] if match else "")
+            label = self._filled_labels.get(name)
+            if match and label is not None:
+                yield label, match["operator"] == "!=", match["value"]
 
     def _numbers(self, target: dict[str, Any], key: str, origin: Generated) -> None:
         """Refuse a value that is no plain number for a field which takes a whole number.
@@ -303,8 +358,10 @@ class _Kustomization(Entries):
             return
         self.sources.numbers.add(key)
         value = origin.values.get(key, "")
-        if not re.fullmatch(_WHOLE_NUMBER, value):
-            message = f"{key}: expected a whole number of at most {_DIGITS} digits, found {show(value)}"
+        if key not in KEYS and not re.fullmatch(_WHOLE_NUMBER, value):  # verify checks the options' values itself
+            others = [f" or {word!r}" for _, is_refused, word in self._requirements(target["select"]) if is_refused]
+            expected = f"a whole number of at most {_DIGITS} digits{''.join(others)}"
+            message = f"{key}: expected {expected}, found {show(value)}"
             self._refuse([Problem(*origin.keys[key], message)])
 
     def _quantities(self, target: dict[str, Any], key: str, origin: Generated) -> None:
@@ -326,7 +383,7 @@ class _Kustomization(Entries):
         for origin in self.sources.origins:
             if isinstance(origin, Written) and (origin.kind, origin.name) == (select.get("kind"), select.get("name")):
                 for path in paths:
-                    yield from selected(str(path), origin.document.data)
+                    yield from (value for _, value in selected(str(path), origin.document.data))
 
     def _replacement_source(self, source: dict[str, Any]) -> tuple[str, Generated | None]:
         """Return the key that fills a target, and what was generated with it; None if nothing was."""
@@ -346,10 +403,10 @@ class _Kustomization(Entries):
 
 
 def _fields_of(target: dict[str, Any], place: Position) -> Iterator[Replaced]:
-    """Yield the fields that a replacement fills, except images, of which an env file has only a part."""
+    """Yield the fields that a replacement fills, except images of which it fills in the registry alone."""
     select, paths = target["select"], target.get("fieldPaths")
     for path in paths if isinstance(paths, list) else ():
-        if isinstance(path, str) and not path.endswith(".image"):
+        if isinstance(path, str) and (not path.endswith(".image") or images.is_name(target)):
             yield Replaced(str(select.get("kind") or ""), str(select.get("name") or ""), path, place)
 
 

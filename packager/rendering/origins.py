@@ -250,24 +250,24 @@ def _finds(pattern: str, name: str) -> bool:
     return plain in name
 
 
-def selected(field_path: str, manifest: Any) -> Iterator[Any]:
-    """Yield each value of a manifest that a field path of kustomize selects."""
-    values = [manifest]
+def selected(field_path: str, manifest: Any) -> Iterator[tuple[Location, Any]]:
+    """Yield the location and the value of each field of a manifest that a field path of kustomize selects."""
+    places: list[tuple[Location, Any]] = [((), manifest)]
     for step in split(field_path):
-        values = [inside for value in values for inside in _inside(step, value)]
-    yield from values
+        places = [((*location, here), inside) for location, value in places for here, inside in _inside(step, value)]
+    yield from places
 
 
-def _inside(step: str, value: Any) -> Iterator[Any]:
-    """Yield the values at one step of a field path."""
+def _inside(step: str, value: Any) -> Iterator[tuple[str | int, Any]]:
+    """Yield the places at one step of a field path, and the values there."""
     if isinstance(value, dict):
-        yield from value.values() if step == "*" else (value[step],) if step in value else ()
+        yield from value.items() if step == "*" else ((step, value[step]),) if step in value else ()
     elif isinstance(value, list):
         key, _, expected = step[1:-1].partition("=")
         for index, item in enumerate(value):
             is_named = step.startswith("[") and isinstance(item, dict) and _finds(expected, str(item.get(key)))
             if is_named or step in (str(index), "*"):
-                yield item
+                yield index, item
 
 
 def split(field_path: str) -> list[str]:

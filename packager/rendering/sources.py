@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from packager.base.envfile import Weight
     from packager.base.yamlio import Document
     from packager.package.reader import Reader
+    from packager.rendering.images import ImagesEntry
     from packager.rendering.origins import Origin
 
 _MAX_BYTES = 1 << 20
@@ -70,8 +71,11 @@ class Sources:
         kustomizations: The overlay's own kustomization first, then those that it includes, the nearest first, and
             files of replacements after the kustomization that names them.
         files: The contents that were read, by path.
-        numbers: The keys of env files that fill fields of manifests which take whole numbers.
+        numbers: The keys of env files that fill fields of manifests which take whole numbers, or labels by which the
+            fields are selected.
         quantities: The keys of env files that fill quantities of resources.
+        image_keys: The keys of env files that have the name, tag and digest of images.
+        image_entries: The entries of `images` in the kustomizations.
         declared: The values of the package's own spec; env files contain these exactly as intended.
         start: The start of the overlay, for findings without a more precise position.
     """
@@ -81,7 +85,16 @@ class Sources:
         reader: Reader,
         start: str,
         declared: Declared = Declared(),  # noqa: B008 - immutable
+        earlier: Sources | None = None,
     ) -> None:
+        """Take an empty set of files.
+
+        Args:
+            reader: Reads the files of the package.
+            start: The path of the overlay's kustomization.
+            declared: The values of the package's own spec.
+            earlier: The sources of an overlay of the same package: files that are the same are not parsed again.
+        """
         self.origins: list[Origin] = []
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
@@ -91,6 +104,8 @@ class Sources:
         self.files: dict[str, bytes] = {}
         self.numbers: set[str] = set()
         self.quantities: set[str] = set()
+        self.image_keys: set[str] = set()
+        self.image_entries: list[ImagesEntry] = []
         self.shown = reader.shown
         self.declared = declared
         self.start = Position(self.shown(start), 1, 1)
@@ -100,6 +115,8 @@ class Sources:
         self._yaml = self._documents = self._nodes = 0
         self._modes: dict[str, int] = dict(_modes_of_added(reader))
         self._env_files: dict[str, EnvFile] = {}
+        self._parsed: dict[str, tuple[bytes, list[Document], list[Problem]]] = {}
+        self._parsed_earlier = earlier._parsed if earlier else {}  # noqa: SLF001 - it is of this class
 
     def is_file(self, path: str) -> bool:
         """Whether the package has a plain file at `path`, without a link on the way."""
@@ -149,12 +166,18 @@ class Sources:
         if content is None:
             return []
         self._yaml = self._within(self._yaml + len(content) + _DOCUMENT, _ALL_YAML)
-        documents, problems = yamlio.load_all(content, self.shown(path))
+        _, documents, problems = self._parsed[path] = self._parsed_once(path, content)
         self.count(len(documents))
-        problems += [problem for document in documents for problem in self._oversized(document)]
-        for problem in problems:
+        for problem in (*problems, *(problem for document in documents for problem in self._oversized(document))):
             self.refuse(problem)
         return documents
+
+    def _parsed_once(self, path: str, content: bytes) -> tuple[bytes, list[Document], list[Problem]]:
+        """Return a file's content, documents and problems, parsed here, by the earlier sources, or now."""
+        for parsed in (self._parsed.get(path), self._parsed_earlier.get(path)):
+            if parsed and parsed[0] == content:
+                return parsed
+        return (content, *yamlio.load_all(content, self.shown(path)))
 
     def count(self, documents: int) -> None:
         """Count objects and patches. Raises VerificationError if the overlay has more than the limit."""

@@ -18,9 +18,10 @@ from packager.base.values import Value
 from packager.configure import lock, resources
 from packager.configure.amounts import OPTIONS
 from packager.package import integrity, kustomization, layout, tree
+from packager.package.image import IMAGE
 from packager.package.layout import INVENTORY
 from packager.package.path_checks import ContentError, Contents
-from packager.upgrade import diff, edits
+from packager.upgrade import diff, edits, images
 from packager.upgrade.edits import EditKind
 from packager.upgrade.patch import is_text
 from packager.upgrade.replay import Choice, Conflict, VersionNames, Versions, merged
@@ -28,6 +29,7 @@ from packager.upgrade.replay import Choice, Conflict, VersionNames, Versions, me
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from packager.package.image import ImageName
     from packager.package.opened import Package
     from packager.upgrade.replay import Answer, Decide
 
@@ -125,7 +127,8 @@ class _Plan:
             path: State(new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
         }
         self._undone: dict[str, bytes] = {}
-        self._own_resources: dict[str, bytes] = {}
+        self._own_components: dict[str, bytes] = {}
+        self._former_images: dict[str, ImageName] = {}
         self.conflicts: list[Conflict] = []
         self.decided: list[Conflict] = []
 
@@ -133,14 +136,13 @@ class _Plan:
         """Yield the result for each file that changes or is edited, in order of path."""
         own = set(integrity.unlisted(self._old, self._entries))
         self._move_resources()
+        self._move_images()
         moves = self._moves()
         targets = set(moves.values())
         for path in sorted({*self._delivered, *self._theirs, *own}):
             if path in moves:
                 yield from self._moved(path, moves[path])
-            elif path not in targets and (
-                file := self._lock(path) or self._without_resources(path) or self._file(path)
-            ):
+            elif path not in targets and (file := self._component(path) or self._lock(path) or self._file(path)):
                 yield file
 
     def _lock(self, path: str) -> PlannedFile | None:
@@ -184,11 +186,40 @@ class _Plan:
                     yours = envfile.assign(yours, key, value, env)
             if moved:
                 self._undone[env] = yours
-                self._own_resources[place] = resources.without(content, moved)
+                self._own_components[place] = resources.without(content, moved)
 
-    def _without_resources(self, path: str) -> PlannedFile | None:
-        """Return the result for a component whose resources were moved to mlops.env; None for another file."""
-        content = self._own_resources.get(path)
+    def _move_images(self) -> None:
+        """Move the image that a kustomization or a lock sets to mlops.env, where the new package has a key for it."""
+        for overlay in self._old.overlays:
+            env, place, component = layout.env(overlay), layout.kustomization(overlay), lock.path(overlay)
+            if not self._is_new_key(env, IMAGE) or place not in self._entries:
+                continue
+            folder = f"{layout.overlay(overlay)}/"
+            paths = [path for path in self._entries if path.startswith(folder) and path.endswith(".yaml")]
+            former = images.delivered(self._old.reader.read(path, diff.MOST_BYTES) for path in paths)
+            text = self._old.reader.read(place, diff.MOST_BYTES)
+            locked = self._old.reader.read(component, diff.MOST_BYTES) if component in self._entries else b""
+            moved = images.moved(overlay, former, text, locked) if former else None
+            if former is None or moved is None:
+                continue
+            self._former_images[env] = former
+            yours = self._undone.get(env) or self._old.reader.read(env, diff.MOST_BYTES)
+            self._undone[env] = images.with_image(yours, moved.image)
+            if moved.text != text:
+                self._undone[place] = moved.text
+            if moved.locked != locked:
+                self._own_components[component] = moved.locked
+
+    def _is_new_key(self, env: str, key: str) -> bool:
+        """Whether only the new package has a key in an env file that both have."""
+        if env not in self._entries or env not in self._new_entries:
+            return False
+        yours, theirs = (package.reader.read(env, diff.MOST_BYTES) for package in (self._old, self._new))
+        return key in set(envfile.keys(theirs)) - set(envfile.keys(yours))
+
+    def _component(self, path: str) -> PlannedFile | None:
+        """Return the result for a component whose values were moved to mlops.env; None for another file."""
+        content = self._own_components.get(path)
         if content is None:
             return None
         state = self._state(path)
@@ -212,7 +243,7 @@ class _Plan:
         base = diff.delivered(self._old, path) if path == layout.kustomization(overlay) else None
         if base is None or path not in self._entries or self._entries[path].size > diff.MOST_BYTES:
             return
-        yours = text = self._old.reader.read(path, diff.MOST_BYTES)
+        yours = text = self._undone.get(path) or self._old.reader.read(path, diff.MOST_BYTES)
         for edit in edits.read(path, base, yours):
             is_image = edit.kind is EditKind.image
             if is_image and self._image_choice(path, overlay, edit.key, edit.after) is Choice.theirs:
@@ -286,6 +317,8 @@ class _Plan:
         before = new if theirs.digest == base.digest else diff.delivered(self._old, source)
         if before is None and (package := self._base()) is not None:
             before = package.reader.read(source, diff.MOST_BYTES)
+        if before is not None and source in self._former_images:
+            before = images.with_image(before, self._former_images[source])
         if before is None or len(before) > diff.MOST_BYTES or not is_text(before, yours, new):
             return None
         return Versions(before, yours, new)

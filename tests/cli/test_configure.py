@@ -152,6 +152,6 @@ def test_configure_reports_invalid_folder_with_its_position(mlpack: Mlpack, pack
     done = mlpack("configure", package, "-y")
     assert done.code == 5
     assert (
-        f"{ENV}:30:11: MODEL_DIR: expected an absolute path without ':' and '..', found 'a:b/hello-mpi'\n"
+        f"{ENV}:33:11: MODEL_DIR: expected an absolute path without ':' and '..', found 'a:b/hello-mpi'\n"
         in done.stderr
     )

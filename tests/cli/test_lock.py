@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("no_logins")
 
 NAME = "mpioperator/mpi-pi"
+ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 LOCK = "quickstart/site/image-lock-single-node/kustomization.yaml"
+HELLO = Path(__file__).parent.parent / "releases/0.1.0/hello-mpi.tar.gz"
 AMD, ARM = digest_of(b"amd64"), digest_of(b"arm64")
 INDEX = {
     "schemaVersion": 2,
@@ -60,7 +62,7 @@ def test_lock_writes_digests_into_a_new_archive(
     image = f"{registry.host}/{NAME}"
     assert f"multi-node: {image}:openmpi is {digest}\nsingle-node: {image}:openmpi is {digest}\n" in done.stderr
     for overlay in ("single-node", "multi-node"):
-        assert images(mlpack, "locked.tar.gz", overlay) == {f"{image}@{digest}"}
+        assert images(mlpack, "locked.tar.gz", overlay) == {f"{image}:openmpi@{digest}"}
     assert len([1 for _, path, _ in registry.requests if path == f"/v2/{NAME}/manifests/openmpi"]) == 1
     verified = mlpack("verify", "locked.tar.gz", "-v")
     assert (verified.code, verified.stdout) == (0, "")
@@ -81,13 +83,9 @@ def _bytes(name: str) -> bytes:
 
 def test_lock_edits_a_folder_in_place(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
     done = mlpack("lock", package, "--registry", registry.host, "--overlay", "single-node")
-    overlay = f"{package}/quickstart/k8s/mlops/single-node"  # it lists the lock, which is written before
-    written = [f"{overlay}/mlops.env", str(package / LOCK), f"{overlay}/kustomization.yaml"]
-    assert (done.code, done.stdout.splitlines()) == (0, written)
-    text = (package / LOCK).read_text()
-    assert f"  # {registry.host}/{NAME}:openmpi, an index for linux/amd64, linux/arm64\n" in text
-    assert yamlio.load(text.encode(), "x")[0].data["images"] == [{"name": f"REGISTRY/{NAME}", "digest": digest}]
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert (done.code, done.stdout) == (0, f"{package / ENV}\n")
+    assert f"IMAGE={NAME}:openmpi@{digest}\n" in (package / ENV).read_text()
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert images(mlpack, package, "multi-node") == {f"docker.io/{NAME}:openmpi"}
     unlocked = mlpack("verify", package, "-v").stderr
     assert "single-node: images locked by digest\n" in unlocked
@@ -100,14 +98,13 @@ def test_lock_edits_a_folder_in_place(mlpack: Mlpack, registry: FakeRegistry, pa
 def test_check_reports_moved_tag(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
     open_one = mlpack("lock", package, "--registry", registry.host, "--check")
     assert open_one.code == 5
-    assert f"{LOCK}: single-node pulls {registry.host}/{NAME}:openmpi by its tag, which is {digest} now" in (
-        open_one.stderr
-    )
-    assert not (package / LOCK).exists()
+    message = f"single-node pulls {registry.host}/{NAME}:openmpi by its tag, which is {digest} now"
+    assert f"{ENV}:8:1: {message}" in open_one.stderr
+    assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
     assert mlpack("lock", package, "--registry", registry.host).code == 0
     assert mlpack("lock", package, "--check").code == 0
     moved = registry.put(NAME, "openmpi", json.dumps({**INDEX, "annotations": {"a": "b"}}).encode())
-    before = (package / LOCK).read_bytes()
+    before = (package / ENV).read_bytes()
     checked = mlpack("lock", package, "--check", "-o", "json")
     assert checked.code == 5
     assert f"single-node pulls {registry.host}/{NAME}:openmpi as {digest}; the tag is {moved} now" in checked.stderr
@@ -118,19 +115,19 @@ def test_check_reports_moved_tag(mlpack: Mlpack, registry: FakeRegistry, package
         "locked": digest,
         "current": False,
     }
-    assert (package / LOCK).read_bytes() == before
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert (package / ENV).read_bytes() == before
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert mlpack("lock", package, "--dry-run").code == 0
-    assert (package / LOCK).read_bytes() == before
+    assert (package / ENV).read_bytes() == before
     assert mlpack("lock", package).code == 0
-    assert moved in (package / LOCK).read_text()
+    assert f"IMAGE={NAME}:openmpi@{moved}\n" in (package / ENV).read_text()
 
 
 def test_platform_locks_its_own_manifest(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
     done = mlpack("lock", package, "--registry", registry.host, "--platform", "linux/arm64")
     assert done.code == 0
     assert digest not in done.stderr
-    assert f"  digest: {ARM}\n" in (package / LOCK).read_text()
+    assert f"IMAGE={NAME}:openmpi@{ARM}\n" in (package / ENV).read_text()
     assert mlpack("lock", package, "--check").code == 0
     refused = mlpack("lock", package, "--platform", "linux/riscv64")
     assert (refused.code, "the image is for linux/amd64, linux/arm64" in refused.stderr) == (2, True)
@@ -155,7 +152,7 @@ def test_image_of_this_machine_is_refused(mlpack: Mlpack, package: Path, digest:
     done = mlpack("lock", package, "--registry", "localhost")
     assert done.code == 2
     assert "has no registry: localhost is this machine" in done.stderr
-    assert not (package / LOCK).exists()
+    assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
 
 
 def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
@@ -163,19 +160,64 @@ def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, p
     done = mlpack("lock", package, "--registry", f"{registry.host}/none")
     assert (done.code, done.stdout) == (6, "")
     assert f"{registry.host}/none/{NAME}:openmpi not found" in done.stderr
-    assert not (package / LOCK).exists()
+    assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
 
 
 def test_two_tags_of_one_image_in_an_overlay_are_refused(
-    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
+    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
 ) -> None:
     assert digest
     registry.put(NAME, "other", b'{"config": {}}')
-    job = package / "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
+    job = earlier / "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
     job.write_text(job.read_text().replace(f"{NAME}:openmpi", f"{NAME}:other", 1))
-    done = mlpack("lock", package, "--registry", registry.host, "--overlay", "multi-node")
+    done = mlpack("lock", earlier, "--registry", registry.host, "--overlay", "multi-node")
     assert done.code == 2
     assert "kustomize locks one tag of an image" in done.stderr
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """A package of an earlier release, whose manifests name the image."""
+    subprocess.run(["tar", "xzf", HELLO, "-C", tmp_path], check=True)
+    return tmp_path / "hello-mpi"
+
+
+def test_image_of_an_earlier_release_is_locked_by_a_component(
+    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
+) -> None:
+    done = mlpack("lock", earlier, "--registry", registry.host, "--overlay", "single-node")
+    overlay = f"{earlier}/quickstart/k8s/mlops/single-node"  # it lists the lock, which is written before
+    written = [f"{overlay}/mlops.env", str(earlier / LOCK), f"{overlay}/kustomization.yaml"]
+    assert (done.code, done.stdout.splitlines()) == (0, written)
+    text = (earlier / LOCK).read_text()
+    assert f"  # {registry.host}/{NAME}:openmpi, an index for linux/amd64, linux/arm64\n" in text
+    assert yamlio.load(text.encode(), "x")[0].data["images"] == [{"name": f"REGISTRY/{NAME}", "digest": digest}]
+    assert images(mlpack, earlier, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert mlpack("verify", earlier).code == 0
+    registry.put(NAME, "openmpi", json.dumps(INDEX | {"x": 1}).encode())
+    checked = mlpack("lock", earlier, "--overlay", "single-node", "--check")
+    assert (checked.code, f"{LOCK}: single-node pulls" in checked.stderr) == (5, True)
+
+
+def test_image_of_configure_is_locked_at_its_place_in_an_earlier_release(
+    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
+) -> None:
+    digest = registry.put("new", "2", json.dumps(INDEX).encode())
+    assert mlpack("configure", earlier, "--image", "new:2", "--registry", registry.host).code == 0
+    done = mlpack("lock", earlier, "--overlay", "single-node")
+    assert (done.code, done.stdout) == (0, f"{earlier}/quickstart/k8s/mlops/single-node/kustomization.yaml\n"), done
+    assert images(mlpack, earlier, "single-node") == {f"{registry.host}/new:2@{digest}"}
+    assert mlpack("lock", earlier, "--overlay", "single-node", "--check").code == 0
+
+
+def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
+    image = {"name": NAME, "tag": "openmpi", "digest": ARM, "registry": registry.host}
+    sets = [part for key, value in image.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]
+    assert mlpack("build", "hello-mpi", "-d", "pinned", *sets).code == 0
+    pinned = ("pinned/hello-mpi.tar.gz", "--overlay", "single-node")
+    assert mlpack("lock", *pinned, "--check").code == 0
+    done = mlpack("lock", *pinned)
+    assert (done.code, digest in done.stderr, "nothing to change\n" in done.stderr) == (0, False, True)
 
 
 def test_image_without_registry_value_is_locked_by_its_name(
@@ -191,6 +233,10 @@ def test_image_without_registry_value_is_locked_by_its_name(
     assert digest in done.stderr
     assert len(images(mlpack, package, "single-node")) == 2
     assert all("@sha256:" in image for image in images(mlpack, package, "single-node"))
+    assert f"IMAGE={NAME}:openmpi@{digest}\n" in (package / ENV).read_text()
+    assert "team/other" in (package / LOCK).read_text()
+    assert NAME not in (package / LOCK).read_text()
+    assert "single-node: images locked by digest\n" in mlpack("verify", package, "-v").stderr
 
 
 def test_image_of_configure_is_locked_at_its_place(
@@ -199,7 +245,7 @@ def test_image_of_configure_is_locked_at_its_place(
     digest = registry.put("new", "2", json.dumps(INDEX).encode())
     assert mlpack("configure", package, "--image", "new:2", "--registry", registry.host).code == 0
     done = mlpack("lock", package, "--overlay", "single-node")
-    assert (done.code, done.stdout) == (0, f"{package}/quickstart/k8s/mlops/single-node/kustomization.yaml\n"), done
+    assert (done.code, done.stdout) == (0, f"{package / ENV}\n"), done
     assert images(mlpack, package, "single-node") == {f"{registry.host}/new:2@{digest}"}
     assert mlpack("lock", package, "--overlay", "single-node", "--check").code == 0
     assert mlpack("verify", package).code == 0
@@ -217,7 +263,7 @@ def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry
     assert built.code == 0, built.stderr
     package = built.stdout.strip()
     assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert mlpack("verify", package, "--require-locked").code == 0
 
 
@@ -241,7 +287,7 @@ def test_image_push_locks_to_the_answer_of_the_registry(
     assert "@sha256:" not in str(images(mlpack, package, "single-node"))
     done = mlpack(*push, "--lock")
     assert (done.code, done.stdout) == (0, f"{registry.host}/{NAME}:openmpi\n")
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}@{digest}"}
+    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
 
 
 def test_doctor_looks_up_locked_images(
@@ -261,21 +307,25 @@ def test_doctor_looks_up_locked_images(
     assert mlpack("lock", package, "--registry", registry.host).code == 0
     mlpack.host = Host(cluster)
     image = f"{registry.host}/{NAME}"
-    assert findings() == [("ok", f"{image}@{digest} is in its registry")]
+    assert findings() == [("ok", f"{image}:openmpi@{digest} is in its registry")]
     other = registry.put(NAME, "openmpi", json.dumps(INDEX | {"x": 1}).encode())
     now = f"{image}:openmpi is {other} now"
-    assert findings() == [("note", f"{image}@{digest} is locked; {now}")]
+    assert findings() == [("note", f"{image}:openmpi@{digest} is locked; {now}")]
     del registry.manifests[NAME, digest]
-    assert findings() == [("fails", f"{image}@{digest} is not in its registry; {now}")]
+    assert findings() == [("fails", f"{image}:openmpi@{digest} is not in its registry; {now}")]
     registry.fault = lambda handler, _number: fake_registry.status(403)(handler)
     ((state, message),) = findings()
-    assert (state, f"{image}@{digest} could not be looked up: " in message) == ("unknown", True)
+    assert (state, f"{image}:openmpi@{digest} could not be looked up: " in message) == ("unknown", True)
 
 
 def test_doctor_compares_the_mounted_package_with_this_one(
     mlpack: Mlpack, registry: FakeRegistry, archive: Path, kubectl: Path
 ) -> None:
-    assert mlpack("build", "hello-mpi", "--with", "package-volume", "--registry", registry.host, "-d", "v").code == 0
+    """The weights are a package too, and may be any other one."""
+    options = ("--with", "package-volume", "--with", "weights", "--registry", registry.host, "-d", "v")
+    assert mlpack("build", "hello-mpi", *options).code == 0
+    assert mlpack("push", archive, f"oci://{registry.host}/team/weights:1", "--kubectl", kubectl).code == 0
+    weights = f"{registry.host}/team/weights:1"
     cluster = healthy()
     cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
     system = mlpack.host
@@ -284,14 +334,15 @@ def test_doctor_compares_the_mounted_package_with_this_one(
         mlpack.host = system
         name = mlpack("push", pushed, f"oci://{registry.host}/team/p:1", "--no-verify", "--force").stdout.strip()
         image = name.removeprefix("oci://")
-        done = mlpack("configure", "v/hello-mpi.tar.gz", "--set", f"PACKAGE_IMAGE={image}", "-d", "p.tar.gz", "--force")
-        assert done.code == 0
+        values = (f"--set=PACKAGE_IMAGE={image}", f"--set=WEIGHTS_IMAGE={weights}")
+        assert mlpack("configure", "v/hello-mpi.tar.gz", *values, "-d", "p.tar.gz", "--force").code == 0
         mlpack.host = Host(cluster)
         done = mlpack(
             "doctor", "p.tar.gz", "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json"
         )
         messages = {entry["message"]: entry["state"] for entry in done.json["findings"] if image in entry["message"]}
         ((message, state),) = messages.items()
+        assert weights not in done.stdout
         return state, message.removeprefix(f"{image} ")
 
     state, message = finding(Path("v/hello-mpi.tar.gz"))

@@ -103,7 +103,7 @@ def test_option_included_by_another_component_counts_as_on(mlpack: Run, package:
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: {package}/{LIST} does not list nfs any more, but it is still on\n"
-        f"hint: leave it out in {package}/{COMMON}/gpu/kustomization.yaml:8\n"
+        f"hint: leave it out in {package}/{COMMON}/gpu/kustomization.yaml:10\n"
     )
     assert (package / LIST).read_bytes() == before
 

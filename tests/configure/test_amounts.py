@@ -80,7 +80,7 @@ def test_number_of_workers_is_set_at_one_place_in_every_kind(mlpack: Run, packag
         f"{package}/{OVERLAYS}/{overlay}/mlops.env"
         for overlay in ("multi-node", "server", "servers", "array", "team", "nodes", "groups")
     )
-    assert f"{OVERLAYS}/multi-node/mlops.env:8: WORKERS=2  ->  WORKERS=4" in done.stderr
+    assert f"{OVERLAYS}/multi-node/mlops.env:11: WORKERS=2  ->  WORKERS=4" in done.stderr
     assert workload(package, "multi-node", kubectl)["mpiReplicaSpecs"]["Worker"]["replicas"] == 4
     assert workload(package, "server", kubectl)["replicas"] == 4
     assert workload(package, "groups", kubectl)["replicas"] == 4
@@ -111,8 +111,7 @@ def test_other_numbers_are_set_by_their_keys(mlpack: Run, package: Path, kubectl
     servers = roles(package, "servers", kubectl)
     assert (servers["server"][0], servers["worker"][2]["DMLC_NUM_SERVER"]) == (3, "3")
     node = workload(package, "nodes", kubectl)["replicatedJobs"][0]["template"]["spec"]
-    command = node["template"]["spec"]["containers"][0]["command"]
-    assert (node["activeDeadlineSeconds"], command[:2]) == (60, ["torchrun", "--nproc_per_node=auto"])
+    assert node["activeDeadlineSeconds"] == 60
     assert roles(package, "nodes", kubectl)["node"][2]["PET_NPROC_PER_NODE"] == "auto"
     array = workload(package, "array", kubectl)
     assert (array["completions"], array["activeDeadlineSeconds"]) == (8, 60)
@@ -124,7 +123,7 @@ def test_value_other_than_a_whole_number_is_refused_at_its_line(
     value: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     path = package / OVERLAYS / "multi-node/mlops.env"
-    message = f"{path}:8:1: WORKERS: expected a whole number of at most 10 digits, found '{value}'"
+    message = f"{path}:11:1: WORKERS: expected a whole number of at most 10 digits, found '{value}'"
     done = mlpack("configure", package, "--overlay", "multi-node", "--set", f"WORKERS={value}")
     assert done.code == 2
     assert message in done.stderr
@@ -138,12 +137,13 @@ def test_value_other_than_a_whole_number_is_refused_at_its_line(
 @pytest.mark.parametrize(
     ("overlay", "old", "new", "message"),
     [
-        ("multi-node", "WORKERS=2", "WORKERS=0", "mlops.env:8:1: MPIJob hello-mpi-multi-node: "),
-        ("multi-node", "SLOTS_PER_WORKER=1", "SLOTS_PER_WORKER=0", "expected 1 to 2147483647, found 0"),
+        ("multi-node", "WORKERS=2", "WORKERS=0", "mlops.env:11:1: MPIJob hello-mpi-multi-node: "),
+        ("multi-node", "SLOTS_PER_WORKER=per-gpu", "SLOTS_PER_WORKER=0", "expected 1 to 2147483647, found 0"),
         ("multi-node", "PROCESSES=all", "PROCESSES=3", "3 processes, and 2 workers x 1 slots hold 2"),
         ("multi-node", "PROCESSES=all", "PROCESSES=every", "expected a number of processes or 'all', found 'every'"),
         ("servers", "WORKERS=2", "WORKERS=0", "found 0"),
-        ("nodes", "PROCESSES_PER_NODE=2", "PROCESSES_PER_NODE=two", "a number of processes or 'auto', found 'two'"),
+        ("nodes", "PROCESSES_PER_NODE=2", "PROCESSES_PER_NODE=two", "'auto' or 'per-gpu', found 'two'"),
+        ("multi-node", "SLOTS_PER_WORKER=per-gpu", "SLOTS_PER_WORKER=gpus", "10 digits or 'per-gpu', found 'gpus'"),
         ("array", "DEADLINE=600", "DEADLINE=0", "expected at least 1, found 0"),
         ("array", "COMPLETIONS=6", "COMPLETIONS=0", "expected 1 to 2147483647, found 0"),
     ],
@@ -159,6 +159,30 @@ def test_verify_checks_numbers_by_the_rules_of_the_kind(
     assert any(
         problem.startswith(f"{path}:{line}:1: ") and message in problem for problem in done.stdout.splitlines()
     ), done.stdout
+
+
+LABEL = "        - metadata.labels.mlpack/processes\n"
+NUMBER = '"mlpack/processes!=per-gpu"'
+
+
+@pytest.mark.parametrize(
+    ("slots", "old", "new"),
+    [
+        ("gpus", NUMBER, '" mlpack/processes  !=  per-gpu "'),
+        ("gpus", NUMBER, '"mlpack/processes==gpus"'),
+        ("gpus", NUMBER, '"mlpack/processes == gpus"'),
+        ("gpus", NUMBER, '"mlpack/processes in (gpus,per-gpu)"'),
+        ("per-gpu", LABEL, f"{LABEL}      options: {{delimiter: '-', index: 1}}\n"),
+    ],
+)
+def test_verify_checks_the_number_of_each_target_that_may_be_selected(
+    slots: str, old: str, new: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    replace(package / OVERLAYS / "multi-node/mlops.env", "SLOTS_PER_WORKER=per-gpu", f"SLOTS_PER_WORKER={slots}")
+    replace(package / OVERLAYS / "multi-node/wiring.yaml", old, new)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "SLOTS_PER_WORKER: expected a whole number of at most 10 digits" in done.stdout
 
 
 def test_workers_of_an_overlay_with_one_pod_are_refused(mlpack: Run, package: Path) -> None:
@@ -239,6 +263,72 @@ def test_gpus_of_an_overlay_without_any_are_those_of_the_option(mlpack: Run, pac
     assert resources(package, "single-node", kubectl)["main"]["limits"]["nvidia.com/gpu"] == "8"
     assert "nvidia.com/gpu" not in resources(package, "array", kubectl)["main"]["limits"]
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+
+
+def processes(package: Path, kubectl: Path) -> tuple[Any, Any]:
+    """Return the rendered slots of each worker of the MPIJob, and torchrun's processes of the JobSet."""
+    variables = roles(package, "nodes", kubectl)["node"][2]
+    return workload(package, "multi-node", kubectl)["slotsPerWorker"], variables["PET_NPROC_PER_NODE"]
+
+
+GPU = "resources.limits.nvidia\\.com/gpu=2"
+PER_GPU = (
+    "overlays.nodes.processes_per_node=per-gpu",
+    f"overlays.nodes.roles.node.{GPU}",
+    f"overlays.multi-node.{GPU}",
+)
+"""Settings by which a number of GPUs is in mlops.env."""
+
+
+@pytest.fixture
+def per_gpu(mlpack: Run, tmp_path: Path) -> Path:
+    """A package in which the numbers of processes follow GPUs that the spec names."""
+    done = mlpack("build", "hello-mpi", "--format", "dir", *(f"--set={setting}" for setting in (*SETTINGS, *PER_GPU)))
+    assert done.code == 0, done.stderr
+    return tmp_path / "hello-mpi"
+
+
+def test_processes_follow_the_number_of_gpus_that_is_edited_by_hand(mlpack: Run, per_gpu: Path, kubectl: Path) -> None:
+    assert processes(per_gpu, kubectl) == (2, "2")
+    replace(per_gpu / OVERLAYS / "multi-node/mlops.env", "\nGPUS=2\n", "\nGPUS=8\n")
+    replace(per_gpu / OVERLAYS / "nodes/mlops.env", "\nNODE_GPUS=2\n", "\nNODE_GPUS=4\n")
+    assert processes(per_gpu, kubectl) == (8, "4")
+    assert mlpack("verify", per_gpu, "--kubectl", kubectl).code == 0
+
+
+def test_processes_follow_the_option_gpu_in_place_of_the_spec(mlpack: Run, per_gpu: Path, kubectl: Path) -> None:
+    assert mlpack("configure", per_gpu, "--with", "gpu", "--site", "GPU_COUNT=6").code == 0
+    assert processes(per_gpu, kubectl) == (6, "6")
+    replace(next(per_gpu.glob("quickstart/common/*/k8s/mlops/site/site.env")), "\nGPU_COUNT=6\n", "\nGPU_COUNT=3\n")
+    assert processes(per_gpu, kubectl) == (3, "3")
+    assert mlpack("verify", per_gpu, "--kubectl", kubectl).code == 0
+    assert mlpack("configure", per_gpu, "--without", "gpu").code == 0
+    assert processes(per_gpu, kubectl) == (2, "2")
+
+
+def test_number_of_processes_in_mlops_env_overrides_the_number_of_gpus(
+    mlpack: Run, per_gpu: Path, kubectl: Path
+) -> None:
+    sets = ("--set", "SLOTS_PER_WORKER=3", "--set", "PROCESSES_PER_NODE=1")
+    assert mlpack("configure", per_gpu, *sets, "--with", "gpu", "--site", "GPU_COUNT=8").code == 0
+    assert processes(per_gpu, kubectl) == (3, "1")
+    assert mlpack("configure", per_gpu, "--without", "gpu").code == 0
+    assert processes(per_gpu, kubectl) == (3, "1")
+    assert mlpack("configure", per_gpu, "--gpus", "4", "--set", "SLOTS_PER_WORKER=per-gpu").code == 0
+    assert processes(per_gpu, kubectl) == (4, "1")
+    assert mlpack("verify", per_gpu, "--kubectl", kubectl).code == 0
+
+
+def test_slots_are_one_without_gpus(package: Path, kubectl: Path) -> None:
+    assert processes(package, kubectl) == (1, "2")
+
+
+def test_invalid_number_of_gpus_of_the_option_is_one_problem(mlpack: Run, package: Path, kubectl: Path) -> None:
+    assert mlpack("configure", package, "--with", "gpu").code == 0
+    replace(next(package.glob("quickstart/common/*/k8s/mlops/site/site.env")), "\nGPU_COUNT=1\n", "\nGPU_COUNT=x\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stdout.count("GPU_COUNT: ") == 1
 
 
 @pytest.fixture
@@ -357,7 +447,7 @@ def test_verify_refuses_a_request_above_its_limit(mlpack: Run, package: Path, ku
     assert mlpack("configure", package, "--overlay", "single-node", "--set", "MEMORY=64Gi").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
-    assert "single-node/mlops.env:8:1: " in done.stdout
+    assert "single-node/mlops.env:11:1: " in done.stdout
     assert "requests 64Gi of memory, above its limit of 128Mi" in done.stdout
 
 

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from packager.configure.settings import Files
 from packager.kubectl.kustomize import kustomize
+from packager.package import kustomization
+from packager.package.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,7 +281,7 @@ def test_check_lists_unset_values(mlpack: Mlpack, package: Path) -> None:
     lost = "OUTPUT_DIR is a scratch volume: what is written there is lost when the pod is deleted"
     assert done.stdout.splitlines() == [
         f"{package}/{OVERLAYS}/{overlay}/mlops.env:{line}:1: {lost} (--storage, with one of host-path, nfs, pvc)"
-        for overlay, line in (("multi-node", 33), ("single-node", 24))
+        for overlay, line in (("multi-node", 36), ("single-node", 27))
     ]
     assert mlpack("configure", package, "--root", "/x").code == 0
     assert mlpack("configure", package, "--check").stdout == done.stdout
@@ -449,3 +452,43 @@ def test_configure_prints_no_options_for_sealed_rights(mlpack: Mlpack, tmp_path:
     assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "root").code == 0
     done = mlpack("configure", tmp_path / "hello-mpi", "--gid", "5")
     assert done.stderr.endswith(f"next: mlpack doctor {tmp_path / 'hello-mpi'}\n")
+
+
+def test_kustomization_has_at_most_60_lines_after_all_that_adds_lines(mlpack: Mlpack, tmp_path: Path) -> None:
+    """After memory and CPUs, an image, a component and annotations, in every overlay of every bundled model."""
+    assert mlpack("build", "--all", "--format", "dir", "-d", tmp_path / "built").code == 0
+    ours = tmp_path / "ours/kustomization.yaml"
+    ours.parent.mkdir()
+    ours.write_text("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n")
+    site = tmp_path / "site.yaml"
+    site.write_text("annotations: {prometheus.io/scrape: 'true'}\npullSecret: key\n")
+    image = f"team/own:2@sha256:{'1' * 64}"
+    options = ("--memory", "2Gi", "--cpu", "2", "--gpus", "8", "--image", image, "--root", "/n")
+    lines = {}
+    for package in sorted((tmp_path / "built").iterdir()):
+        done = mlpack(
+            "configure", package, "--site-file", site, "--with", ours.parent, "--storage", "scratch", *options
+        )
+        assert done.code == 0, done.stderr
+        for overlay in sorted((package / OVERLAYS).iterdir()):
+            text = (overlay / "kustomization.yaml").read_text()
+            assert all(name in text for name in ("site/ours", "site/site-annotations"))
+            lines[package.name, overlay.name] = len(text.splitlines())
+    assert max(lines.values()) <= 60, lines
+
+
+def test_sources_of_an_overlay_follow_each_change_of_its_files(package: Path) -> None:
+    """Files that did not change are not parsed again."""
+    path = f"{OVERLAYS}/multi-node/kustomization.yaml"
+    with opened(package) as received:
+        files = Files(received)
+        before = files.sources("multi-node")
+        assert files.original.sources("multi-node") is before
+        files.write(path, kustomization.switch(files.read(path), "gpu", path, on=True))
+        after = files.sources("multi-node")
+        switched = {folder.rpartition("/")[2] for folder, _ in after.components}
+        assert switched - {folder.rpartition("/")[2] for folder, _ in before.components} >= {"gpu"}
+        assert files.original.sources("multi-node") is before
+        wiring = f"{OVERLAYS}/multi-node/wiring.yaml"
+        assert after.documents(wiring)[0] is before.documents(wiring)[0]
+        assert after.documents(path)[0].data != before.documents(path)[0].data

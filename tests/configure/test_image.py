@@ -1,23 +1,28 @@
-"""The image of a package has one place: its registry in mlops.env, and the rest in kustomization.yaml."""
+"""The image of a package has one place: REGISTRY and IMAGE in mlops.env."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from packager.kubectl.kustomize import kustomize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Outcome
 
     Run = Callable[..., Outcome]
 
 OVERLAYS = "quickstart/k8s/mlops"
+DOCS = Path(__file__).parent.parent.parent / "docs"
+HELLO = Path(__file__).parent.parent / "releases/0.1.0/hello-mpi.tar.gz"
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 
 
@@ -50,7 +55,7 @@ def test_image_is_changed_in_all_containers_of_all_overlays(
     done = mlpack("configure", package, "--image", image)
     assert done.code == 0
     assert sorted(done.stdout.splitlines()) == [
-        f"{package}/{OVERLAYS}/{overlay}/kustomization.yaml" for overlay in ("multi-node", "single-node")
+        f"{package}/{OVERLAYS}/{overlay}/mlops.env" for overlay in ("multi-node", "single-node")
     ]
     for overlay in ("multi-node", "single-node"):
         assert images(package, overlay, kubectl) == {f"r.example:5000/team/{expected}"}
@@ -64,13 +69,93 @@ def test_verify_reports_every_change_of_the_image(mlpack: Run, package: Path, ku
     assert f"an edit changes the image of single-node: '{image}'; it was sealed with" in done.stderr
 
 
-def test_entry_as_kustomize_writes_it_is_kept(mlpack: Run, package: Path, kubectl: Path) -> None:
-    path = package / OVERLAYS / "single-node/kustomization.yaml"
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """A package of an earlier release, whose manifests name the image."""
+    subprocess.run(["tar", "xzf", HELLO, "-C", tmp_path], check=True)
+    return tmp_path / "hello-mpi"
+
+
+def test_image_of_an_earlier_release_is_set_in_its_kustomization(mlpack: Run, earlier: Path, kubectl: Path) -> None:
+    done = mlpack("configure", earlier, "--image", f"a/b:1@{DIGEST}")
+    assert done.stdout.splitlines() == [
+        f"{earlier}/{OVERLAYS}/{overlay}/kustomization.yaml" for overlay in ("multi-node", "single-node")
+    ]
+    for overlay in ("multi-node", "single-node"):
+        assert images(earlier, overlay, kubectl) == {f"docker.io/a/b:1@{DIGEST}"}
+    assert mlpack("verify", earlier, "--kubectl", kubectl).code == 0
+
+
+def test_entry_as_kustomize_writes_it_is_kept_in_an_earlier_release(mlpack: Run, earlier: Path, kubectl: Path) -> None:
+    path = earlier / OVERLAYS / "single-node/kustomization.yaml"
     by_kustomize = "images:\n- name: REGISTRY/mpioperator/mpi-pi\n  newName: REGISTRY/new\n  newTag: v2\n"
     path.write_text(path.read_text(encoding="utf-8") + by_kustomize, encoding="utf-8")
-    assert images(package, "single-node", kubectl) == {"r.example:5000/team/new:v2"}
-    assert mlpack("configure", package, "--overlay", "single-node", "--image", "new:v3").code == 0
-    assert images(package, "single-node", kubectl) == {"r.example:5000/team/new:v3"}
+    assert images(earlier, "single-node", kubectl) == {"docker.io/new:v2"}
+    assert mlpack("configure", earlier, "--overlay", "single-node", "--image", "new:v3").code == 0
+    assert images(earlier, "single-node", kubectl) == {"docker.io/new:v3"}
+
+
+@pytest.mark.parametrize("name", ["REGISTRY/IMAGE", "r.example:5000/team/mpioperator/mpi-pi", "mpioperator/mpi-pi"])
+@pytest.mark.parametrize("place", ["own", "component"])
+def test_verify_reports_an_entry_of_images_without_effect(
+    mlpack: Run, package: Path, kubectl: Path, name: str, place: str
+) -> None:
+    entry = f"images:\n  - name: {name}\n    newTag: v2\n"
+    own = package / OVERLAYS / "single-node/kustomization.yaml"
+    text, path, line = own.read_text(), own, own.read_text().count("\n") + 2
+    if place == "component":
+        path, line = package / "quickstart/site/ours/kustomization.yaml", 4
+        path.parent.mkdir(parents=True)
+        path.write_text(f"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n{entry}")
+        own.write_text(text.replace("components:\n", "components:\n  - ../../../site/ours\n", 1))
+    else:
+        own.write_text(text + entry)
+    assert images(package, "single-node", kubectl) == {"r.example:5000/team/mpioperator/mpi-pi:openmpi"}
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    message = "this entry has no effect: the image is REGISTRY/IMAGE of mlops.env"
+    hint = "(mlpack configure --image NAME:TAG, or edit IMAGE in mlops.env)"
+    assert done.stdout == f"{path}:{line}:5: {message} {hint}\n"
+
+
+def test_patch_of_flux_and_argo_sets_the_image(package: Path, kubectl: Path) -> None:
+    """Flux and Argo CD put the patches of their objects at the end of `patches` in the kustomization."""
+    lines = (DOCS / "airgap.md").read_text().split("  patches:\n", 1)[1].split("```")[0]
+    patch = textwrap.dedent(lines).replace("REGISTRY", "IMAGE").replace("registry.lab.example.com", f"a/b:1@{DIGEST}")
+    for entry in (textwrap.dedent(lines), patch):
+        path = package / OVERLAYS / "multi-node/kustomization.yaml"
+        content = yaml.safe_load(path.read_text())
+        content["patches"] += yaml.safe_load(entry)
+        path.write_text(yaml.safe_dump(content))
+    assert images(package, "multi-node", kubectl) == {f"registry.lab.example.com/a/b:1@{DIGEST}"}
+
+
+def test_images_of_a_kustomization_that_includes_the_overlay_set_the_image(package: Path, kubectl: Path) -> None:
+    folder = package / OVERLAYS / "outer"
+    folder.mkdir()
+    entry = "images: [{name: r.example:5000/team/mpioperator/mpi-pi, newName: other.example/x, newTag: v2}]"
+    (folder / "kustomization.yaml").write_text(f"resources: [../multi-node]\n{entry}\n")
+    assert images(package, "outer", kubectl) == {"other.example/x:v2"}
+
+
+def test_entry_of_images_for_a_container_of_the_site_is_valid(mlpack: Run, package: Path, kubectl: Path) -> None:
+    pod, own = (package / OVERLAYS / "single-node" / name for name in ("pod.yaml", "kustomization.yaml"))
+    extra = "    - name: extra\n      image: docker.io/team/other:1\n"
+    pod.write_text(pod.read_text().replace("  initContainers:\n", f"  initContainers:\n{extra}", 1))
+    own.write_text(own.read_text() + "images:\n  - name: docker.io/team/other\n    newTag: v2\n")
+    assert "docker.io/team/other:v2" in images(package, "single-node", kubectl)
+    assert "no effect" not in mlpack("verify", package, "--kubectl", kubectl).stdout
+
+
+def test_image_in_a_manifest_is_refused_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
+    pod = package / OVERLAYS / "single-node/pod.yaml"
+    text = pod.read_text()
+    line = text[: text.index("image: REGISTRY/IMAGE # both")].count("\n") + 1
+    pod.write_text(text.replace("image: REGISTRY/IMAGE # both in mlops.env", "image: docker.io/a/b:1"))
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    message = "expected REGISTRY/IMAGE, which mlops.env fills in, found 'docker.io/a/b:1'"
+    assert f"{pod}:{line}:14: {message}" in done.stdout
 
 
 def test_overlay_with_an_image_built_elsewhere_keeps_it(mlpack: Run, tmp_path: Path, kubectl: Path) -> None:
@@ -82,6 +167,91 @@ def test_overlay_with_an_image_built_elsewhere_keeps_it(mlpack: Run, tmp_path: P
     assert images(package, "multi-node", kubectl) == {"docker.io/new:2"}
     assert mlpack("configure", package, "--overlay", "single-node", "--image", "jobs:2").code == 0
     assert images(package, "single-node", kubectl) == {"docker.io/jobs:2"}
+
+
+HOSTILE = {
+    "A:1": 7,
+    "a b": 8,
+    "../x:1": 7,
+    "x:1@sha256:12": 7,
+    "": 7,
+    "x:$(HOME)": 9,
+    "x:1 # no": 10,
+    "x:1\\n": 10,
+    "{a: b}": 7,
+    "ä:1": 7,
+    "/x:1": 7,
+    "x/:1": 7,
+    "x:": 7,
+    "x@": 7,
+    "a//b": 7,
+    "a:1:2": 7,
+    "localhost:5000/x:1": 7,
+    f"x@{DIGEST}@{DIGEST}": 7,
+    f"x:{'t' * 129}": 7,
+    "a/" * 249 + "b:12": 7,
+    "a" * 30_000: 7,
+    "a-" * 15_000: 7,
+}
+"""Texts that are no image without a registry, and the column in which verify refuses each."""
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:20])
+def test_value_other_than_an_image_is_refused_at_its_character(
+    mlpack: Run, package: Path, kubectl: Path, value: str
+) -> None:
+    path = package / OVERLAYS / "single-node/mlops.env"
+    text = path.read_text().replace("IMAGE=mpioperator/mpi-pi:openmpi\n", f"IMAGE={value}\n")
+    path.write_text(text)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    expected = "IMAGE: expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag, found"
+    assert f"{path}:8:{HOSTILE[value]}: {expected}" in done.stdout
+    assert len(done.stdout) < 1_000
+    if value:
+        done = mlpack("configure", package, "--overlay", "multi-node", "--set", f"IMAGE={value}")
+        assert done.code == 2
+        assert "IMAGE" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x:1", "a/b_c/d__e-f.g:T_1.x-y", f"x@{DIGEST}", f"a/b:{'t' * 128}@{DIGEST}", "a/" * 248 + "b:12"],
+)
+def test_edited_image_is_an_edit(mlpack: Run, package: Path, kubectl: Path, value: str) -> None:
+    path = package / OVERLAYS / "single-node/mlops.env"
+    path.write_text(path.read_text().replace("IMAGE=mpioperator/mpi-pi:openmpi\n", f"IMAGE={value}\n"))
+    assert images(package, "single-node", kubectl) == {f"r.example:5000/team/{value}"}
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert f"{path}:8: 'IMAGE={value}' was 'IMAGE=mpioperator/mpi-pi:openmpi'" in done.stderr
+
+
+def test_registry_in_the_image_is_noted(mlpack: Run, package: Path, kubectl: Path) -> None:
+    path = package / OVERLAYS / "single-node/mlops.env"
+    path.write_text(path.read_text().replace("IMAGE=mpioperator/mpi-pi:openmpi\n", "IMAGE=docker.io/a/b:1\n"))
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 0
+    message = "IMAGE is below REGISTRY: 'docker.io' is not the registry, but a part of the name"
+    assert f"{path}:8:7: {message}" in done.stderr
+    done = mlpack("configure", package, "--set", "IMAGE=docker.io/a/b:1")
+    assert done.code == 2
+    assert "the registry is REGISTRY in mlops.env: --registry docker.io --image a/b:1" in done.stderr
+
+
+def test_image_of_an_overlay_with_a_registry_of_its_own_is_below_it(mlpack: Run, tmp_path: Path) -> None:
+    sets = {"name": "pytorch/pytorch", "tag": "2.9", "registry": "ghcr.io", "digest": DIGEST}
+    options = [part for key, value in sets.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]
+    assert mlpack("build", "hello-mpi", "--format", "dir", *options).code == 0
+    env = (tmp_path / "hello-mpi" / OVERLAYS / "single-node/mlops.env").read_text()
+    assert "REGISTRY=ghcr.io\n" in env
+    assert f"IMAGE=pytorch/pytorch:2.9@{DIGEST}\n" in env
+
+
+def test_spec_cannot_set_the_image_as_a_variable(mlpack: Run) -> None:
+    done = mlpack("build", "hello-mpi", "--add", "environment.IMAGE=x:1")
+    assert done.code == 3
+    assert "set it with `image`" in done.stderr
 
 
 @pytest.mark.parametrize(
