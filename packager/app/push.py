@@ -10,12 +10,13 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from packager import verify as stage
+from packager.app import verdicts
 from packager.app.attaching import StatementRequest, StatementSubject, statements
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.limits import DEFAULT
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import declared, integrity, inventory, layout
+from packager.package import integrity, inventory, layout
 from packager.package.opened import opened
 from packager.publish import artefact, attachments
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
@@ -24,7 +25,6 @@ from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
 from packager.publish.signatures import SignedArtefact, attach
-from packager.rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from packager.app.attaching import Attached
     from packager.app.progress import Progress, Tell
+    from packager.app.verdicts import EarlierVerdict
+    from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
@@ -51,7 +53,11 @@ class PushRequest:
     Attributes:
         package: The package: an archive, which is pushed unchanged, or a folder, which is packed first.
         reference: The repository, with a tag or without one.
-        checks: The options of the verification.
+        runner: Starts kubectl.
+        kubectl: The kubectl that renders.
+        pod_security: The Pod Security level that every overlay must meet; None for none.
+        allow: Words of `--allow`: kinds, fields, labels and annotations that are permitted too.
+        cache: The folder of mlpack's caches, with the verdicts of earlier runs; None for none.
         tags: More tags.
         platform: The operating system and the architecture that the artefact names.
         annotations: More annotations.
@@ -65,7 +71,11 @@ class PushRequest:
 
     package: Path
     reference: PackageReference
-    checks: Checks
+    runner: Runner
+    kubectl: str = "kubectl"
+    pod_security: str | None = None
+    allow: tuple[str, ...] = ()
+    cache: Path | None = None
     tags: tuple[str, ...] = ()
     platform: str = "linux/amd64"
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +85,19 @@ class PushRequest:
     dry_run: bool = False
     signers: tuple[Signer, ...] = ()
     statements: StatementRequest = field(default_factory=StatementRequest)
+
+    @property
+    def checks(self) -> Checks:
+        """The options of the verification. Raises UsageError."""
+        from packager.app.verify import Checks, allowed_words, level
+
+        return Checks(
+            kubectls=(self.kubectl,),
+            level=level(self.pod_security),
+            allowed=allowed_words(self.allow),
+            has_notes=False,
+            runner=self.runner,
+        )
 
     @property
     def all_tags(self) -> tuple[str, ...]:
@@ -148,11 +171,11 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
     """
     choices = _choices(request)
     with opened(request.package) as package:
-        facts, report = _facts(package, request)
+        facts, renders = _facts(package, request, tell)
         with packed(package, request.created or 0) as (path, layer, size):
             _note(facts, size, tell)
             made = artefact.compose(facts, layer, choices)
-            attached = _statements(request, package, facts, report, made, tell)
+            attached = _statements(request, package, facts, renders, made, tell)
             pushed = PushedPackage(
                 request.reference,
                 request.all_tags,
@@ -171,7 +194,12 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
 
 
 def _statements(  # noqa: PLR0913, PLR0917 - what a statement is about
-    request: PushRequest, package: Package, facts: ArtefactFacts, report: Report | None, made: Artefact, tell: Tell
+    request: PushRequest,
+    package: Package,
+    facts: ArtefactFacts,
+    renders: Mapping[str, str] | None,
+    made: Artefact,
+    tell: Tell,
 ) -> tuple[Attached, ...]:
     """Return the statements that are attached to the artefact; see `packager.app.attaching` for the errors."""
     reference = request.reference
@@ -180,7 +208,7 @@ def _statements(  # noqa: PLR0913, PLR0917 - what a statement is about
         Subject(made.layer.blob.digest, made.layer.name),
         Subject(made.digest, f"{reference.host}/{reference.repository}"),
     )
-    subject = StatementSubject(package, facts.edited, report, request.checks, made.digest, subjects)
+    subject = StatementSubject(package, facts.edited, renders, request.kubectl, request.runner, made.digest, subjects)
     return statements(request.statements, subject, request.signers, tell)
 
 
@@ -197,11 +225,44 @@ def _choices(request: PushRequest) -> ArtefactChoices:
     return choices
 
 
-def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Report | None]:
-    """Return the facts about a package, and the report of its verification. Raises VerificationError or ToolError."""
+def _facts(package: Package, request: PushRequest, tell: Tell) -> tuple[ArtefactFacts, Mapping[str, str] | None]:
+    """Return the facts about a package, and the digest of what each overlay renders to; None if nothing was verified.
+
+    Raises:
+        VerificationError: The package has problems.
+        ToolError: Something could not be checked, or a file cannot be read.
+    """
     if not request.verify:
         integrity.refuse_undecided(package)
         return facts_of(package, images_of(package, request.checks)), None
+    verdict = _earlier(package, request)
+    if verdict is None:
+        report = _verified(package, request)
+        renders, images = report.renders, report.images
+    else:
+        tell(verdicts.NOTE)
+        renders, images = verdict.renders, verdict.images
+    title = None if verdict is None else verdict.title
+    return facts_of(package, {image for names in images.values() for image in names}, title), renders
+
+
+def _earlier(package: Package, request: PushRequest) -> EarlierVerdict | None:
+    """Return the verdict of an earlier verification of the same files; None without one.
+
+    A file that Flux would leave out is looked for among those that the overlays use, which only a verification knows.
+    """
+    if request.cache is None or request.pod_security is not None or request.allow:
+        return None
+    checked = integrity.check(package, DEFAULT)
+    if checked.received is None or dropped_by_flux({*package.inventory["files"], *checked.edits}):
+        return None
+    return verdicts.find(request.cache, checked.received, request.kubectl)
+
+
+def _verified(package: Package, request: PushRequest) -> Report:
+    """Return the report on a package, and remember it. Raises VerificationError or ToolError."""
+    from packager import verify as stage
+
     report = stage.verify(package, request.checks)
     problems = [*report.problems, *_dropped(package, report)]
     verified = shlex.join(["mlpack", "verify", argument(request.package)])
@@ -210,11 +271,21 @@ def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Repor
         raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
     if report.unchecked:
         raise ToolError(f"{report.unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
-    return facts_of(package, {image for images in report.images.values() for image in images}), report
+    verdicts.keep(request.cache, report, request.checks, title_of(package))
+    return report
 
 
-def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
-    """Return the facts about an open package. Raises ToolError if a file cannot be read."""
+def facts_of(package: Package, images: set[str], title: str | None = None) -> ArtefactFacts:
+    """Return the facts about an open package.
+
+    Args:
+        package: The package.
+        images: The images of its pods.
+        title: The title of the model, if it is known already; None reads it.
+
+    Raises:
+        ToolError: A file cannot be read.
+    """
     sealed = inventory.content(package.folder)
     return ArtefactFacts(
         package=package.name,
@@ -223,9 +294,16 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
         edited=tuple(sorted(integrity.changed(package))),
         images=tuple(sorted(images)),
         sealed=sealed.decode(),
-        title=declared.title(package),
+        title=title_of(package) if title is None else title,
         folder=package.top if package.folder != package.source else package.name,
     )
+
+
+def title_of(package: Package) -> str:
+    """Return the title of a package's model. Raises ToolError if the spec cannot be read."""
+    from packager.package import declared
+
+    return declared.title(package)
 
 
 def images_of(package: Package, checks: Checks) -> set[str]:
@@ -234,6 +312,8 @@ def images_of(package: Package, checks: Checks) -> set[str]:
     Raises:
         ToolError: No kubectl could render an overlay.
     """
+    from packager.rendering import render
+
     images: set[str] = set()
     for name in package.applied:
         outcome = render.render(package, name, checks.kubectls, checks.runner)

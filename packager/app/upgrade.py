@@ -10,6 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packager.app import verdicts
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
@@ -39,6 +40,7 @@ __all__ = [
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from packager.app.progress import Tell
     from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.upgrade.plan import PlannedFile
@@ -279,35 +281,53 @@ def _problem(package: Package, conflict: Conflict) -> Problem:
     return Problem(package.shown(conflict.path), conflict.line, min(conflict.line, 1), conflict.message)
 
 
-def check(upgrade: PreparedUpgrade, kubectl: str, runner: Runner = SYSTEM) -> None:
-    """Render and verify the package as it will be.
+def check(
+    upgrade: PreparedUpgrade,
+    kubectl: str,
+    runner: Runner = SYSTEM,
+    *,
+    cache: Path | None = None,
+    tell: Tell = lambda _: None,
+) -> None:
+    """Render and verify the package as it will be, unless the same files were verified before on this machine.
 
     Args:
         upgrade: The upgrade.
         kubectl: The kubectl that renders.
         runner: Starts kubectl.
+        cache: The folder of mlpack's caches, with the verdicts of earlier runs; None for none.
+        tell: Receives a note if the package is not rendered again.
 
     Raises:
         VerificationError: The package would have problems that the present one does not have.
         ToolError: A part could not be checked, such as without kubectl.
     """
-    from packager import verify as verification
-
-    checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
     with workfolder.temporary() as folder:
         _write_result(upgrade, folder)
         with opened(folder, shown_as=upgrade.old.source) as package:
+            if verdicts.of_package(cache, package, kubectl) is not None:
+                tell(verdicts.NOTE)
+                return
+            from packager import verify as verification
+
+            checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
             report = verification.verify(package, checks)
+            verdicts.keep(cache, report, checks)
     problems = list(report.problems)
     if problems:
-        before = {(problem.file, problem.message) for problem in verification.verify(upgrade.old, checks).problems}
-        problems = [problem for problem in problems if (problem.file, problem.message) not in before]
+        before = set(map(_identity, verification.verify(upgrade.old, checks).problems))
+        problems = [problem for problem in problems if _identity(problem) not in before]
     hint = "--no-verify upgrades it nevertheless"
     if problems:
         message = f"the upgraded package would not be valid: {upgrade.old.source} was left as it is"
         raise VerificationError(message, hint=hint, problems=problems)
     if report.unchecked:
         raise ToolError(f"the upgraded package could not be checked: {report.unchecked[0]}", hint=hint)
+
+
+def _identity(problem: Problem) -> tuple[str, str]:
+    """Return the file and what a problem is about: an upgrade may change the names of ConfigMaps in its message."""
+    return problem.file, problem.allow or problem.message
 
 
 def write(upgrade: PreparedUpgrade) -> tuple[str, ...]:

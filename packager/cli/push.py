@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import Output, source_date_epoch
+from packager.cli.arguments import Output, source_date_epoch, verdict_folder
 from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
     Allow,
     PackagePath,
@@ -73,29 +73,26 @@ def push(
 
     An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, after
     the signatures, so no one sees a part of a push. A stamp beside it, signed by the same key, is signed again so that
-    it names the artefact, and attached. The password of a key is asked for, or read from MLPACK_KEY_PASSWORD. Exit code
-    5 if the package is not valid, or a tag names another artefact.
+    it names the artefact, and attached. The package is verified; what `push` or `stamp` has verified before on this
+    machine, with the same kubectl, is not rendered again. The password of a key is asked for, or read from
+    MLPACK_KEY_PASSWORD. Exit code 5 if the package is not valid, or a tag names another artefact.
     """
     from packager.app.attaching import StatementRequest
     from packager.app.key import signers
     from packager.app.push import PushRequest
     from packager.app.push import push as push_package
     from packager.app.registry_access import chosen_annotations, parse
-    from packager.app.verify import Checks, allowed_words, level
     from packager.cli.host import host
     from packager.cli.signature_arguments import password_of
 
-    checks = Checks(
-        kubectls=(kubectl,),
-        level=level(pod_security),
-        allowed=allowed_words(allow),
-        has_notes=False,
-        runner=host(ctx).runner,
-    )
     request = PushRequest(
         package,
         parse(reference),
-        checks,
+        host(ctx).runner,
+        kubectl,
+        pod_security,
+        tuple(allow),
+        verdict_folder(),
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),

@@ -18,6 +18,7 @@ from hypothesis import strategies as some
 from packager.app import configure, upgrade
 from packager.app.build import BuildRequest, Built, Destination, build
 from packager.app.upgrade import Choice, Decisions
+from packager.base import envfile
 from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
@@ -31,6 +32,7 @@ from packager.package import integrity, journal, layout, tree
 from packager.package.editable import is_editable
 from packager.package.opened import opened
 from packager.upgrade import diff
+from packager.upgrade.edits import Edit, EditKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,7 +128,7 @@ def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: P
 
 
 LOCK = "quickstart/site/image-lock-single-node/kustomization.yaml"
-IMAGE = "REGISTRY/mpioperator/mpi-pi"
+IMAGE = "mpioperator/mpi-pi"
 
 
 def locked(package: Path) -> str:
@@ -141,33 +143,93 @@ def locked(package: Path) -> str:
     return digest
 
 
+def with_tag(package: Path, folder: Path, tag: str) -> Path:
+    """Write a newer build of the package whose image has another tag."""
+    return newer(
+        package, folder, {ENV: (package / ENV).read_text().replace("mpi-pi:openmpi", f"mpi-pi:{tag}").encode()}
+    )
+
+
+def released(name: str, folder: Path) -> Path:
+    """Unpack a package of an earlier release, whose image is in its manifests."""
+    return unpacked(next(path for path in RELEASED if path.name == f"{name}.tar.gz"), folder)
+
+
 def test_lock_of_an_image_that_did_not_change_is_kept(package: Path, tmp_path: Path) -> None:
     new = newer(package, tmp_path / "new", {POD: (package / POD).read_bytes() + b"# new\n"})
     digest = locked(package)
-    assert upgraded(package, new)[LOCK] == "kept"
-    assert digest in (package / LOCK).read_text()
+    assert upgraded(package, new)[ENV] == "kept"
+    assert f"IMAGE={IMAGE}:openmpi@{digest}\n" in (package / ENV).read_text()
 
 
 def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Path, kubectl: Path) -> None:
-    pod = (package / POD).read_text().replace("mpi-pi:openmpi", "mpi-pi:intel").encode()
-    new = newer(package, tmp_path / "new", {POD: pod})
+    new = with_tag(package, tmp_path / "new", "intel")
     digest = locked(package)
-    message = f"{LOCK}: the package had {IMAGE}:openmpi, you have {IMAGE}@{digest}, the new package has {IMAGE}:intel"
-    assert conflicts(package, new) == [message]
-    with upgrade.prepared(package, new, Decisions(theirs=(LOCK,))) as prepared:
+    yours = f"IMAGE={IMAGE}:openmpi@{digest}"
+    message = f"the package had IMAGE={IMAGE}:openmpi, you have {yours}, the new package has IMAGE={IMAGE}:intel"
+    assert conflicts(package, new) == [f"{ENV}:8:1: {message}"]
+    with upgrade.prepared(package, new, Decisions(theirs=(ENV,))) as prepared:
         upgrade.check(prepared, str(kubectl))
         upgrade.write(prepared)
-    assert "images: []\n" in (package / LOCK).read_text()
+    assert f"IMAGE={IMAGE}:intel\n" in (package / ENV).read_text()
 
 
 def test_lock_can_be_kept_for_another_tag(package: Path, tmp_path: Path) -> None:
+    new = with_tag(package, tmp_path / "new", "intel")
+    digest = locked(package)
+    with upgrade.prepared(package, new, Decisions(yours=(ENV,))) as prepared:
+        upgrade.write(prepared)
+    assert f"IMAGE={IMAGE}:openmpi@{digest}\n" in (package / ENV).read_text()
+
+
+def test_lock_of_an_earlier_release_moves_to_the_env_file(
+    today: dict[str, Path], tmp_path: Path, kubectl: Path
+) -> None:
+    package = released("hello-mpi", tmp_path)
+    digest = locked(package)
+    assert digest in (package / LOCK).read_text()
+    intel = with_tag(today["hello-mpi"], tmp_path / "new", "intel")
+    [conflict] = conflicts(package, intel)
+    assert conflict.endswith(
+        f"the package had IMAGE={IMAGE}:openmpi, you have IMAGE={IMAGE}:openmpi@{digest}, "
+        f"the new package has IMAGE={IMAGE}:intel"
+    )
+    with upgrade.prepared(package, today["hello-mpi"], Decisions()) as prepared:
+        upgrade.check(prepared, str(kubectl))
+        upgrade.write(prepared)
+    assert f"IMAGE={IMAGE}:openmpi@{digest}\n" in (package / ENV).read_text()
+    assert "images: []\n" in (package / LOCK).read_text()
+
+
+def test_lock_of_an_earlier_release_conflicts_with_another_tag_in_the_next(tmp_path: Path) -> None:
+    package = released("hello-mpi", tmp_path)
     pod = (package / POD).read_text().replace("mpi-pi:openmpi", "mpi-pi:intel").encode()
     new = newer(package, tmp_path / "new", {POD: pod})
     digest = locked(package)
-    with upgrade.prepared(package, new, Decisions(yours=(LOCK,))) as prepared:
-        upgrade.write(prepared)
-    assert digest in (package / LOCK).read_text()
-    assert "mpi-pi:intel" in (package / POD).read_text()
+    image = f"REGISTRY/{IMAGE}"
+    message = f"{LOCK}: the package had {image}:openmpi, you have {image}@{digest}, the new package has {image}:intel"
+    assert conflicts(package, new) == [message]
+    kept = shutil.copytree(package, tmp_path / "kept" / package.name)
+    upgraded(package, new, theirs=(LOCK,))
+    assert "images: []\n" in (package / LOCK).read_text()
+    upgraded(kept, new, yours=(LOCK,))
+    assert digest in (kept / LOCK).read_text()
+    assert "mpi-pi:intel" in (kept / POD).read_text()
+
+
+def test_image_of_an_earlier_release_that_cannot_be_moved_is_not_lost(
+    today: dict[str, Path], tmp_path: Path, kubectl: Path
+) -> None:
+    package = released("hello-mpi", tmp_path)
+    entry = f"  - name: REGISTRY/{IMAGE}\n    newTag: v1\n"
+    path = package / layout.kustomization("single-node")
+    path.write_text(f"{path.read_text()}images:\n{entry}{entry.replace('v1', 'v2')}")
+    with (
+        upgrade.prepared(package, today["hello-mpi"], Decisions()) as prepared,
+        pytest.raises(VerificationError, match="would not be valid") as refused,
+    ):
+        upgrade.check(prepared, str(kubectl))
+    assert layout.kustomization("single-node") in str(refused.value.problems[0])
 
 
 def test_deleted_file_stays_deleted_if_it_did_not_change(package: Path, tmp_path: Path) -> None:
@@ -379,7 +441,16 @@ def test_edits_of_earlier_releases_are_kept(
         after = diff.read(current)
         assert integrity.check(current, DEFAULT).problems == []
         assert current.digest == opened_digest(today[package.name])
-    assert after.edits == before.edits
+    assert {*after.edits} == {as_today(edit, today[package.name]) for edit in before.edits}
+
+
+def as_today(edit: Edit, package: Path) -> Edit:
+    """Return an edit of a package of an earlier release as one of today's package, whose image is in mlops.env."""
+    if edit.kind is not EditKind.image:
+        return edit
+    path, after = edit.path.replace(layout.KUSTOMIZATION, layout.ENV), edit.after.partition("/")[2]
+    before = next(line.value for line in envfile.lines((package / path).read_bytes()) if line.key == "IMAGE")
+    return Edit(path, EditKind.value, "IMAGE", before, after)
 
 
 @pytest.mark.parametrize("archive", RELEASED, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -586,6 +657,14 @@ def test_base_is_found_beside_folder_and_among_pulled_packages(
 
 
 def test_image_that_both_changed_conflicts(package: Path, tmp_path: Path) -> None:
+    new = with_tag(package, tmp_path / "new", "2")
+    configured(package, configure.Answers(image="team/own:7"))
+    message = f"the package had IMAGE={IMAGE}:openmpi, you have IMAGE=team/own:7, the new package has IMAGE={IMAGE}:2"
+    assert conflicts(package, new) == [f"{ENV}:8:1: {message}"]
+
+
+def test_image_of_an_earlier_release_that_both_changed_conflicts(tmp_path: Path) -> None:
+    package = released("hello-mpi", tmp_path)
     yaml = {path: content for path, (_, content) in files(package).items() if path.endswith(".yaml")}
     pods = {path: content for path, content in yaml.items() if b"image: REGISTRY/" in content}
     tag = re.search(rb"image: (REGISTRY/[^\s:]+):(\S+)", next(iter(pods.values())))
