@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RESERVED = {
     "MODEL_DIR": "set the start of the path with --root",
     "REGISTRY": "set it with `image.registry` or --registry",
+    "IMAGE": "set it with `image`",
 }
 
 

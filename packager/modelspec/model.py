@@ -33,9 +33,7 @@ from packager.workloads.overlay import ClaimName, PrebuiltImage
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
 
 REQUIREMENTS: Environment = {
-    "PYTHONPATH": Parameter(
-        value="/home/mlpack/packages", description="Where the packages of the requirements are installed."
-    ),
+    "PYTHONPATH": Parameter(value="/home/mlpack/packages", description="A link to the packages of the requirements."),
     "PIP_INDEX_URL": Parameter(value="", description="The index to install them from; empty for that of the image."),
     "PIP_FIND_LINKS": Parameter(value="", description="A folder or a page with files of packages, beside the index."),
 }
@@ -45,7 +43,10 @@ REQUIREMENTS: Environment = {
 class Image(Fields, frozen=True):
     """The container image that the workload runs in."""
 
-    name: Annotated[ImageName, Meta(description="The image's repository, without its registry.")]
+    name: Annotated[
+        ImageName,
+        Meta(description="The image's repository, without its registry: with tag and digest, IMAGE in mlops.env."),
+    ]
     tag: Annotated[
         ImageTag | None,
         Meta(
@@ -96,8 +97,9 @@ class Variant(Fields, frozen=True):
         RelativePath | None,
         Meta(
             description="A file of Python packages, one of `files`: `NAME==VERSION` with `--hash=sha256:…` for each, "
-            "all that they need included. Each pod installs them before `init`, as its own user, from the index "
-            "PIP_INDEX_URL or the folder PIP_FIND_LINKS of mlops.env, or from a folder `wheels` of `files` or `assets`."
+            "all that they need included. Pods install them before `init`, as their own user, once for each volume at "
+            "OUTPUT_DIR, from the index PIP_INDEX_URL or the folder PIP_FIND_LINKS of mlops.env, or from a folder "
+            "`wheels` of `files` or `assets`."
         ),
     ] = None
     precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BYTES = 64 << 10
 """The bytes of a command, of the 256 KiB that kubectl keeps of an object, which may repeat it for each role."""
 
-_GIVEN = ("REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "HOME")
+_GIVEN = ("REGISTRY", "IMAGE", "MODEL_DIR", "OUTPUT_DIR", "HOME")
 """The variables that every container has in its environment."""
 
 _KUBERNETES = ("KUBERNETES_", "MLPACK_")

@@ -39,20 +39,17 @@ def resolve(rule: Rule, schema: Rule) -> Rule:
 
 def accepts(location: Location, value: float | None) -> bool:
     """Whether the field at `location` can be a number, a boolean or null as `value` is; true for no field at all."""
-    schema = json_schema()
-    rules = list(_alternatives(schema, schema))
-    for step in location:
-        rules = [inner for rule in rules for inner in _below(rule, step, schema)]
+    rules = rules_at(location, json_schema())
     names = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, type(None): {"null"}}[type(value)]
     return not rules or any(rule.get("type") in names for rule in rules)
 
 
-def form(location: Location, schema: Rule) -> str | None:
-    """Return the form of the text or number at `location`, in words that follow "expected"; None if it has no words."""
+def rules_at(location: Location, schema: Rule) -> list[Rule]:
+    """Return the rules of the field at `location`: one, or each branch of its union; none for an unknown field."""
     rules = list(_alternatives(schema, schema))
     for step in location:
         rules = [inner for rule in rules for inner in _below(rule, step, schema)]
-    return next((rule["title"] for rule in rules if "title" in rule and rule.get("type") != "object"), None)
+    return rules
 
 
 def _plain_unions(node: Any) -> Any:

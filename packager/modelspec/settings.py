@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
 
-_CHECKED_LATER = frozenset(("MODEL_DIR", "REGISTRY", CHOICE))
+_CHECKED_LATER = frozenset(("MODEL_DIR", "REGISTRY", "IMAGE", CHOICE))
 """Variables that every package has, for which the checks of a spec name another option."""
 
 

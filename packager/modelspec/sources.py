@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.modelspec.model import Spec
 
-_FOLDERS = ("OUTPUT_DIR", "CHECKPOINT_DIR")
-"""The variables of the folders that pods of every package can write to, if they are set."""
+_FOLDERS = ("OUTPUT_DIR", "DATASET_DIR", "CHECKPOINT_DIR")
+"""The variables of the folders that pods can write to before their program starts, if there are such folders."""
 
 _SECRETS_OF_S3 = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
@@ -31,16 +31,25 @@ def check(spec: Spec) -> Iterator[Fault]:
     taken: set[str] = set()
     for index, source in enumerate(spec.sources):
         place = ("sources", index)
-        variable = source.to.partition("/")[0]
-        if variable not in _FOLDERS or (variable == "CHECKPOINT_DIR" and variable not in spec.environment):
-            message = f"{variable} is not a folder that the pods of this model can write to"
-            yield Fault((*place, "to"), message, "OUTPUT_DIR always is", needs=((*place, "to"), ("environment",)))
+        if source.folder not in _folders(spec):
+            message = f"{source.folder} is not a folder that the pods of this model can write to"
+            hint = f"they can write to {' and '.join(_folders(spec))}"
+            yield Fault((*place, "to"), message, hint, needs=((*place, "to"), ("environment",), ("dataset",)))
+        if source.to == source.folder and not _SEVERAL.fullmatch(source.address):
+            name = source.address.partition("?")[0].rpartition("/")[2] or "NAME"
+            yield Fault((*place, "to"), "`from` is one file, and `to` does not name it", f"write {source.to}/{name}")
         if source.secret is not None and source.secret not in spec.secrets:
             yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there")
         yield from _address(source, place)
         if source.to in taken:
             yield Fault((*place, "to"), f"another source has the place {source.to!r}", "use another path")
         taken.add(source.to)
+
+
+def _folders(spec: Spec) -> list[str]:
+    """Return those of `_FOLDERS` that the model has."""
+    missing = {"DATASET_DIR": not spec.dataset, "CHECKPOINT_DIR": "CHECKPOINT_DIR" not in spec.environment}
+    return [folder for folder in _FOLDERS if not missing.get(folder)]
 
 
 def _address(source: FetchedFile, place: Location) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from jsonschema.validators import extend
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.modelspec.schema import Rule, json_schema, resolve
+from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +64,13 @@ def validate(data: Any, schema: Rule | None = None) -> list[SchemaFault]:
         for fault in _explain(error, schema):
             unique.setdefault((fault.location, fault.message), fault)
     return list(unique.values())
+
+
+def form(location: Location, schema: Rule) -> str | None:
+    """Return the form of the value at `location`, in words that follow "expected"; None for an unknown field."""
+    rules = [rule for rule in rules_at(location, schema) if rule.get("type") != "null"]
+    forms = [rule["title"] if "title" in rule and _is_scalar(rule) else _kind_of_value(rule) for rule in rules]
+    return _either(list(dict.fromkeys(forms))) if forms else None
 
 
 def completed(data: Any, faults: list[SchemaFault]) -> Any:
@@ -159,6 +166,8 @@ def _kind_of_value(rule: Rule) -> str:
     if "enum" in rule:
         return _either([f"'{value}'" for value in rule["enum"]])
     noun = (rule.get("title") if _is_scalar(rule) else None) or _NOUNS[rule["type"]]
+    if "maxLength" in rule and noun == _NOUNS["string"]:
+        return f"{noun} of {_LIMITS['maxLength'].format(rule['maxLength'])}"
     return f"{noun} from {rule['minimum']} to {rule['maximum']}" if {"minimum", "maximum"} <= rule.keys() else noun
 
 

@@ -9,34 +9,26 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import listing
 from packager.package.path_checks import shown
-from packager.workloads.scripts import FETCH
+from packager.workloads.scripts import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.problems import Problem
     from packager.rendering.overlay import RenderedOverlay
-
-_WORDS = 5
-"""The arguments of the script for each source: its address, path, sha256 or -, size, secret or -."""
+    from packager.workloads.scripts import FetchedSource
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a note about each file that pods fetch, once for each manifest."""
-    noted: set[tuple[str, ...]] = set()
+    noted: set[tuple[str, FetchedSource]] = set()
     for pods in overlay.pods:
         for location, container in pods.containers():
-            words = [str(word) for word in listing(container.get("command"))]
-            if FETCH not in words or "--" not in words:
-                continue
-            first, end = words.index(FETCH) + 1, words.index("--")
-            for index in range(first, end - _WORDS + 1, _WORDS):
-                url, path, digest, size, variable = words[index : index + _WORDS]
-                identity = (str(pods.manifest), *words[index : index + _WORDS])
-                if identity in noted:
+            for index, source in fetched([str(word) for word in listing(container.get("command"))]):
+                if (str(pods.manifest), source) in noted:
                     continue
-                noted.add(identity)
-                how = f", with the secret {shown(variable)}" if variable != "-" else ""
-                content = f"sha256 {shown(digest)}" if digest != "-" else "with the digests that are listed there"
-                what = f"{shown(url)} to {shown(path)}: {shown(size)} bytes, {content}{how}"
+                noted.add((str(pods.manifest), source))
+                how = f", with the secret {shown(source.secret)}" if source.secret else ""
+                digest = f"sha256 {shown(source.sha256)}" if source.sha256 else "with the digests that are listed there"
+                what = f"{shown(source.address)} to {shown(source.path)}: {shown(source.size)} bytes, {digest}{how}"
                 yield overlay.problem(pods.manifest, (*location, "command", index), f"its pods fetch {what}")

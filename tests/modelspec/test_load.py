@@ -48,8 +48,8 @@ def test_load_returns_values_text_digest_and_sources(loaded: Callable[..., Loade
 
 
 def test_bundled_specs_are_valid() -> None:
-    for path in sorted((demo.CHECKOUT / "model_specs").glob("*/spec.yaml")):
-        assert load(path).spec.name == path.parent.name
+    for path in sorted((demo.CHECKOUT / "model_specs").glob("*/*spec.yaml")):
+        assert load(path).spec.name == (path.name.removesuffix("spec.yaml").rstrip(".") or path.parent.name)
 
 
 def test_environment_values_keep_their_spelling(loaded: Callable[..., LoadedSpec]) -> None:

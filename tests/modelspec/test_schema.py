@@ -19,7 +19,7 @@ def test_schema_is_a_valid_json_schema() -> None:
 
 
 def test_bundled_specs_satisfy_schema() -> None:
-    for path in (demo.CHECKOUT / "model_specs").glob("*/spec.yaml"):
+    for path in (demo.CHECKOUT / "model_specs").glob("*/*spec.yaml"):
         document = yaml.load(path.read_text(), Loader=yaml.SafeLoader)
         assert list(Draft202012Validator(json_schema()).iter_errors(document)) == []
 

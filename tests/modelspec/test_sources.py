@@ -43,9 +43,10 @@ def test_pods_fetch_sources_before_their_program(tmp_path: Path) -> None:
         ("https://example.com/a", "file:///etc/passwd", "expected an http or https URL"),
         ("https://example.com/a", "https://user:word@example.com/a", "expected an http or https URL"),
         ("https://example.com/a", "https://example.com/$(TOKEN)", "expected an http or https URL"),
-        ("OUTPUT_DIR/data/a", "OUTPUT_DIR/../a", "expected a variable of mlops.env"),
-        ("OUTPUT_DIR/data/a", "/etc/passwd", "expected a variable of mlops.env"),
-        ("OUTPUT_DIR/data/a", "OUTPUT_DIR/.hidden", "expected a variable of mlops.env"),
+        ("OUTPUT_DIR/data/a", "OUTPUT_DIR/../a", "expected DATASET_DIR, OUTPUT_DIR or CHECKPOINT_DIR"),
+        ("OUTPUT_DIR/data/a", "/etc/passwd", "expected DATASET_DIR, OUTPUT_DIR or CHECKPOINT_DIR"),
+        ("OUTPUT_DIR/data/a", "OUTPUT_DIR/.hidden", "expected DATASET_DIR, OUTPUT_DIR or CHECKPOINT_DIR"),
+        ("OUTPUT_DIR/data/a", "OUTPUT_DIR", "`from` is one file, and `to` does not name it (write OUTPUT_DIR/a)"),
         ("OUTPUT_DIR/data/a", "MODEL_DIR/a", "MODEL_DIR is not a folder that the pods"),
         ("OUTPUT_DIR/data/a", "CHECKPOINT_DIR/a", "CHECKPOINT_DIR is not a folder that the pods"),
         ("size: 3", "size: -1", "expected at least 0"),
@@ -80,6 +81,22 @@ def test_address_with_a_commit_or_a_digest_needs_no_sha256(tmp_path: Path, addre
     init = plan(loaded, loaded.spec.variants[0], Options()).overlays[0].init
     assert init is not None
     assert init.command[2:] == (address, "$(OUTPUT_DIR)/data", "-", "3", "-", "--")
+
+
+def test_several_files_may_go_into_the_folder_itself(tmp_path: Path) -> None:
+    source = f"{{from: 'hf://owner/name@{'0' * 40}', to: DATASET_DIR, size: 3}}"
+    loaded = load(demo.write(tmp_path, f"{demo.SPEC}sources: [{source}]\n"))
+    init = plan(loaded, loaded.spec.variants[0], Options()).overlays[0].init
+    assert init is not None
+    assert init.command[3] == "$(DATASET_DIR)/"
+
+
+def test_source_needs_a_model_that_has_a_dataset(tmp_path: Path) -> None:
+    source = SOURCE.replace("OUTPUT_DIR/data", "DATASET_DIR")
+    assert problems(tmp_path, source) == []
+    (problem,) = problems(tmp_path, source, more="dataset: false\n")
+    assert "DATASET_DIR is not a folder that the pods of this model can write to" in problem
+    assert problem.endswith("(they can write to OUTPUT_DIR)")
 
 
 def test_branch_of_the_hub_and_bucket_need_a_sha256(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The last two are built from their Go modules: `python -m tests.registries` does 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import socket
 import ssl
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 USER, PASSWORD = "user", "secret"
 DEBIAN, DISTRIBUTION, REFERRERS = "docker-registry", "distribution", "go-containerregistry"
-ANONYMOUS, BASIC, BEARER = "anonymous", "tls-basic", "tls-bearer"
+ANONYMOUS, BASIC, BEARER, TLS = "anonymous", "tls-basic", "tls-bearer", "tls"
 MODES = (ANONYMOUS, BASIC, BEARER)
 VARIABLE = "MLPACK_REGISTRIES"
 """The variable of the environment that adds the registries that have to be built."""
@@ -43,16 +44,18 @@ _VALIDITY = 60
 
 
 @contextmanager
-def serving(kind: str, mode: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+def serving(kind: str, mode: str, folder: Path, address: str = "127.0.0.1") -> Iterator[tuple[str, list[str]]]:
     """Yield the host of a running registry, and mlpack's options for it.
 
     Args:
-        kind: One of DEBIAN, DISTRIBUTION and REFERRERS.
-        mode: One of MODES.
+        kind: One of DEBIAN, DISTRIBUTION and REFERRERS; the last one listens on 127.0.0.1 only.
+        mode: One of MODES; or TLS, without passwords, of DEBIAN and DISTRIBUTION.
         folder: An empty folder for its files.
+        address: The address of this machine that it listens on.
     """
-    files = _certificate(folder)
-    port = free_port()
+    host = "localhost" if address == "127.0.0.1" else address
+    files = _certificate(folder, host)
+    port = free_port(address)
     with ExitStack() as stack:
         if kind == REFERRERS:
             (folder / "data").mkdir()
@@ -61,32 +64,33 @@ def serving(kind: str, mode: str, folder: Path) -> Iterator[tuple[str, list[str]
                 program += [f"-auth={mode.removeprefix('tls-')}", f"-cert={files[0]}", f"-key={files[1]}"]
         else:
             realm = stack.enter_context(_issuing(files)) if mode == BEARER else ""
-            (folder / "config.yml").write_text(json.dumps(_config(folder, port, mode, files, realm)))
+            (folder / "config.yml").write_text(json.dumps(_config(folder, f"{address}:{port}", mode, files, realm)))
             built = str(builds.REGISTRIES.entry / "registry")
             program = [tools.require("docker-registry") if kind == DEBIAN else built, "serve", f"{folder}/config.yml"]
         server = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            _wait(port, server)
-            yield f"localhost:{port}", [] if mode == ANONYMOUS else ["--ca-file", str(files[0])]
+            _wait(address, port, server)
+            yield f"{host}:{port}", [] if mode == ANONYMOUS else ["--ca-file", str(files[0])]
         finally:
             server.terminate()
             server.wait(10)
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
+def _certificate(folder: Path, host: str) -> tuple[Path, Path]:
     files = folder / "tls.crt", folder / "tls.key"
-    for file, content in zip(files, self_signed(x509.DNSName("localhost")), strict=True):
+    name = x509.DNSName(host) if host == "localhost" else x509.IPAddress(ipaddress.ip_address(host))
+    for file, content in zip(files, self_signed(name), strict=True):
         file.write_bytes(content)
     return files
 
 
-def _config(folder: Path, port: int, mode: str, files: tuple[Path, Path], realm: str) -> dict[str, Any]:
+def _config(folder: Path, address: str, mode: str, files: tuple[Path, Path], realm: str) -> dict[str, Any]:
     """Return the configuration of a registry of distribution."""
     config: dict[str, Any] = {
         "version": 0.1,
         "log": {"level": "error"},
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
+        "http": {"addr": address},
     }
     if mode != ANONYMOUS:
         config["http"]["tls"] = {"certificate": str(files[0]), "key": str(files[1])}
@@ -152,18 +156,18 @@ def _access(scope: str) -> dict[str, Any]:
     return {"type": kind, "name": name, "actions": actions.split(",")}
 
 
-def free_port() -> int:
+def free_port(address: str = "127.0.0.1") -> int:
     """Return a port of this machine that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server((address, 0)) as server:
         return int(server.getsockname()[1])
 
 
-def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
+def _wait(address: str, port: int, server: subprocess.Popen[bytes]) -> None:
     """Wait until a server listens on a port."""
     for _ in range(600):
         assert server.poll() is None, "the registry has ended"
         try:
-            socket.create_connection(("127.0.0.1", port)).close()
+            socket.create_connection((address, port)).close()
         except OSError:
             time.sleep(0.05)
         else:

@@ -12,6 +12,7 @@ import pytest
 from packager.app.pull import PullRequest, pull
 from packager.app.push import PushRequest, push
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
+from packager.base.runner import SYSTEM
 from packager.publish import transport, upload
 from packager.publish.client import Access
 from packager.publish.credentials import Login
@@ -19,7 +20,6 @@ from packager.publish.reference import parse
 from packager.publish.registry import MANIFEST, Repository
 from packager.publish.transport import Network
 from packager.publish.upload import Descriptor
-from packager.verify import Checks
 from tests.publish import fake_registry
 from tests.publish.fake_registry import (
     IDENTITY_TOKEN,
@@ -63,7 +63,7 @@ def quiet(*_arguments: object, **_options: object) -> nullcontext[Callable[[int]
 
 def pushed(registry: FakeRegistry, archive: Path, kubectl: Path, login: Login | None = None, **options: Any) -> Any:
     reference = parse(f"oci://{registry.host}/team/hello-mpi:1.0")
-    request = PushRequest(archive, reference, Checks(kubectls=(str(kubectl),)), verify=False, **options)
+    request = PushRequest(archive, reference, SYSTEM, str(kubectl), verify=False, **options)
     return push(request, access(login), tell=lambda _: None, progress=quiet)
 
 
