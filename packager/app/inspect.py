@@ -9,10 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packager.app import bundle_contents
 from packager.app.pull import read
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import check_file
 from packager.app.stamps import judge
+from packager.app.verify import is_bundle
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
@@ -28,7 +30,8 @@ from packager.verify import Checks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.app.progress import Tell
+    from packager.app.bundle_contents import BundleContents
+    from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
     from packager.app.stamps import JudgedStamp
     from packager.base.runner import Runner
@@ -53,6 +56,7 @@ class Inspected:
         signatures: The signatures in the registry; None for a package on disk.
         stamps: The stamps in the registry; None for a package on disk.
         has_provenance: Whether the registry lists a provenance.
+        bundle: The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does.
     """
 
     facts: ArtefactFacts
@@ -64,6 +68,13 @@ class Inspected:
     signatures: tuple[Signature, ...] | None = None
     stamps: tuple[JudgedStamp, ...] | None = None
     has_provenance: bool = False
+    bundle: BundleContents | None = None
+
+    @property
+    def name(self) -> str:
+        """The reference with the digest; for a package in a bundle, the repository with it; else the package's name."""
+        in_bundle = None if self.bundle is None else f"{self.bundle.package.repository}@{self.digest}"
+        return self.pinned or in_bundle or self.facts.package
 
     @property
     def pinned(self) -> str | None:
@@ -103,6 +114,7 @@ class Inspected:
             "stamps": None if self.stamps is None else [one.as_json() for one in self.stamps],
             "provenance": self.has_provenance,
             "files": None if self.files is None else list(self.files),
+            "bundle": None if self.bundle is None else self.bundle.as_json(),
         }
 
 
@@ -112,9 +124,17 @@ def is_locked(image: str) -> bool:
 
 
 def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
-    source: str, access: Access, path: Path, kubectl: str, runner: Runner, trust: Trust, *, tell: Tell
+    source: str,
+    access: Access,
+    path: Path,
+    kubectl: str,
+    runner: Runner,
+    trust: Trust,
+    *,
+    progress: Progress,
+    tell: Tell,
 ) -> Inspected:
-    """Return the description of a package.
+    """Return the description of a package, or of the one in a bundle.
 
     Args:
         source: A reference `oci://…`, or a path.
@@ -123,6 +143,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         kubectl: The kubectl that renders a package on disk.
         runner: Starts kubectl.
         trust: The keys that are trusted.
+        progress: Shows the progress of reading a bundle.
         tell: Receives a line about each signature of a package on disk.
 
     Raises:
@@ -132,6 +153,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         ToolError: The registry does not respond as it must, or a file cannot be read.
     """
     if not is_reference(source):
+        if is_bundle(path):
+            return _in_bundle(path, trust, progress)
         check_file(path, trust, tell=tell)
         return _on_disk(path, kubectl, runner)
     reference = parse(source)
@@ -206,6 +229,23 @@ def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
     if inspected.files is None:
         raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
     return sbom.document(inspected.facts)
+
+
+def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
+    contents = bundle_contents.read(path, trust, progress=progress, tell=lambda _: None)
+    root = contents.package
+    facts, described = contents.packages[root.blob.digest], contents.described(root)
+    listed = attachments.listed(contents.repository(root), root.blob.digest)
+    return Inspected(
+        facts,
+        digest=root.blob.digest,
+        size=described.layer.size,
+        created=described.created,
+        signatures=bundle_contents.signatures(contents, root, trust),
+        stamps=tuple(judge(stamp, facts.digest, trust.verifier) for stamp in bundle_contents.stamps(contents, root)),
+        has_provenance=any(one.predicate_type == PROVENANCE for one in listed),
+        bundle=contents,
+    )
 
 
 def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:

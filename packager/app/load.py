@@ -6,10 +6,11 @@ Tests: cli/test_bundle.py.
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from packager.app import bundle_contents
+from packager.app.bundle_contents import IMAGE_LINE, is_signature
 from packager.app.configure import Answers, check_answers, prepared, write
 from packager.app.pull import PullRequest, pull_from
 from packager.base import atomic, envfile
@@ -18,30 +19,26 @@ from packager.configure.assignments import Assignment
 from packager.configure.settings import Files, site_files
 from packager.package.layout import env
 from packager.package.opened import opened
-from packager.publish import artefact, layout, referrers
+from packager.publish import artefact, referrers
 from packager.publish.artefact import OPERATOR
 from packager.publish.bundled import BundledRepository
 from packager.publish.images import split_host
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
-from packager.publish.signatures import find
 from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
     from packager.package.opened import Package
-    from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
     from packager.publish.upload import Descriptor
-
-_IMAGE = re.compile(rb"""(?m)^([ ]*(?:- )?image:[ ]*)["']?([^\s"'#]+)["']?(?=[ ]*\r?$)""")
-"""A line of YAML that names the image of a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +126,24 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
         ToolError: The bundle cannot be read, or the registry does not respond as it must.
     """
     check_answers(Answers(registry=request.registry))
-    with progress(request.bundle.name, _size(request.bundle), unit="bytes") as advance:
-        content = layout.read(request.bundle, advance)
-    if request.trust is not None and request.trust.is_asked:
-        _check_signatures(request.bundle, content, request.trust, tell)
+    contents = bundle_contents.read(request.bundle, request.trust, progress=progress, tell=tell)
+    content, plain = contents.layout, contents.roots
     if not request.dry_run:
         _store(request, content, access, progress)
-    plain = [root for root in content.roots if not _is_signature(content, root)]
     manifests = tuple(
-        LoadedManifest(_reference(request.registry, root), root.image, _is_package(content, root)) for root in plain
+        LoadedManifest(_reference(request.registry, root), root.image, root.blob.digest in contents.packages)
+        for root in plain
     )
     loaded = Loaded(manifests, len(content.roots) - len(plain))
     if request.folder is None or request.dry_run:
         return loaded
-    mounted = {image for root in plain if (facts := _facts(content, root)) for image in facts.images}
-    packages = [root for root in plain if _is_package(content, root) and root.image not in mounted]
-    folders = tuple(
-        _extract(request, request.folder, content, root, _moves(request, plain), progress) for root in packages
-    )
+    moves = _moves(request, plain)
+    folders = tuple(_extract(request, request.folder, content, root, moves, progress) for root in contents.main)
     written = _operators(request, request.folder, content, plain, tell)
     return replace(loaded, packages=folders, operators=dict(written))
 
 
-def _moves(request: LoadRequest, roots: list[Root]) -> dict[str, str]:
+def _moves(request: LoadRequest, roots: tuple[Root, ...]) -> dict[str, str]:
     """Return the name of each image in the registry, by the name that it had."""
     return {root.image: str(_reference(request.registry, root)).removeprefix("oci://") for root in roots if root.image}
 
@@ -192,7 +184,7 @@ def _moved(registry: str, former: str) -> str:
 
 
 def _operators(
-    request: LoadRequest, folder: Path, content: Layout, roots: list[Root], tell: Tell
+    request: LoadRequest, folder: Path, content: Layout, roots: tuple[Root, ...], tell: Tell
 ) -> Iterator[tuple[str, Path]]:
     """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
     images = _moves(request, roots)
@@ -208,7 +200,7 @@ def _operators(
                     f"note: {path} differs from upstream's manifest of {operator.version}: read it before you apply it"
                 )
             with atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream:
-                stream.write(_IMAGE.sub(lambda match: _image_line(match, images), text))
+                stream.write(IMAGE_LINE.sub(lambda match: _image_line(match, images), text))
             yield short, path
 
 
@@ -218,49 +210,9 @@ def _image_line(match: re.Match[bytes], images: Mapping[str, str]) -> bytes:
     return match[1] + images.get(image, image).encode()
 
 
-def _check_signatures(bundle: Path, content: Layout, trust: Trust, tell: Tell) -> None:
-    """Check the signatures of the packages in a bundle.
-
-    Raises:
-        VerificationError: A signature is required, and a package has none by a trusted key.
-    """
-    packages = [root for root in content.roots if not _is_signature(content, root) and _is_package(content, root)]
-    for root in packages:
-        signatures = find(BundledRepository(content, root.repository), root.blob.digest, trust.verifier)
-        trust.require(signatures, f"{bundle}: {root.repository}", tell)
-    if trust.is_required and not packages:
-        raise VerificationError(f"{bundle} has no package that could be signed")
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
-
-
 def _reference(registry: str, root: Root) -> PackageReference:
     tag = f":{root.tag}" if root.tag else ""
     return parse(f"oci://{registry}/{root.repository}{tag}@{root.blob.digest}")
-
-
-def _is_signature(content: Layout, root: Root) -> bool:
-    is_tagged = root.tag is not None and root.tag.startswith("sha256-")
-    return is_tagged or content.manifests[root.blob.digest][1].subject is not None
-
-
-def _is_package(content: Layout, root: Root) -> bool:
-    return _facts(content, root) is not None
-
-
-def _facts(content: Layout, root: Root) -> ArtefactFacts | None:
-    """Return the facts about a package; None for something else."""
-    manifest = content.manifests[root.blob.digest][1]
-    config = manifest.blobs[0] if manifest.blobs else None
-    if config is None or config.size > 4 << 20:
-        return None
-    text = BundledRepository(content, root.repository).content(config)
-    try:
-        return artefact.facts(text, root.repository)
-    except VerificationError:
-        return None
 
 
 def _store(request: LoadRequest, content: Layout, access: Access, progress: Progress) -> None:
@@ -280,10 +232,10 @@ def _store(request: LoadRequest, content: Layout, access: Access, progress: Prog
         ):
             for blob in blobs:
                 registry.upload(blob, content.path, advance, start=content.blobs[blob])
-            for root in sorted(roots, key=lambda root: _is_signature(content, root)):
+            for root in sorted(roots, key=lambda root: is_signature(content, root)):
                 for digest in content.children_first(root.blob.digest):
                     _put(registry, content, digest)
-            for root in sorted(roots, key=lambda root: not _is_signature(content, root)):
+            for root in sorted(roots, key=lambda root: not is_signature(content, root)):
                 if root.tag is not None and registry.digest_of(root.tag) != root.blob.digest:
                     text, manifest = content.manifests[root.blob.digest]
                     registry.put_manifest(root.tag, text, manifest.kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
@@ -11,6 +12,7 @@ from packager.base.shortening import bounded
 from packager.base.values import Value, as_dict, replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
+from packager.package import tarheader
 from packager.package.opened import opened
 from packager.publish.stamp import is_property
 from packager.verify import Checks, objects, schema
@@ -21,6 +23,7 @@ __all__ = [
     "Verification",
     "allowed_words",
     "expected_digest",
+    "is_bundle",
     "kubernetes_versions",
     "level",
     "required_properties",
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from packager.app.bundle_contents import BundleContents
     from packager.app.rebuild import RebuildRequest
     from packager.app.stamps import StampChecks
     from packager.verify.report import Report
@@ -42,7 +46,7 @@ class Verification(Value, frozen=True):
 
     Attributes:
         report: The problems, notes and unchecked parts.
-        proofs: Sentences about the package's stamps, and about a second build.
+        proofs: Sentences about the package's stamps, about a second build, and about the bundle that contains it.
     """
 
     report: Report
@@ -82,7 +86,11 @@ def _exceeded_json(field: Exceeded) -> dict[str, Any]:
 
 
 def verify(
-    path: Path, checks: Checks, stamp: StampChecks | None = None, rebuild: RebuildRequest | None = None
+    path: Path,
+    checks: Checks,
+    stamp: StampChecks | None = None,
+    rebuild: RebuildRequest | None = None,
+    bundle: BundleContents | None = None,
 ) -> Verification:
     """Verify the package at `path`, a folder or an archive.
 
@@ -91,6 +99,7 @@ def verify(
         checks: The options.
         stamp: The way stamps are used; None uses none.
         rebuild: The spec that the package is built from again; None builds nothing.
+        bundle: The bundle that the package comes from; None for none.
 
     Raises:
         UsageError: The path, the stamp or the spec does not exist.
@@ -110,11 +119,29 @@ def verify(
         used = use(_stamped(path, report, checks), stamp)
         problems += used.problems
         notes += used.notes
+    if bundle is not None:
+        from packager.app.bundle_contents import differences
+        from packager.app.bundle_contents import notes as bundle_notes
+
+        problems += differences(bundle, bundle.package, report.digest)
+        notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
     return Verification(replace(report, problems=tuple(problems)), tuple(notes))
 
 
 def _stamped(path: Path, report: Report, checks: Checks) -> StampedPackage:
     return StampedPackage(path, report.digest, report.edits, report.renders, checks.kubectls, checks.runner)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file is a tar that is not compressed, as bundles are and packages are not; False if it is missing.
+
+    A file that cannot be read is reported by what reads the package.
+    """
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as stream:
+                return tarheader.is_tar(stream.read(tarheader.BLOCK))
+    return False
 
 
 def required_properties(names: Sequence[str]) -> tuple[str, ...]:

@@ -77,5 +77,5 @@ def bundle(
         return
     emit(str(bundled.path))
     for root in bundled.roots:
-        say(f"{root.repository}{f':{root.tag}' if root.tag else ''} {root.blob.digest}")
+        say(f"{root.name} {root.blob.digest}")
     say(f"next: mlpack load {bundled.path} --registry HOST")

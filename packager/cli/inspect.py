@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.cli import completing
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import emit, emit_data, emit_json, say
-from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
+from packager.cli.console import emit, emit_data, emit_json, progress, say
+from packager.cli.registry_arguments import PackageOrBundle, RegistryOptions, with_registry
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
+    from packager.app.bundle_contents import BundleContents
     from packager.app.inspect import Inspected
 
 
@@ -39,7 +41,7 @@ def inspect(
     ctx: typer.Context,
     at: RegistryOptions,
     signatures: SignatureOptions,
-    package: PackageSource,
+    package: PackageOrBundle,
     output: Annotated[
         InspectFormat,
         typer.Option(
@@ -54,14 +56,25 @@ def inspect(
         typer.Option(
             metavar="NAME",
             help="The overlay that Flux or Argo CD applies; by default the only one.",
+            autocompletion=completing.overlays,
         ),
     ] = None,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", metavar="NAME", help="The namespace that they apply it to.")
+        str,
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            help="The namespace that they apply it to.",
+            autocompletion=completing.namespaces,
+        ),
     ] = "default",
     kubectl: Program = "kubectl",
 ) -> None:
     """Describe a package: digests, overlays, images, edits, files, signatures; of one in a registry, without its layer.
+
+    Of a bundle, everything is checked against its digest, and the images and operators in it are listed with their
+    sizes.
 
     With --key, the objects of Flux verify the signature by this key, too.
     """
@@ -70,14 +83,16 @@ def inspect(
     from packager.cli.host import host
 
     trust = signatures.trust(ctx)
-    inspected = stage.inspect(package, at.access(ctx), Path(package), kubectl, host(ctx).runner, trust, tell=say)
+    inspected = stage.inspect(
+        package, at.access(ctx), Path(package), kubectl, host(ctx).runner, trust, progress=progress, tell=say
+    )
     match output:
         case InspectFormat.json:
             emit_json(inspected.as_json(), is_bounded=False)
         case InspectFormat.yaml:
             emit_data(yamlio.dump([inspected.as_json()]))
         case InspectFormat.name:
-            emit(inspected.pinned or inspected.facts.package)
+            emit(inspected.name)
         case InspectFormat.images:
             for image in inspected.facts.images:
                 emit(image)
@@ -99,7 +114,7 @@ def _show(inspected: Inspected) -> None:
     rows = [
         ("package", facts.package),
         ("package digest", facts.digest),
-        ("reference", inspected.pinned or ""),
+        ("reference", "" if inspected.digest is None else inspected.name),
         ("size", "" if inspected.size is None else f"{inspected.size:,} bytes"),
         ("created", inspected.created or ""),
         ("overlays", ", ".join(facts.overlays)),
@@ -110,6 +125,8 @@ def _show(inspected: Inspected) -> None:
             emit(f"{name + ':':16}{text}")
     for image in facts.images:
         emit(f"{'image:':16}{image} ({'locked' if is_locked(image) else 'not locked'})")
+    if inspected.bundle is not None:
+        _show_bundle(inspected.bundle)
     for path in facts.edited:
         emit(f"{'edited:':16}{path}")
     _show_attached(inspected)
@@ -117,6 +134,15 @@ def _show(inspected: Inspected) -> None:
         emit(f"{'file:':16}{path}")
     if inspected.files is None:
         say("the files are not listed: mlpack pull shows them")
+
+
+def _show_bundle(bundle: BundleContents) -> None:
+    """Print the images and operators in a bundle."""
+    for image in bundle.images:
+        emit(f"{'bundled:':16}{image.name} {image.digest}, {image.size:,} bytes")
+    for operator in bundle.operators:
+        origin = "upstream's manifest" if operator.is_pinned else "not upstream's manifest"
+        emit(f"{'operator:':16}{operator.name} {operator.version} {operator.digest}, {origin}")
 
 
 def _show_attached(inspected: Inspected) -> None:

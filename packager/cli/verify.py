@@ -12,17 +12,17 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import Output, cache_folder, folders, with_site
+from packager.cli.arguments import Output, cache_folder, folders, verdict_folder, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
     Expect,
-    PackageToRead,
     PodSecurity,
     RequiredProperties,
 )
 from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.option_groups import with_options
+from packager.cli.registry_arguments import PackageOrBundle  # noqa: TC001 - typer reads the annotations
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def verify(
     ctx: typer.Context,
     at: ClusterOptions,
     signatures: SignatureOptions,
-    package: PackageToRead,
+    package: PackageOrBundle,
     kubectl: Kubectls = ["kubectl"],  # noqa: B006 - typer copies it
     kubernetes_version: KubernetesVersions = [],  # noqa: B006
     pod_security: PodSecurity = None,
@@ -95,14 +95,16 @@ def verify(
 
     A required signature is checked before the package is opened: that of a file is in FILE.sigstore.json beside it.
     With --stamp or --require-stamp, the keys are for the stamp. A stamp by a trusted key must be of this package, and
-    with a kubectl of one of its versions, the package must render as it says.
+    with a kubectl of one of its versions, the package must render as it says. Of a bundle, the layout and all digests
+    are checked first, then the signature, and the package in it.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
+    from packager.app import verdicts
     from packager.app.stamps import StampChecks
     from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
     from packager.app.verify import verify as judge
     from packager.cli.host import host
-    from packager.cli.registry_arguments import stamped_package
+    from packager.cli.registry_arguments import package_or_bundled
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
@@ -124,16 +126,18 @@ def verify(
         runner=host(ctx).runner,
     )
     trust = signatures.trust(ctx)
-    local = stamped_package(ctx, package, signatures.for_stamp(trust) if stamp or required else trust)
     file = Path(stamp) if stamp else None
-    chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
     again = None
     if rebuild is not None:
         from packager.app.rebuild import RebuildRequest
 
         again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
-    verdict = judge(local.path, checks, chosen, again)
+    required_trust = signatures.for_stamp(trust) if stamp or required else trust
+    with package_or_bundled(ctx, Path(package), required_trust, limits) as (local, bundle):
+        chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
+        verdict = judge(local.path, checks, chosen, again, bundle)
     report = verdict.report
+    verdicts.keep(verdict_folder(), report, checks)
     if output is not None:
         emit_output(verdict.as_json(), [report.package], output)
     else:

@@ -60,6 +60,11 @@ class Root(Value, frozen=True):
     tag: str | None = None
     image: str = ""
 
+    @property
+    def name(self) -> str:
+        """The repository with the tag, if there is one."""
+        return f"{self.repository}:{self.tag}" if self.tag else self.repository
+
 
 class ManifestParts(Value, frozen=True):
     """A manifest or an index: what it consists of.
@@ -276,7 +281,8 @@ def read(path: Path, advance: Callable[[int], object] = lambda _size: None, *, i
             layout.roots = tuple(_roots(index, path) if is_ours else _foreign_roots(index, path))
             used = {digest for root in layout.roots for digest in layout.add_manifests(stream, root.blob)}
     except ContentError as error:
-        raise VerificationError(f"{path} is not a bundle: {error}") from None
+        hint = "a bundle is a file that `mlpack bundle` has written, and a package is a folder or a tar.gz"
+        raise VerificationError(f"{path} is not a bundle: {error}", hint=hint if is_ours else None) from None
     except OSError as error:
         raise unreadable(path, error) from None
     if is_ours:

@@ -7,19 +7,21 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from packager.app.bundled_operators import needed
 from packager.base.errors import VerificationError
 from packager.package import tarheader
-from packager.publish import layout
+from packager.publish import artefact, layout
+from packager.publish.bundled import BundledRepository
+from packager.publish.layout import Root
 from tests.publish import fake_registry
 from tests.publish.fake_registry import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import Mlpack
     from tests.publish.fake_registry import FakeRegistry
@@ -545,3 +547,136 @@ def test_operator_of_another_type_is_not_written(mlpack: Mlpack, other: FakeRegi
     done = mlpack("load", "b.tar", "--registry", other.host, "--extract", "out")
     assert (done.code, "expected a layer of the type application/yaml" in done.stderr) == (5, True)
     assert not Path("out").exists()
+
+
+@pytest.fixture
+def bundle(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> Path:
+    """A bundle with a signed package, its image and the manifest of an operator; the registry is not reachable."""
+    operator = OPERATOR.replace("HOST/mpioperator/mpi-operator:0.8.0", f"{registry.host}/{IMAGE}:openmpi")
+    Path("operator.yaml").write_text(operator)
+    assert mlpack("bundle", pushed, "--operator", "mpi=operator.yaml").code == 0
+    registry.fault = lambda handler, _number: fake_registry.cut(handler)
+    return Path("hello-mpi.bundle.tar")
+
+
+def test_verify_of_a_bundle_checks_the_package_in_it(mlpack: Mlpack, registry: FakeRegistry, bundle: Path) -> None:
+    before = len(registry.requests)
+    done = mlpack("verify", bundle, "--key", "prod.pub", "-v")
+    assert (done.code, done.stdout) == (0, ""), done.stderr
+    assert "signature by prod " in done.stderr
+    assert "the manifest of mpi-operator is not upstream's of v0.8.0\n" in done.stderr
+    assert "the bundle has no image" not in done.stderr
+    assert "rendered by " in done.stderr
+    assert len(registry.requests) == before
+    received = mlpack("verify", bundle, "-o", "json").json["received"]
+    assert mlpack("verify", bundle, "--expect", received).code == 0
+    assert mlpack("key", "new", "stranger", "--no-password").code == 0
+    refused = mlpack("verify", bundle, "--key", "stranger.pub")
+    assert (refused.code, f"{bundle}: hello-mpi is not signed by stranger" in refused.stderr) == (5, True)
+    assert mlpack("verify", bundle, "--require-stamp", "MLPACK_RENDERS_ALIKE", "--key", "prod.pub").code == 5
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_verify_and_inspect_refuse_a_damaged_bundle(mlpack: Mlpack, bundle: Path, offset: int) -> None:
+    content = bytearray(bundle.read_bytes())
+    place = len(content) * offset // 5
+    place += 0 if content[place] else 1024 - place % 512
+    content[place] ^= 1
+    bundle.write_bytes(content)
+    for verb in ("verify", "inspect"):
+        done = mlpack(verb, bundle)
+        assert (done.code, done.stdout) == (5, "")
+
+
+def test_inspect_of_a_bundle_lists_images_operators_and_signatures(mlpack: Mlpack, bundle: Path) -> None:
+    done = mlpack("inspect", bundle, "--key", "prod.pub")
+    assert done.code == 0, done.stderr
+    value = mlpack("inspect", bundle, "-o", "json").json
+    (image,) = value["bundle"]["images"]
+    (operator,) = value["bundle"]["operators"]
+    assert f"reference:      hello-mpi@{value['digest']}\n" in done.stdout
+    assert f"bundled:        {image['image']} {image['digest']}, {image['size']:,} bytes\n" in done.stdout
+    assert f"operator:       mpi-operator v0.8.0 {operator['digest']}, not upstream's manifest\n" in done.stdout
+    assert "signature:      by prod " in done.stdout
+    assert "file:           quickstart/" in done.stdout
+    assert image["size"] > 1_000
+    assert (value["package"], value["bundle"]["path"]) == ("hello-mpi", str(bundle))
+    assert mlpack("inspect", bundle, "-o", "name").stdout == f"hello-mpi@{value['digest']}\n"
+    assert mlpack("inspect", bundle, "-o", "images").stdout == f"{image['image']}\n"
+    refused = mlpack("inspect", bundle, "-o", "flux", "--overlay", "single-node")
+    assert (refused.code, "from registries only" in refused.stderr) == (2, True)
+
+
+def test_verify_of_a_bundle_names_missing_images(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed, "--no-images").code == 0
+    done = mlpack("verify", "hello-mpi.bundle.tar")
+    assert (done.code, f"the bundle has no image {registry.host}/{IMAGE}:openmpi\n" in done.stderr) == (0, True)
+
+
+def writing(content: bytes) -> Callable[[IO[bytes]], object]:
+    return lambda stream: stream.write(content)
+
+
+def test_verify_of_a_bundle_names_images_that_nothing_uses(mlpack: Mlpack, pushed: str) -> None:
+    """The bundle is not signed as a whole: `load` would store an image that someone has added."""
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    path = Path("hello-mpi.bundle.tar")
+    content = layout.read(path)
+    with path.open("rb") as stream:
+        blobs = {}
+        for one, offset in content.blobs.items():
+            stream.seek(offset)
+            blobs[one] = stream.read(one.size)
+    added = Root(KIND, artefact.descriptor(MANIFEST), "team/stray", "1", "example.com/team/stray:1")
+    blobs |= {artefact.descriptor(part): part for part in (MANIFEST, b"{}")}
+    with Path("more.tar").open("wb") as stream:
+        layout.write(stream, [*content.roots, added], {one: writing(part) for one, part in blobs.items()})
+    done = mlpack("verify", "more.tar")
+    expected = "neither the package nor an operator in the bundle uses example.com/team/stray:1\n"
+    assert (done.code, expected in done.stderr) == (0, True)
+
+
+def test_verify_of_a_bundle_compares_the_layer_with_its_description(mlpack: Mlpack, archive: Path) -> None:
+    """The manifest has the config of one package, and the layer of another one."""
+    shutil.copy(archive, "hello-mpi.tar.gz")
+    assert mlpack("build", "hello-mpi", "--with", "nfs", "-d", "other").code == 0
+    for name, path in (("a.tar", "hello-mpi.tar.gz"), ("b.tar", "other/hello-mpi.tar.gz")):
+        assert mlpack("bundle", path, "--no-images", "-d", name).code == 0
+    one, other = layout.read(Path("a.tar")), layout.read(Path("b.tar"))
+    config = BundledRepository(one, "hello-mpi").content(one.manifests[one.roots[0].blob.digest][1].blobs[0])
+    layer_blob = other.manifests[other.roots[0].blob.digest][1].blobs[1]
+    with Path("b.tar").open("rb") as stream:
+        stream.seek(other.blobs[layer_blob])
+        layer = stream.read(layer_blob.size)
+    manifest = json.dumps(
+        {
+            "config": descriptor(config, "application/vnd.oci.image.config.v1+json"),
+            "layers": [descriptor(layer, "application/vnd.oci.image.layer.v1.tar+gzip")],
+        }
+    ).encode()
+    Path("c.tar").write_bytes(tar([LAYOUT, index(manifest), *map(blob, (manifest, config, layer))]))
+    done = mlpack("verify", "c.tar")
+    assert done.code == 5
+    assert "c.tar: team/x:1: the layer has another package than its description" in done.stdout
+
+
+def test_bundle_without_a_package_is_refused(mlpack: Mlpack) -> None:
+    Path("b.tar").write_bytes(tar([LAYOUT, index(MANIFEST), blob(MANIFEST), blob(b"{}")]))
+    for verb in ("verify", "inspect"):
+        done = mlpack(verb, "b.tar")
+        assert (done.code, "b.tar: expected a bundle with one package, found none" in done.stderr) == (5, True)
+
+
+def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack, pushed: str) -> None:
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    with tarfile.open("plain.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("a"))
+    Path("text").write_text("some text\n")
+    for verb in ("verify", "inspect"):
+        plain, text = mlpack(verb, "plain.tar"), mlpack(verb, "text")
+        assert (plain.code, text.code) == (5, 5)
+        assert "a bundle is a file that `mlpack bundle` has written" in plain.stderr
+        assert "expected a package: a folder, or a tar.gz of `mlpack build`" in text.stderr
+    shown = mlpack("diff", "hello-mpi.bundle.tar")
+    assert (shown.code, "it is a tar that is not compressed" in shown.stderr) == (5, True)
+    assert "if `mlpack bundle` has written it: `mlpack load` stores it" in shown.stderr
