@@ -122,12 +122,13 @@ class FakeCluster:
         self._answer()
         if namespace is None:
             return [], "0"
+        version = str(len(self._changes))  # before the items: tests change them in another thread
         items = [
             copy.deepcopy(item)
-            for (known, _), item in list(self.objects.items())  # tests change them in another thread
+            for (known, _), item in list(self.objects.items())
             if known == kind and _matches(item, namespace, labels)
         ]
-        return items, str(len(self._changes))
+        return items, version
 
     async def watch(
         self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
@@ -140,10 +141,11 @@ class FakeCluster:
             if kind in self.late:
                 await asyncio.sleep(0.01)
                 continue
-            for known, word, item in self._changes[position:]:
+            changes = self._changes[position:]
+            for known, word, item in changes:
                 if known == kind and _matches(item, namespace, labels):
                     yield word, copy.deepcopy(item)
-            position = len(self._changes)
+            position += len(changes)
             await asyncio.sleep(0.01)
 
     async def log(

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from tests.service.live import answering
+from tests.web import answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,11 +1,10 @@
-"""Servers that listen on this machine: a task service with a cluster in memory, and HTTP servers that it calls."""
+"""A task service with a cluster in memory that listens on this machine."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from contextlib import contextmanager
-from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -15,7 +14,6 @@ from packager.service.serving import uvicorn_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from http.server import BaseHTTPRequestHandler
 
     from tests.service.api.conftest import Service
 
@@ -32,16 +30,3 @@ def listening(service: Service) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(60)
-
-
-@contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Yield the port of an HTTP server that answers with `handler`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()

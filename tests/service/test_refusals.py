@@ -139,11 +139,18 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/projects", None, SEEN_BY_ANY),
     ("GET", "/overview", None, SEEN_BY_ANY),
     ("GET", "/api", None, SEEN_BY_ANY),
+    ("GET", "/help", None, SEEN_BY_ANY),
+    ("GET", "/help/{name:path}", None, SEEN_BY_ANY),
     ("GET", "/tokens", None, SEEN_BY_ADMINS),
     ("POST", "/tokens", {"name": "x", "role": "admin", "project": "research"}, (303, 403, 403, 403, 422)),
     ("POST", "/tokens/{identifier:str}/remove", {}, SENT_BY_ADMINS),
     ("POST", "/sign-out", {}, LED_ON),  # the last row, because it ends the sessions of the callers
 )
+
+
+def untyped(path: str) -> str:
+    """Return the path of a route without the types of its parameters."""
+    return re.sub(":(str|int|path)}", "}", path)
 
 
 class Tenants(Site):
@@ -194,11 +201,11 @@ class Tenants(Site):
 
     def place(self, template: str) -> str:
         """Return the path of a route with the names of ada's objects."""
-        kinds = {"templates": "template", "static": "static"}
         first = template.removeprefix("/v1").split("/")[1]
-        named = {"name": self.names[kinds.get(first, "definition")] if first != "static" else "page.css"}
+        files = {"static": "page.css", "help": "service/page", "templates": self.names["template"]}
+        named = {"name": files.get(first, self.names["definition"])}
         named["identifier"] = self.names["callback" if "callbacks" in template else "token"]
-        return template.replace(":str", "").replace(":int", "").format(**{**self.names, **named})
+        return untyped(template).format(**{**self.names, **named})
 
     def stored(self) -> str:
         """Return ada's objects, which other callers must not change, as text."""
@@ -227,7 +234,7 @@ def test_table_has_a_row_for_every_route(site: Tenants) -> None:
         for method in getattr(route, "methods", ())
         if method not in ("OPTIONS", "HEAD") and not route.path.startswith("/schema")
     }
-    plain = {(method, path.replace(":str", "").replace(":int", "")) for method, path, _, _ in (*API, *PAGE)}
+    plain = {(method, untyped(path)) for method, path, _, _ in (*API, *PAGE)}
     assert routes == plain
 
 

@@ -11,12 +11,13 @@ from litestar import Litestar, MediaType, Response, Router, get
 from litestar.datastructures import ResponseHeader, State
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi import OpenAPIConfig
+from litestar.params import KwargDefinition
 
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
 from packager.base.values import Fields, schema
-from packager.modelspec.schema import form
+from packager.modelspec.validation import form
 from packager.service import processor
 from packager.service.api import (
     body_timeout,
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 Problem = Response[dict[str, object]]
 """A problem of RFC 9457 as an answer."""
 
+_TYPES = {int: "integer", bool: "boolean", str: "string"}
+"""The types of parameters of queries, and their names in JSON Schema."""
+
 MAX_BODY = 512 << 10
 """The greatest length of the body of a request, in bytes."""
 
@@ -78,7 +82,7 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
     if error.status_code == 400 and isinstance(extra, list) and extra:
         items = [item for item in extra if isinstance(item, dict)]
         if all(item.get("source") in ("query", "header", "path") for item in items):
-            detail = "; ".join(f"{item.get('key')}: {item.get('message')}" for item in items)
+            detail = "; ".join(f"{item.get('key')}: {_expected(request, item)}" for item in items)
             return _problem(request, Failure("invalid-query", detail))
         if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
             return _problem(request, Failure("invalid-json", "expected JSON, found no body"))
@@ -92,6 +96,18 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
     return _problem(request, Failure(kind, shown))
 
 
+def _expected(request: HttpRequest, item: Mapping[str, object]) -> str:
+    """Return the message for a parameter that litestar refuses: the form of its type, else what litestar says."""
+    parameter = request.route_handler.parsed_fn_signature.parameters.get(str(item.get("key")))
+    types = {parameter.annotation, *parameter.args} if parameter else set()
+    rules = [{"type": name} for kind, name in _TYPES.items() if kind in types]
+    limits = parameter and parameter.kwarg_definition
+    if not rules or not isinstance(limits, KwargDefinition):
+        return str(item.get("message"))
+    ends = {"minimum": limits.ge, "maximum": limits.le, "maxLength": limits.max_length}
+    return f"expected {form((), {**rules[0], **{key: end for key, end in ends.items() if end is not None}})}"
+
+
 def _complaint(item: Mapping[str, object], kind: type | None) -> Complaint:
     """Return the complaint for an error in a body, which litestar calls `data`.
 
@@ -103,7 +119,7 @@ def _complaint(item: Mapping[str, object], kind: type | None) -> Complaint:
     place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
     field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", answer, re.DOTALL)
     if field is None:
-        words = form(tuple(place), schema(kind)) if kind and issubclass(kind, Fields) else None
+        words = form(tuple(place), schema(kind)) if kind and issubclass(kind, Fields) else form((), {"type": "object"})
         return Complaint(pointer(tuple(place)), f"expected {words}" if words else answer)
     detail = f"unknown key {show(field[2])}" if "unknown" in field[1] else "is missing"
     return Complaint(pointer((*place, field[2])), detail)

@@ -134,13 +134,13 @@ class Mirror:
         age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
         about = self._events_of[release].values() if release in self._events_of else ()
         events = tuple(kept.read() for kept in about)
-        queueing = await self._queues.of(workload)
         if workload["kind"] == "Pod":
+            queueing = await self._queues.of(workload)
             return Snapshot(workload, pods=(workload,), events=events, age=age, queueing=queueing)
         children = await self._children(workload)
         makers = {uid(workload), *map(uid, children)}
         pods = tuple(pod for pod in self.pods(release) if owners(pod) & makers)
-        return Snapshot(workload, children, pods, events, age, queueing=queueing)
+        return Snapshot(workload, children, pods, events, age, queueing=await self._queues.of(workload, pods))
 
     async def _children(self, workload: Object) -> tuple[Object, ...]:
         """Return the Jobs between a workload and its pods, which no watch reports.

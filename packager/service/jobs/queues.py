@@ -12,6 +12,8 @@ from packager.service.jobs.kube import without_managed_fields
 from packager.workloads import kueue
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
 
@@ -38,14 +40,15 @@ class Queues:
         self._until = 0.0
         self._lock = asyncio.Lock()
 
-    async def of(self, workload: Object) -> Queueing | None:
+    async def of(self, workload: Object, pods: Sequence[Object] = ()) -> Queueing | None:
         """Return the answers of Kueue about a workload that it holds; None if it does not, or they cannot be read.
 
         Args:
             workload: The workload of a job.
+            pods: The pods of that workload.
         """
         queue = kueue.of(workload)
-        if queue is None or not kueue.is_held(workload):
+        if queue is None or not kueue.is_held(workload, pods):
             return None
         async with self._lock:
             if asyncio.get_running_loop().time() >= self._until:

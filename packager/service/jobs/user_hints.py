@@ -71,6 +71,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.REMOVE_SIDECAR: (
             "remove that container {in_source}, or move it to initContainers with restartPolicy Always"
         ),
+        Action.RENEW_KEY: f"{_ADMINISTRATOR} for a key that may read it, in the Secret that the pods read",
         Action.REPAIR_WEBHOOK: f"the webhook {{policy}} has to answer before anything is created: {_ADMINISTRATOR}",
         Action.REQUEST_LESS: "request less {in_resources}",
         Action.REQUEST_MORE: "request more of this resource {in_resources}",

@@ -174,8 +174,10 @@ def public(server: Server, template: str, status: int = 200, **values: object) -
 
 
 def _filled(server: Server, template: str, status: int, **values: object) -> Response[str]:
+    own = f"{server.root}/help" if values["caller"] else None
+    docs = server.documentation.rstrip("/") if server.documentation else own
     text = _environment.get_template(f"{template}.html").render(
-        final=FINAL, root=server.root, demo=server.is_demo, documentation=server.documentation, **values
+        final=FINAL, root=server.root, demo=server.is_demo, docs=docs, **values
     )
     return Response(text, status_code=status, media_type=MediaType.HTML, headers=_HEADERS)
 

@@ -154,6 +154,17 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     )
 
 
+LABELS = {
+    "task_template_name": "Template",
+    "source": "Package",
+    "options": "Site options",
+    "user_values_description": "Values that users fill in",
+    "user_values_example": "Example",
+    "system_values": "System values",
+}
+"""The labels of fields that are not called as their keys."""
+
+
 def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, object]:
     """Return the messages about a form by field, with their lines, and their summary with the field of each message."""
     errors: dict[str, list[str]] = {key: [] for key in keys}
@@ -165,7 +176,8 @@ def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, object]:
         if key in errors:
             errors[key].append(text)
             lines[key] += [complaint.line] if complaint.line else []
-        summary.append((key, f"{key}: {text}", complaint.line) if key in errors else ("", text, 0))
+        label = LABELS.get(key, key.capitalize())
+        summary.append((key, f"{label}: {text}", complaint.line) if key in errors else ("", text, 0))
     return {"errors": errors, "lines": lines, "summary": summary}
 
 

@@ -11,7 +11,7 @@ _FOLDER = Path(__file__).resolve().parent / "templates"
 _DESCRIPTIONS = {
     "countdown-task": "Counts down from process.train.number: to try a server with.",
     "non-distributed-task": "One container on one node, with its configs as JSON and a claim for what it writes.",
-    "single-gpu-task": "The same with one GPU.",
+    "single-gpu-task": "One container with one GPU, with its configs as JSON and a claim for what it writes.",
 }
 
 

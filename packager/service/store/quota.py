@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
@@ -35,6 +36,59 @@ class Share(Value, frozen=True):
     gpus: int
 
 
+class _Obstacle(Enum):
+    """A limit that leaves no room for a job."""
+
+    PER_CREATOR = auto()
+    RUNNING = auto()
+    GPUS = auto()
+
+
+class _Started:
+    """The jobs that have started, counted."""
+
+    def __init__(self, shares: Iterable[Share]) -> None:
+        self.jobs = self.gpus = 0
+        self.owners: Counter[str] = Counter()
+        for share in shares:
+            self.add(share)
+
+    def add(self, share: Share) -> None:
+        """Count one more."""
+        self.jobs, self.gpus = self.jobs + 1, self.gpus + share.gpus
+        self.owners[share.owner] += 1
+
+    def obstacle(self, share: Share, limits: Quota) -> _Obstacle | None:
+        """Return the first limit that leaves no room for one more; None if there is room."""
+        if limits.running_per_creator is not None and self.owners[share.owner] >= limits.running_per_creator:
+            return _Obstacle.PER_CREATOR
+        if limits.running is not None and self.jobs >= limits.running:
+            return _Obstacle.RUNNING
+        if limits.gpus is not None and share.gpus and self.gpus + share.gpus > limits.gpus:
+            return _Obstacle.GPUS
+        return None
+
+
+def obstacle(share: Share, started: Iterable[Share], limits: Quota) -> str:
+    """Return why a new job waits: the limit that other jobs have reached, or the jobs before it.
+
+    Args:
+        share: The new job, for which there is no room.
+        started: The jobs that have started and not ended.
+        limits: The limits of the project.
+    """
+    others = _Started(started)
+    match others.obstacle(share, limits):
+        case _Obstacle.PER_CREATOR:
+            own = others.owners[share.owner]
+            return f"{own} of at most {limits.running_per_creator} jobs of its creator had started"
+        case _Obstacle.RUNNING:
+            return f"{others.jobs} of at most {limits.running} jobs of the project had started"
+        case _Obstacle.GPUS:
+            return f"it takes {share.gpus} GPUs, and {others.gpus} of the project's {limits.gpus} were in use"
+    return "other jobs were waiting before it"
+
+
 def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota) -> Iterator[str]:
     """Yield the releases of the waiting jobs for which there is room.
 
@@ -46,18 +100,12 @@ def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota)
         waiting: The waiting jobs, the oldest first.
         limits: The limits of the project.
     """
-    jobs = gpus = 0
-    owners: Counter[str] = Counter()
-    for share in started:
-        jobs, gpus = jobs + 1, gpus + share.gpus
-        owners[share.owner] += 1
+    others = _Started(started)
     for share in waiting:
-        if limits.running_per_creator is not None and owners[share.owner] >= limits.running_per_creator:
+        reason = others.obstacle(share, limits)
+        if reason is _Obstacle.PER_CREATOR:
             continue
-        if limits.running is not None and jobs >= limits.running:
-            return
-        if limits.gpus is not None and share.gpus and gpus + share.gpus > limits.gpus:
+        if reason is not None:
             return
         yield share.release
-        jobs, gpus = jobs + 1, gpus + share.gpus
-        owners[share.owner] += 1
+        others.add(share)

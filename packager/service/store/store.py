@@ -14,7 +14,7 @@ from packager.service.store import databases, migration, outbox, prepared, usage
 from packager.service.store.curves import Measured
 from packager.service.store.databases import AwayError
 from packager.service.store.kept_logs import KeptLogs
-from packager.service.store.quota import Quota, Share, startable
+from packager.service.store.quota import Quota, Share, obstacle, startable
 from packager.service.store.requests import KeyedRequests
 from packager.service.store.revisions import Revisions
 from packager.service.store.rows import (
@@ -244,7 +244,7 @@ class Store:
             if job.release in startable(started, [*waiting, share], limits):
                 return job
             queued = len(waiting)
-            message = "waits for room in the project: others have come before, or its limits are reached"
+            message = f"waits for room in the project: {obstacle(share, started, limits)} when it was created"
             job = replace(job, status="queued", reason="NoRoom", message=message)
         if limits.queued is not None and queued >= limits.queued:
             raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")

@@ -205,6 +205,8 @@ def test_jobs_over_the_limit_are_queued_and_start_in_order(service: Projects) ->
     states = [service.held(release) for release in releases]
     assert [job["status"] for job in states] == ["pending", "pending", "queued", "queued"]
     assert states[2]["reason"] == "NoRoom"
+    message = "waits for room in the project: 2 of at most 2 jobs of its creator had started when it was created"
+    assert states[2]["message"] == message
     refused = service.job("research")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
     assert refused.json()["type"] == "urn:mlpack:problem:quota"

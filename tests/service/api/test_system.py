@@ -85,8 +85,8 @@ NAME = "a name of letters, digits and - _ . between them, such as train-resnet (
 @pytest.mark.parametrize(
     ("path", "body", "detail", "pointer"),
     [
-        ("templates", b"[1]", "Expected `object`, got `array`", ""),
-        ("jobs", b"null", "Expected `object`, got `null`", ""),
+        ("templates", b"[1]", "expected a mapping", ""),
+        ("jobs", b"null", "expected a mapping", ""),
         ("templates", b'{"name": "x"}', "/template: is missing", "/template"),
         ("templates", b'{"name": "x", "template": "a: 1", "a/b": 1}', "/a~1b: unknown key 'a/b'", "/a~1b"),
         ("templates", b'{"name": 5, "template": 1}', f"/name: expected {NAME}", "/name"),

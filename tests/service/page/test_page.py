@@ -269,6 +269,9 @@ SMALLEST: ViewportSize = {"width": 320, "height": 640}
 VIEWS = {
     "overview": "/overview",
     "API": "/api",
+    "documentation": "/help",
+    "document": "/help/service/page",
+    "long document": "/help/commands",
     "jobs": "/jobs",
     "filters": "/jobs?creator=nothing",
     "running": "/jobs/{running}",
@@ -285,9 +288,12 @@ VIEWS = {
     "templates": "/templates",
     "template": "/templates/digits-task",
     "template form": "/templates/digits-task/edit",
+    "new template": "/new-template",
+    "new definition": "/new-definition",
     "projects": "/projects",
     "tokens": "/tokens",
     "not found": "/jobs/nothing",
+    "missing": "/nowhere",
     "sign in refused": "/sign-in/answer?error=x&state=y",
     "signed out": "/sign-in?out=issuer",
 }
@@ -296,15 +302,18 @@ PICTURED = {"jobs": "jobs", "running": "job", "form": "new-job", "definition": "
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_is_accessible_and_fits_a_small_screen(
-    chromium: Browser, served: Served, releases: dict[str, str], scheme: str
+    chromium: Browser, served: Served, releases: dict[str, str], scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect.set_options(timeout=PATIENCE)
     program = browser.axe()
-    problems = []
+    problems: list[str] = []
+    requested: list[str] = []
+    monkeypatch.setattr(served.server, "is_demo", scheme == "dark")
     with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SIZE) as context:
         page = context.new_page()
         page.on("console", lambda message: problems.append(message.text) if "Policy" in message.text else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: requested.append(request.url))
         page.goto(f"{served.origin}/sign-in")
         problems += browser.barriers(page, program)
         signed_in(page, served)
@@ -321,7 +330,13 @@ def test_every_view_is_accessible_and_fits_a_small_screen(
                 problems.append(f"{name}: is wider than 320 pixels")
             if scheme == "light":
                 problems += [f"{name}, 320 pixels: {problem}" for problem in browser.barriers(page, program)]
+        context.clear_cookies()
+        signed_in(page, served, "viewer")
+        page.goto(f"{served.origin}/new-template")
+        expect(page.get_by_role("heading", level=1)).to_have_text("The caller may not do this")
+        problems += [f"forbidden: {problem}" for problem in browser.barriers(page, program)]
     assert problems == []
+    assert {url for url in requested if not url.startswith(f"{served.origin}/")} == set()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -366,6 +381,7 @@ def test_overlays_and_options_are_those_of_the_package(chromium: Browser, served
                 expect(ask).to_be_hidden()
                 expect(page.get_by_label("Template", exact=True)).to_have_value("")
                 expect(page.get_by_label("System values")).to_have_value("")
+                expect(page.get_by_label("Description")).to_have_value("")
             else:
                 ask.click()
                 page.get_by_text("Site options").click()

@@ -145,6 +145,19 @@ def test_form_is_refused_without_the_required_role(shared: Site, path: str, role
     assert [shared.get(path).json() for path in ("/v1/definitions", "/v1/templates")] == before
 
 
+def test_summary_of_errors_names_the_labels_of_fields(shared: Site) -> None:
+    form = {**DEFINITION, "user_values_description": "a: b: c", "action": "trial"}
+    summary = text_of(shared.send("/new-definition", form)).partition("Name")[0]
+    assert "Values that users fill in: line 1, column 5: not valid YAML" in summary
+    assert "user_values_description" not in summary
+
+
+def test_summaries_of_the_api_show_names_as_code(shared: Site) -> None:
+    view = shared.view("/api").text
+    assert "with <code>dry_run</code>, return" in view
+    assert "`" not in view
+
+
 def test_hostile_template_sources_are_escaped(site: Site) -> None:
     hostile = "</pre><script>alert(1)</script>{{7*7}}\x1b[2J"
     body = {"name": "h", "template": f"a: {json.dumps(hostile)}", "description": hostile}

@@ -1,4 +1,4 @@
-"""Wrong and hostile values in every field of the page's forms: errors in words, at their fields."""
+"""Wrong and hostile values in every field of the page's forms and of the API: errors in words, at their fields."""
 
 from __future__ import annotations
 
@@ -101,3 +101,75 @@ def test_wrong_query_is_answered_in_words(shared: Site, path: str, value: str) -
     assert answer.status_code in (200, 400, 404, 422), text_of(answer)
     assert not RAW.search(text_without_inputs(answer)), RAW.search(text_without_inputs(answer))
     assert "<script>" not in answer.text
+
+
+BODIES = {
+    "templates": {"name": "t", "template": "a: 1"},
+    "definitions": {"name": "d", "task_template_name": "countdown-task"},
+    "tokens": {"name": "t", "role": "user"},
+}
+FIELDS = {
+    "templates": ("name", "template", "description", "deprecated"),
+    "definitions": (
+        "name",
+        "task_template_name",
+        "package",
+        "user_values_description",
+        "user_values_example",
+        "system_values",
+        "creator",
+        "description",
+        "application",
+        "append_uuid",
+        "project",
+    ),
+    "tokens": ("name", "role", "project", "days"),
+}
+
+
+@pytest.mark.parametrize("value", [5.5, [], {"a": 1}, "x" * 70_000], ids=["number", "list", "mapping", "text"])
+@pytest.mark.parametrize(("path", "field"), [(path, field) for path, fields in FIELDS.items() for field in fields])
+def test_api_refuses_wrong_field_in_words(shared: Site, path: str, field: str, value: object) -> None:
+    problem = shared.post(f"/v1/{path}", {**BODIES[path], field: value}).json()
+    errors = [error for error in problem["errors"] if error["pointer"].startswith(f"/{field}")]
+    assert errors
+    assert all(not RAW.search(error["detail"]) for error in errors), problem
+
+
+def test_form_of_each_field_is_in_words(shared: Site) -> None:
+    for path, fields in FIELDS.items():
+        kind = shared.get("/openapi.json").json()["paths"][f"/v1/{path}"]["post"]["requestBody"]["content"]
+        name = kind["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        document = shared.get("/openapi.json").json()["components"]["schemas"][name]
+        assert set(document["properties"]) == set(fields)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("templates", {"description": 5}, "expected text of at most 4096 characters"),
+        ("templates", {"template": 5}, "expected text of at most 65536 characters"),
+        ("templates", {"deprecated": "x"}, "expected true or false"),
+        ("definitions", {"append_uuid": []}, "expected true or false, a whole number or text"),
+        ("definitions", {"package": []}, "expected a mapping"),
+        ("tokens", {"role": "x"}, "expected 'admin', 'developer', 'user' or 'viewer'"),
+        ("tokens", {"days": 0}, "expected a whole number of days from 1 to 3650, such as 90"),
+    ],
+)
+def test_api_names_the_form_of_a_field(shared: Site, path: str, body: dict[str, object], detail: str) -> None:
+    assert [error["detail"] for error in shared.post(f"/v1/{path}", {**BODIES[path], **body}).json()["errors"]] == [
+        detail
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("jobs?limit=x", "limit: expected a whole number from 1 to 200"),
+        ("jobs/a/logs?tail=x", "tail: expected a whole number from 0 to 1000000"),
+        ("jobs/a/logs?follow=2", "follow: expected true or false"),
+        ("events?after=" + "1" * 500, "after: expected text of at most 64 characters"),
+    ],
+)
+def test_api_names_the_form_of_a_parameter(shared: Site, query: str, detail: str) -> None:
+    assert shared.get(f"/v1/{query}").json()["detail"] == detail

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from packager.service.store.quota import Quota, Share, startable
+from packager.service.store.quota import Quota, Share, obstacle, startable
 
 ADA, EVE = "ada", "eve"
 
@@ -34,3 +34,16 @@ def test_small_job_does_not_overtake_a_large_job() -> None:
     waiting = [share("large", gpus=8), share("small", gpus=1)]
     assert list(startable([share("a", gpus=1)], waiting, Quota(gpus=8))) == []
     assert list(startable([], waiting, Quota(gpus=8))) == ["large"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "started", "message"),
+    [
+        (Quota(running=1), [share("a", EVE)], "1 of at most 1 jobs of the project had started"),
+        (Quota(running=9, running_per_creator=1), [share("a")], "1 of at most 1 jobs of its creator had started"),
+        (Quota(gpus=4), [share("a", gpus=3)], "it takes 2 GPUs, and 3 of the project's 4 were in use"),
+        (Quota(gpus=4), [share("a", gpus=2)], "other jobs were waiting before it"),
+    ],
+)
+def test_obstacle_names_the_limit_that_is_reached(limits: Quota, started: list[Share], message: str) -> None:
+    assert obstacle(share("new", gpus=2), started, limits) == message

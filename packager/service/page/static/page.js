@@ -162,10 +162,9 @@ async function choose() {
 function withoutExample(form) {
   if (!("example" in form.dataset) || !form.elements.source.value) return;
   form.elements.task_template_name.value = "";
-  for (const area of form.querySelectorAll(".numbered textarea")) {
-    if (area.value === area.defaultValue) area.value = "";
-    renumber(area);
-  }
+  const texts = [...form.querySelectorAll(".numbered textarea")];
+  for (const text of [form.elements.description, ...texts]) if (text.value === text.defaultValue) text.value = "";
+  texts.forEach(renumber);
 }
 
 if (chooser) {

@@ -69,6 +69,7 @@ class PackageKey(Fields, frozen=True, kw_only=True):
         required: Whether the pods cannot start without the key.
         fixed: Whether only the definition may set the key, because it decides more than an environment variable or a
             mount path, such as the image.
+        of_package: Whether only the package has its value: a number or a quantity of the manifests.
     """
 
     name: str
@@ -77,6 +78,7 @@ class PackageKey(Fields, frozen=True, kw_only=True):
     type: ValueType
     required: bool
     fixed: bool
+    of_package: bool = False
 
     @property
     def is_secret(self) -> bool:

@@ -13,13 +13,14 @@ from packager.kubernetes import mountpath
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.options import BY_NAME
+from packager.package import image
 from packager.service.complaints import Complaint
 from packager.service.registry.description import SECRET, Group, Items, Leaf
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.template_values import MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.base.values import Json
     from packager.service.registry.packages.content import PackageKey, PackageOrigin, ValueType
@@ -29,6 +30,14 @@ _ALL_BYTES = 64 << 10
 
 _NUMBER = r"-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][-+]?[0-9]{1,2})?"
 _WHOLE = r"-?(0|[1-9][0-9]{0,14})"
+
+_OF_PACKAGE = "is a number or quantity of the manifests, which only the package sets"
+
+_IMAGE_COMPLAINTS: Mapping[str, Callable[[str], str | None]] = {
+    image.REGISTRY: image.registry_complaint,
+    image.IMAGE: image.complaint,
+}
+"""The checks of the parts of an image."""
 
 _EVENT = Group(
     (
@@ -119,6 +128,8 @@ def _leaf(key: PackageKey, given: Leaf | None) -> Leaf:
 def _unknown(name: str, origin: PackageOrigin, fixed: Mapping[str, Json]) -> str:
     if name in fixed:
         return "is set by the definition, in system_values"
+    if any(key.name == name and key.of_package for key in origin.keys):
+        return _OF_PACKAGE
     if any(key.name == name and key.fixed for key in origin.keys):
         return "only the definition sets it, in system_values, because it decides more than a variable"
     if any(key.name == name for key in origin.keys):
@@ -164,6 +175,9 @@ def system_complaints(system: Mapping[str, Json], origin: PackageOrigin) -> Iter
         elif known[name].is_secret:
             message = f"{ENV}.{name} is a secret, and everyone who sees the definition would read it"
             yield Complaint("/system_values", message, "let users fill it in")
+        elif known[name].of_package:
+            hint = "set it in the package: mlpack configure PACKAGE --set"
+            yield Complaint("/system_values", f"{ENV}.{name} {_OF_PACKAGE}", hint)
         elif value is None or isinstance(value, dict | list):
             yield Complaint("/system_values", f"{ENV}.{name}: expected a single value, found {show(value)}")
     for fault in faults(system, origin):
@@ -173,6 +187,7 @@ def system_complaints(system: Mapping[str, Json], origin: PackageOrigin) -> Iter
 def faults(filled: Mapping[str, Json], origin: PackageOrigin) -> Iterator[Fault]:
     """Yield the faults of values of mlops.env that are independent of their types."""
     secret = {key.name for key in origin.keys if key.is_secret}
+    of_image = {key.name for key in origin.keys if key.fixed} & _IMAGE_COMPLAINTS.keys()
     env = {key: value for key, value in mapping(filled.get(ENV)).items() if not isinstance(value, dict | list)}
     for key, value in env.items():
         text = "" if value is None else as_text(value)
@@ -187,6 +202,8 @@ def faults(filled: Mapping[str, Json], origin: PackageOrigin) -> Iterator[Fault]
             yield Fault((ENV, key), f"expected at most {_VALUE_BYTES >> 10} KiB")
         elif key in mountpath.MOUNTED and text and (complaint := mountpath.complaint(text)):
             yield Fault((ENV, key), complaint)
+        elif key in of_image and (complaint := _IMAGE_COMPLAINTS[key](text)):
+            yield Fault((ENV, key), f"{complaint}, found {show(text)}")
     if len(json.dumps(env)) > _ALL_BYTES:
         yield Fault((ENV,), f"expected at most {_ALL_BYTES >> 10} KiB")
 

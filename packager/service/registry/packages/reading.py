@@ -362,6 +362,7 @@ class _Places:
             description=self._descriptions.get(line.key, ""),
             type="secret" if is_secret else value_type(line.value),
             required=False,
+            of_package=line.key not in self._marked.keys,
             fixed=line.value == f"{ROOT}/{self._package.name}"  # the folder of the code, which is not for users
             or line.key not in self._marked.keys  # a number of the manifest
             or any(self._decides(location) for location in self._found[line.key]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.publish.artefact import LAYER
 from packager.publish.registry import MANIFEST
-from tests.service.live import answering
+from tests.web import answering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.values import replace
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.definitions import read, value_complaints
 from packager.service.registry.packages import env
@@ -21,6 +23,8 @@ def key(name: str, default: str = "", kind: ValueType = "string", **more: bool) 
 
 KEYS = [
     key("REGISTRY", "localhost", fixed=True),
+    key("IMAGE", "p:1", fixed=True),
+    key("WORKERS", "2", "number", fixed=True, of_package=True),
     key("OUTPUT_DIR", "ROOT/p/output"),
     key("STEPS", "10", "number"),
     key("FAST", "true", "boolean"),
@@ -73,7 +77,14 @@ def test_definition_without_description_uses_keys_of_the_package() -> None:
 def test_split_separates_values_and_secrets() -> None:
     system: dict[str, Json] = {"env": {"REGISTRY": "r.example"}}
     values, secrets = env.split(ORIGIN, system, {"env": {"STEPS": 1.5, "FAST": False, "HF_TOKEN": "t"}})
-    assert values == {"REGISTRY": "r.example", "OUTPUT_DIR": "ROOT/p/output", "STEPS": "1.5", "FAST": "false"}
+    assert values == {
+        "REGISTRY": "r.example",
+        "IMAGE": "p:1",
+        "WORKERS": "2",
+        "OUTPUT_DIR": "ROOT/p/output",
+        "STEPS": "1.5",
+        "FAST": "false",
+    }
     assert secrets == {"HF_TOKEN": "t"}
 
 
@@ -88,6 +99,11 @@ def test_split_separates_values_and_secrets() -> None:
         ),
         ({"system_values": "env: 3"}, "/system_values", "env: expected a mapping, found the number 3"),
         ({"system_values": "env: {STEP: 1}"}, "/system_values", "env.STEP: the package p has no such key in mlops.env"),
+        (
+            {"system_values": "env: {WORKERS: 8}"},
+            "/system_values",
+            "env.WORKERS is a number or quantity of the manifests, which only the package sets",
+        ),
         ({"system_values": "env: {STEPS: [1]}"}, "/system_values", "env.STEPS: expected a single value, found a list"),
         (
             {"system_values": "env: {HF_TOKEN: abc}"},
@@ -131,6 +147,69 @@ def test_read_reports_faults_of_a_definition(changes: dict[str, Any], pointer: s
     assert details(**changes) == [(pointer, detail)]
 
 
+DIGEST = f"sha256:{'0a' * 32}"
+
+HOSTILE = (
+    "",
+    " ",
+    'a"b',
+    "a'b",
+    "a b",
+    "a#b",
+    "$(id)",
+    "`id`",
+    "$HOME",
+    "a;b",
+    "../b",
+    "a/../b",
+    "/a",
+    "a/",
+    "a//b",
+    "A",
+    "a\\b",
+    "ä",
+    "a\u202eb",
+    "a" * 10_000,
+    "https://a/b",
+    "a@sha256:0",
+    "{{ .Values.a }}",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("IMAGE", value) for value in (*HOSTILE, "a:", "a:b:c", f"a@{DIGEST}@{DIGEST}", "a@sha256:" + "G" * 64)),
+        *(("REGISTRY", value) for value in HOSTILE if value != "A"),
+        *((name, value) for name in ("IMAGE", "REGISTRY") for value in ("a\nb", "a\n", "a\0b", "a\tb", "a\x85b")),
+    ],
+)
+def test_invalid_part_of_an_image_is_refused_at_its_field(name: str, value: str) -> None:
+    ((pointer, detail),) = details(system_values=json.dumps({"env": {name: value}}))
+    assert pointer == "/system_values"
+    assert detail.startswith(f"env.{name}: expected ")
+    assert len(detail) < 300
+    assert detail.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("IMAGE", value) for value in ("p:2", f"team/p@{DIGEST}", f"p:2@{DIGEST}", "p")),
+        *(("REGISTRY", value) for value in ("r", "registry.example.com:5000/team", "A", "127.0.0.1:5000")),
+    ],
+)
+def test_valid_part_of_an_image_is_accepted(name: str, value: str) -> None:
+    assert details(system_values=json.dumps({"env": {name: value}})) == []
+
+
+def test_variable_called_image_of_a_package_without_it_takes_any_text() -> None:
+    origin = replace(ORIGIN, keys=[*(item for item in KEYS if item.name != "IMAGE"), key("IMAGE", "a picture")])
+    definition, complaints = read(body(system_values="env: {IMAGE: another picture}"), origin)
+    assert definition is not None
+    assert complaints == []
+
+
 def test_definition_without_template_or_package_is_refused() -> None:
     _, complaints = read(DefinitionBody(name="d"))
     assert [item.pointer for item in complaints] == [
@@ -155,6 +234,9 @@ def test_definition_may_offer_fewer_keys_with_its_own_descriptions() -> None:
     ("filled", "detail"),
     [
         ({"STEPS": "x"}, "expected a number, found 'x'"),
+        ({"IMAGE": "evil:1"}, "only the definition sets it, in system_values"),
+        ({"IMAGE": "$(id)\n" * 2_000}, "only the definition sets it, in system_values"),
+        ({"WORKERS": 8}, "is a number or quantity of the manifests, which only the package sets"),
         ({"REGISTRY": "evil.example"}, "only the definition sets it, in system_values"),
         ({"OUTPUT_DIR": "a\nb"}, "expected one line without control characters"),
         ({"OUTPUT_DIR": "\ud800"}, "expected text, found an unpaired surrogate"),

@@ -391,7 +391,7 @@ def test_page_registers_a_package_and_creates_its_job(site: Site) -> None:
     assert 'value="file:demo"' in edit
     wrong = site.send("/new-definition", {**form, "name": "w", "source": "file:nothing"}, "developer")
     assert wrong.status_code == 422
-    assert "source: file:nothing not found in the server's folder of packages" in text_of(wrong)
+    assert "Package: file:nothing not found in the server's folder of packages" in text_of(wrong)
 
 
 def test_users_choose_only_scripts_of_the_package(site: Site, packages_folder: Path) -> None:

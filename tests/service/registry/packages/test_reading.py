@@ -35,7 +35,7 @@ def refused(folder: Path, **body: Any) -> list[tuple[str, str, str | None]]:
     [
         ("MAX_RESULT", 1 << 10, "single-node renders to more than 1 KiB, which each job would keep"),
         ("MAX_OBJECTS", 1, "single-node: expected at most 1 objects"),
-        ("MAX_KEYS", 2, f"file:demo:{layout.env('single-node')}: expected at most 2 keys, found 8"),
+        ("MAX_KEYS", 2, f"file:demo:{layout.env('single-node')}: expected at most 2 keys, found 9"),
     ],
 )
 def test_package_over_a_limit_is_refused_with_that_limit(
@@ -79,6 +79,7 @@ def test_parts_are_the_overlays_of_a_package_with_their_options(folder: Path) ->
 
 HOSTILE = {
     "REGISTRY": "registry.example.com:5000/a/b",
+    "IMAGE": f"c/d:1@sha256:{'2' * 64}",
     "MODEL_DIR": "/m: x/${HOME}",
     "OUTPUT_DIR": "/out/$(STEPS)/{{7*7}} # 'q' \"",
     "STEPS": "1\u00a0e3",
@@ -106,6 +107,7 @@ def test_keys_have_types_and_show_fixed_and_required(folder: Path) -> None:
     keys = {key.name: key for key in read(folder, PackageBody(source="file:demo")).origin.keys}
     assert {name: key.type for name, key in keys.items()} == {
         "REGISTRY": "string",
+        "IMAGE": "string",
         "DATASET_DIR": "string",
         "MODEL_DIR": "string",
         "OUTPUT_DIR": "string",
@@ -115,7 +117,7 @@ def test_keys_have_types_and_show_fixed_and_required(folder: Path) -> None:
         "VERBOSE": "boolean",
         "HF_TOKEN": "secret",
     }
-    assert {name for name, key in keys.items() if key.fixed} == {"REGISTRY", "MODEL_DIR"}
+    assert {name for name, key in keys.items() if key.fixed} == {"REGISTRY", "IMAGE", "MODEL_DIR"}
     assert {name for name, key in keys.items() if key.required} == {"HF_TOKEN"}
     assert keys["STEPS"].description == "How long it trains."
     assert keys["HF_TOKEN"].description == "A token of huggingface.co."
@@ -127,7 +129,7 @@ def test_numbers_of_a_manifest_are_fixed(folder: Path) -> None:
     keys = {key.name: key for key in content.origin.keys}
     assert {name: (keys[name].default, keys[name].fixed) for name in ("WORKERS", "SLOTS_PER_WORKER", "PROCESSES")} == {
         "WORKERS": ("2", True),
-        "SLOTS_PER_WORKER": ("1", True),
+        "SLOTS_PER_WORKER": ("per-gpu", True),
         "PROCESSES": ("all", False),
     }
 
@@ -264,7 +266,7 @@ def test_package_over_a_limit_is_refused(change: Callable[[Path], None], detail:
     [
         ("MAX_RESULT", 1 << 10, "single-node renders to more than 1 KiB, which each job would keep"),
         ("MAX_OBJECTS", 0, "single-node: expected at most 0 objects"),
-        ("MAX_KEYS", 7, f"file:demo:{layout.env('single-node')}: expected at most 7 keys, found 8"),
+        ("MAX_KEYS", 7, f"file:demo:{layout.env('single-node')}: expected at most 7 keys, found 9"),
     ],
 )
 def test_package_with_too_much_for_each_job_is_refused(
