@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.diagnosis.admitted import changed_images, relabelled
 from packager.diagnosis.killed import killed_children
 from packager.diagnosis.losses import LOST, VANISHED, losses
-from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles
+from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
 from packager.diagnosis.past import Past
 from packager.diagnosis.queued import explained
 from packager.kubernetes.manifest import mapping
@@ -48,7 +48,9 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
         return _ended(kind, snapshot, past, ending)
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
     changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
-    own_findings = explained(snapshot, [*kind.findings(snapshot), *changed, *_pods(kind, snapshot)])
+    own_findings = explained(
+        snapshot, [*kind.findings(snapshot), *changed, *without_held_by_group(list(_pods(kind, snapshot)))]
+    )
     own = _without_past_tries(snapshot, own_findings)
     findings = grouped([*unnoticed, *_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)

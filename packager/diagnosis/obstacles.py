@@ -43,6 +43,9 @@ CRASH_PATIENCE = 30.0
 CRASH_LOOP = "CrashLoopBackOff"
 """The reason of a container that the kubelet holds back before it starts it again."""
 
+UNSCHEDULABLE, HELD_BY_GROUP = "Unschedulable", "HeldByGroup"
+"""The reasons of a pod that fits no node, and of one whose gang scheduler waits until all pods of its group fit."""
+
 SIDECAR_PATIENCE = 60.0
 """Some sidecars end by themselves when they find that they are alone."""
 
@@ -165,8 +168,18 @@ def _unscheduled(pod: Object, scheduled: Object, events: Sequence[Object]) -> Fi
     if growth := _growth(pod, events):
         return growth
     why = unfit(detail)
+    if why.of_group:  # an earlier attempt may have failed for a reason of its own, by which the group can be helped
+        failed = [event for event in events_about(events, pod) if event.get("reason") == "FailedScheduling"]
+        why = next((own for event in reversed(failed) if not (own := unfit(sentence(event))).of_group), why)
     message = f"no node can run it: {why.words or 'the scheduler gives no reason'}"
-    return Finding("Unschedulable", shown(pod), message, why.remedy)
+    return Finding(HELD_BY_GROUP if why.of_group else UNSCHEDULABLE, shown(pod), message, why.remedy)
+
+
+def without_held_by_group(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those on pods that wait for their group, if another says why the group waits."""
+    if not any(finding.reason == UNSCHEDULABLE for finding in findings):
+        return list(findings)
+    return [finding for finding in findings if finding.reason != HELD_BY_GROUP]
 
 
 def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[Object]) -> Finding:

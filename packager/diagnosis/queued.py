@@ -117,7 +117,7 @@ _CAUSES = (
         Action.CORRECT_PLACEMENT,
     ),
     QueueReason(
-        r"topology \"?(?P<topology>[^\s\"]+)\"? (?P<why>doesn't allow to fit.*)",
+        r"topology \"?(?P<topology>[^\s\"]+)\"? (?P<why>(?:doesn't allow|allows) to fit.*)",
         "TopologyFull",
         "the topology {topology} of the ClusterQueue {cluster_queue} {why}",
         Action.WAIT_FOR_QUOTA,
@@ -145,7 +145,7 @@ def held(snapshot: Snapshot) -> Finding | None:
     if queueing is None:
         return None
     subject = shown(snapshot.workload)
-    if own := queueing.own(snapshot.workload):
+    if own := queueing.own(snapshot.workload, *snapshot.pods):
         return _Held(subject, own, queueing).reason()
     if snapshot.age < _SILENCE:
         return None
@@ -157,8 +157,13 @@ def held(snapshot: Snapshot) -> Finding | None:
 def explained(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings, with the reason of Kueue in place of those that the workload, or its pods, are held back."""
     reason = held(snapshot)
+    is_reported = False
     for finding in findings:
-        yield reason if reason is not None and finding.reason in HELD else finding
+        if reason is None or finding.reason not in HELD:
+            yield finding
+        elif not is_reported:
+            is_reported = True
+            yield reason
 
 
 class _Held(Value, frozen=True):

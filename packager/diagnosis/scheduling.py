@@ -1,7 +1,8 @@
 """Takes the scheduler's message about a pod that fits no node apart: how many nodes lack what. Pure.
 
 The reasons are those of the plugins of kube-scheduler (pkg/scheduler/framework/plugins), and the form of the message is
-that of `FitError.Error` (kube-scheduler/framework). Tests: diagnosis/test_scheduling.py.
+that of `FitError.Error` (kube-scheduler/framework). Those about groups are of scheduler-plugins 0.34 (pkg/coscheduling)
+and of Volcano 1.15 (pkg/scheduler/api: `JobInfo.FitError`, `FitErrors.Error`). Tests: diagnosis/test_scheduling.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from packager.kubernetes.remedy import Action, Remedy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_OF_NODES = re.compile(r"0/(\d+) nodes are available: ?(.*)", re.DOTALL)
+_OF_NODES = re.compile(r"0/(\d+) nodes are (?:un)?available: ?(.*)", re.DOTALL)
+
+_OF_VOLCANO = re.compile(r"pod group is (?:not )?ready, (.*?)(?:\. Origin reason is (?:\S+: )?(.*))?", re.DOTALL)
+"""The counts of a PodGroup's pods, and what Volcano says of one that fits no node, if it does."""
 
 # The scheduler's remarks about preemption and about devices that could be freed do not help a user who waits.
 _REMARKS = re.compile(
@@ -31,6 +35,7 @@ class NodeReason(Value, frozen=True):
         words: The meaning for several nodes, or for the pod where `of_pod`; `{what}` is a group of the pattern.
         action: The fix; None without one.
         of_pod: Whether the scheduler counts no nodes, because no node can have the pod.
+        of_group: Whether a gang scheduler refuses the pod for the sake of the other pods of its group.
         for_one: The meaning for one node; without it, `words` with "has" in place of "have" and "is" of "are".
     """
 
@@ -38,10 +43,14 @@ class NodeReason(Value, frozen=True):
     words: str
     action: Action | None = None
     of_pod: bool = False
+    of_group: bool = False
     for_one: str | None = None
 
 
 _TAINT = r"node\(s\) had untolerated taints? \{%s: .*\}"
+
+_NO_ROOM = "rejection in Unreserve"
+"""The reason of a pod that fits a node, and not with all pods of its group."""
 
 _CAUSES = (
     NodeReason(r"Insufficient (?P<what>\S+)", "have too little {what} left", Action.WAIT_FOR_ROOM),
@@ -119,19 +128,45 @@ _CAUSES = (
         r"node\(s\) had untolerated taint\(s\)", "have a taint that it does not tolerate", Action.INSPECT_LABELS
     ),
     NodeReason("no nodes available to schedule pods", "the cluster has no node", Action.INSPECT_NODES, of_pod=True),
+    NodeReason(
+        r"pre-filter pod \S+ cannot find enough sibling pods, "
+        r"current pods number: (?P<count>\d+), minMember of group: (?P<least>\d+)",
+        "its group starts with {least} pods, and has {count}",
+        Action.RUN_AGAIN,
+        of_pod=True,
+        of_group=True,
+    ),
+    NodeReason("PodGroup not found", "its PodGroup does not exist", Action.RUN_AGAIN, of_pod=True, of_group=True),
+    NodeReason(
+        rf"optimistic rejection in PostFilter|{_NO_ROOM}|podGroup \S+ failed recently"
+        r"|rejected due to timeout after waiting \S+ at plugin Coscheduling",
+        "there is no room for all pods of its group, which start together",
+        Action.WAIT_FOR_ROOM,
+        of_pod=True,
+        of_group=True,
+    ),
 )
 """In the order in which their fixes are offered: if one node only needs room, waiting helps."""
 
 
 class Unfit(Value, frozen=True):
-    """Why no node can run a pod: in words, and the fix if it is known."""
+    """Why no node can run a pod.
+
+    Attributes:
+        words: The reason, in words.
+        remedy: The fix; None if it is not known.
+        of_group: Whether the only reason is another pod of its group.
+    """
 
     words: str
     remedy: Remedy | None
+    of_group: bool = False
 
 
 def unfit(answer: str) -> Unfit:
     """Return the meaning of the scheduler's message about a pod; a reason that is not known stays as it is."""
+    if of_volcano := _OF_VOLCANO.fullmatch(answer):
+        answer = of_volcano[2] or _NO_ROOM
     of_nodes = _OF_NODES.match(answer)
     total, reasons = (int(of_nodes[1]), of_nodes[2]) if of_nodes else (0, answer)
     reasons = _REMARKS.sub("", reasons).strip(" .,")
@@ -140,7 +175,8 @@ def unfit(answer: str) -> Unfit:
     first = min(matches, key=lambda pair: _CAUSES.index(pair[0]), default=None)
     remedy = None if first is None else _remedy(*first)
     if any(cause.of_pod for cause, _ in matches) or not of_nodes or not reasons:
-        return Unfit("; ".join(filter(None, (_words(0, *part[1:], part[0]) for part in parts))), remedy)
+        of_group = bool(matches) and all(cause.of_group for cause, _ in matches)
+        return Unfit("; ".join(filter(None, (_words(0, *part[1:], part[0]) for part in parts))), remedy, of_group)
     return Unfit(_counted(total, parts), remedy)
 
 

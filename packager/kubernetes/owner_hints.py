@@ -70,6 +70,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
             "wait until the namespace {name} is deleted and create it again, or use another one (-n)"
         ),
         Action.REMOVE_SIDECAR: "remove that container, or move it to initContainers with restartPolicy Always",
+        Action.RENEW_KEY: "put a key that may read it into the Secret: `mlpack secret create PACKAGE --force`",
         Action.REPAIR_WEBHOOK: (
             "the webhook {policy} has to answer before anything is created: ask who runs it (kubectl get pods -A)"
         ),

@@ -47,6 +47,15 @@ _EXCEEDS_OWN_LIMIT = re.compile(r"exceeds the (total )?limit |exceeded its local
 _NEVER_STARTED = ("StartError", "ContainerCannotRun")
 
 
+_INIT = "init"
+"""The name of the container that runs before the program."""
+
+# The last line of `sources.sh` in the templates of packages, when it fails: the address, and the reason.
+_NOT_FETCHED = re.compile("sources: ([a-z0-9]+://.*)")
+_FETCH_REMEDIES = {"no right to read it": Action.RENEW_KEY, "no space left": Action.RAISE_STORAGE}
+"""The action that helps when a source is not fetched, by words of the reason."""
+
+
 def state(pod: Object) -> str:
     """Return the state of the pod in a word or two, as `kubectl get pods` shows it."""
     if is_being_deleted(pod):
@@ -131,6 +140,10 @@ def termination(pod: Object, container: Object, terminated: Object) -> Finding:
         why = " ".join(terminated.get("message", "").split())
         message = f"container {container['name']} could not be started{f': {why}' if why else ''}"
         return Finding(str(terminated["reason"]), shown(pod), message, container=container["name"])
+    if container["name"] == _INIT and log and (source := _NOT_FETCHED.fullmatch(log[-1])):
+        message = f"container {_INIT} has not fetched a source: {source[1]}"
+        action = next((action for words, action in _FETCH_REMEDIES.items() if words in source[1]), None)
+        return Finding("NotFetched", shown(pod), message, action and Remedy.of(action), log=log, container=_INIT)
     meaning = _EXIT_CODES.get(code)
     message = f"container {container['name']} ended with exit code {code}{f' ({meaning})' if meaning else ''}"
     reason = terminated.get("reason") or "Error"

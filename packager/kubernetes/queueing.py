@@ -31,9 +31,14 @@ class Queueing:
         """The name of the ClusterQueue to which the LocalQueue leads; `of NAME` if it cannot be seen."""
         return text(at(self.local_queue or {}, ("spec", "clusterQueue"))) or f"of {self.name}"
 
-    def own(self, item: Object) -> Object | None:
-        """Return Kueue's Workload for an object; None before Kueue has made one."""
-        return next((one for one in self.workloads if uid(item) in owners(one)), None)
+    def own(self, *items: Object) -> Object | None:
+        """Return Kueue's Workload for an object, or one of its pods; None before Kueue has made one.
+
+        There is one for each group of a LeaderWorkerSet, and each pod of a Deployment: of these, the next that waits.
+        """
+        uids = set(map(uid, items))
+        own = [one for one in self.workloads if owners(one) & uids]
+        return min(own, key=lambda one: (not _is_pending(one), _order(one)), default=None)
 
     def ahead(self, own: Object) -> int:
         """Return how many Workloads of the LocalQueue Kueue looks at before one: of a higher priority, or older."""

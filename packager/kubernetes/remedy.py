@@ -87,6 +87,8 @@ class Action(Enum):
     """Wait until the namespace is deleted and create it again, or use another one (name)."""
     REMOVE_SIDECAR = auto()
     """Remove a container that keeps the pod running, or make it a sidecar that ends with the pod."""
+    RENEW_KEY = auto()
+    """Give the pods a key with which they may read a source."""
     REPAIR_WEBHOOK = auto()
     """Repair a webhook that has to answer before anything is created (policy)."""
     REQUEST_LESS = auto()

@@ -18,6 +18,12 @@ STANDARD = ("cpu", "memory", "ephemeral-storage")
 _HUGE = "hugepages-"
 
 
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is GPUs, or slices of them: NVIDIA's MIG, or the drivers of Intel's."""
+    domain, _, name = resource.partition("/")
+    return name == "gpu" or name.startswith("mig-") or domain == "gpu.intel.com"
+
+
 def faults(requests: Mapping[str, str], limits: Mapping[str, str]) -> Iterator[Fault]:
     """Yield the errors that the API server reports for these names and quantities; each quantity has a valid form.
 

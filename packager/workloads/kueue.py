@@ -9,6 +9,8 @@ from packager.kubernetes.objects import labels
 from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packager.kubernetes.objects import Object
 
 GROUP = "kueue.x-k8s.io"
@@ -21,7 +23,7 @@ LABEL = "kueue.x-k8s.io/queue-name"
 """The label with the LocalQueue of a workload."""
 
 _GATE = "kueue.x-k8s.io/admission"
-"""The scheduling gate with which Kueue holds a Pod."""
+"""The scheduling gate with which Kueue holds a Pod, or the pods of a workload that it cannot suspend."""
 
 
 def put(workload: Object, queue: str) -> None:
@@ -39,9 +41,9 @@ def of(workload: Object) -> str | None:
     return labels(workload).get(LABEL)
 
 
-def is_held(workload: Object) -> bool:
-    """Whether Kueue holds a workload of the cluster."""
+def is_held(workload: Object, pods: Iterable[Object] = ()) -> bool:
+    """Whether Kueue holds a workload of the cluster, or some of its pods."""
     if location := structures()[workload["kind"]].suspend:
         return at(workload, location) is True
-    gates = listing(mapping(workload.get("spec")).get("schedulingGates"))
+    gates = (gate for item in (workload, *pods) for gate in listing(mapping(item.get("spec")).get("schedulingGates")))
     return any(mapping(gate).get("name") == _GATE for gate in gates)

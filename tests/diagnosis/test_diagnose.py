@@ -36,6 +36,8 @@ def verdict(snapshot: Snapshot, earlier: list[Finding] | None = None) -> Verdict
     ("case", "phase", "reason", "words"),
     [
         ("pod-exit", Phase.FAILED, "Error", "container main ended with exit code 3"),
+        ("pod-source-denied", Phase.FAILED, "NotFetched", "/private/a: no right to read it (status 403)"),
+        ("pod-source-digest", Phase.FAILED, "NotFetched", "/text: wrong digest: expected sha256 0000"),
         ("pod-memory", Phase.FAILED, "OOMKilled", "container main used more memory than its limit of 64Mi"),
         ("pod-image", Phase.STUCK, "ErrImagePull", "the image docker.io/mpioperator/mpi-pi:nope cannot be pulled"),
         (
@@ -45,6 +47,7 @@ def verdict(snapshot: Snapshot, earlier: list[Finding] | None = None) -> Verdict
             "no node can run it: the only node has too little cpu left",
         ),
         ("mpijob-unschedulable", Phase.STUCK, "Unschedulable", "the only node has too little cpu left"),
+        ("jobset-gang", Phase.STUCK, "Unschedulable", "the only node has too little cpu left"),
         ("mpijob-image", Phase.STUCK, "ErrImagePull", "network is unreachable"),
         ("mpijob-memory", Phase.FAILED, "Error", "a rank was killed"),
         ("mpijob-forbidden", Phase.STUCK, "PodSecurity", "the namespace enforces Pod Security restricted:latest"),

@@ -1,4 +1,4 @@
-"""The sentences for 20 causes for which nothing runs: recorded answers of Kubernetes, mpi-operator and Kueue.
+"""The sentences for 22 causes for which nothing runs: recorded answers of Kubernetes, mpi-operator and Kueue.
 
 Each cause gets a sentence of its own, and no other cause gets it.
 """
@@ -29,6 +29,8 @@ CAUSES = {
     "node: device": ("too little nvidia.com/gpu left", Action.WAIT_FOR_ROOM),
     "node: label": ("the only node lacks a label that it asks for", Action.INSPECT_LABELS),
     "node: spread": ("would make the spread of the pods uneven", Action.LOOSEN_SPREAD),
+    "gang: no other pod": ("its group starts with 2 pods, and has 1", Action.RUN_AGAIN),
+    "gang: no PodGroup": ("its PodGroup does not exist", Action.RUN_AGAIN),
     "claim: missing": ("the claim absent does not exist", Action.CREATE_OBJECT),
     "claim: unbound": ("one of its claims has no volume yet", Action.INSPECT_CLAIMS),
     "image": ("the image docker.io/mpioperator/mpi-pi:nope cannot be pulled", Action.REACH_REGISTRY),
@@ -55,6 +57,8 @@ _PODS = {
     "node: device": "device",
     "node: label": "selector",
     "node: spread": "spread",
+    "gang: no other pod": "gang-alone",
+    "gang: no PodGroup": "gang-absent",
     "claim: missing": "no-claim",
     "claim: unbound": "unbound-claim",
 }
@@ -87,8 +91,8 @@ def only_finding(cause: str) -> Finding:
     return blocking[0]
 
 
-def test_table_has_twenty_causes() -> None:
-    assert len(CAUSES) == 20
+def test_table_has_all_causes() -> None:
+    assert len(CAUSES) == 22
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from packager.diagnosis.diagnose import diagnose
+from packager.kubernetes.objects import uid
 from packager.kubernetes.queueing import Queueing
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Finding, Phase
 from packager.workloads.kinds import kinds
 from tests.diagnosis.test_diagnose import RECORDED
+from tests.fake_cluster import item
 
 ANSWERS = json.loads((RECORDED / "kueue.json").read_text(encoding="utf-8"))
 ASK = "ask who administers the queue: kubectl describe localqueue {}"
@@ -135,6 +137,10 @@ def condition(kind: str, status: str, message: str) -> dict[str, Any]:
             "Kueue stops 2 workload(s) of lower priority in the ClusterQueue team-used for it",
         ),
         (
+            'couldn\'t assign flavors to pod set node: topology "racks" allows to fit only 2 out of 3 pod(s)',
+            "the topology racks of the ClusterQueue team-used allows to fit only 2 out of 3 pod(s)",
+        ),
+        (
             "couldn't assign flavors to pod set main: topology \"racks\" doesn't allow to fit any of 4 pod(s)",
             "the topology racks of the ClusterQueue team-used doesn't allow to fit any of 4 pod(s)",
         ),
@@ -181,3 +187,47 @@ def test_workload_that_kueue_does_not_notice_is_reported_after_a_while() -> None
 
 def test_suspended_workload_outside_of_queues_keeps_its_message() -> None:
     assert reason(replace(snapshot("first"), queueing=None)).message == "suspended, by a queue or a user"
+
+
+CREATED = "2026-11-26T12:00:00Z"
+
+
+def gated(group: int) -> dict[str, Any]:
+    """Return a pod of a LeaderWorkerSet that Kueue holds."""
+    labels = {"leaderworkerset.sigs.k8s.io/group-index": str(group), "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gated"}
+    gates = {"containers": [{"name": "main"}], "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    metadata = {"labels": labels, "creationTimestamp": CREATED}
+    status = {"phase": "Pending", "conditions": [scheduled]}
+    return item("Pod", f"a-{group}", metadata=metadata, spec=gates, status=status)
+
+
+def test_group_that_waits_is_reported_once_beside_one_that_is_admitted() -> None:
+    """A LeaderWorkerSet has a Workload for each group."""
+    seen = snapshot("second")
+    assert seen.queueing is not None
+    groups = item("LeaderWorkerSet", "a", metadata={"creationTimestamp": CREATED}, spec={"replicas": 2})
+    waiting, admitted = (deepcopy(seen.queueing.own(seen.workload)) for _ in range(2))
+    assert waiting is not None
+    assert admitted is not None
+    for workload in (waiting, admitted):
+        workload["metadata"]["ownerReferences"] = [{"kind": "LeaderWorkerSet", "name": "a", "uid": uid(groups)}]
+    admitted["status"] = condition("QuotaReserved", "True", "") | {"admission": {"clusterQueue": "team-used"}}
+    queueing = replace(seen.queueing, workloads=(admitted, waiting))
+    pods = (gated(1), gated(2))
+    verdict = diagnose(kinds()["LeaderWorkerSet"], Snapshot(groups, pods=pods, age=60, queueing=queueing))
+    reasons = [finding for finding in verdict.findings if finding.reason == "QuotaUsedUp"]
+    assert [finding.subject for finding in reasons] == ["leaderworkerset/a"]
+    assert "in this namespace, leaderworkerset/a uses it; it is the next in its queue" in reasons[0].message
+
+
+def test_workload_of_a_pod_gives_the_reason_of_its_deployment() -> None:
+    seen = snapshot("first")
+    assert seen.queueing is not None
+    pod = gated(0)
+    own = seen.queueing.own(seen.workload)
+    assert own is not None
+    own["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "a-0", "uid": uid(pod)}]
+    deployment = item("Deployment", "a", metadata={"creationTimestamp": CREATED}, spec={"replicas": 1})
+    verdict = diagnose(kinds()["Deployment"], Snapshot(deployment, pods=(pod,), age=60, queueing=seen.queueing))
+    assert "QuotaUsedUp" in [finding.reason for finding in verdict.findings]

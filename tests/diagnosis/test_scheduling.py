@@ -8,7 +8,7 @@ import pytest
 
 from packager.diagnosis.obstacles import obstacles
 from packager.diagnosis.scheduling import unfit
-from packager.kubernetes.remedy import Action, Remedy
+from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from tests.diagnosis.test_diagnose import RECORDED
 
 PODS = json.loads((RECORDED / "unscheduled.json").read_text(encoding="utf-8"))
@@ -28,6 +28,13 @@ PODS = json.loads((RECORDED / "unscheduled.json").read_text(encoding="utf-8"))
             Remedy.of(Action.CREATE_OBJECT, kind="persistentvolumeclaim", name="absent"),
         ),
         ("unbound-claim", "one of its claims has no volume yet", Remedy.of(Action.INSPECT_CLAIMS)),
+        ("gang-alone", "its group starts with 2 pods, and has 1", RUN_AGAIN),
+        (
+            "gang-volcano",
+            "there is no room for all pods of its group, which start together",
+            Remedy.of(Action.WAIT_FOR_ROOM),
+        ),
+        ("gang-absent", "its PodGroup does not exist", RUN_AGAIN),
     ],
 )
 def test_recorded_pod_gets_one_reason_and_its_fix(pod: str, words: str, remedy: Remedy) -> None:
@@ -85,6 +92,20 @@ def test_reasons_are_counted_by_nodes(reasons: str) -> None:
     tail = "preemption: 0/20 nodes are available: 20 Preemption is not helpful for scheduling."
     why = unfit(f"0/20 nodes are available: {reasons}. no new claims to deallocate, {tail}")
     assert (why.words, why.remedy) == (words, action and Remedy.of(action))
+
+
+def test_reason_that_volcano_gives_for_a_pod_of_a_group_is_taken_from_its_message() -> None:
+    counts = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 1 Unschedulable, 1 Schedulable"
+    why = unfit(f"{counts}. Origin reason is train-1: 0/3 nodes are unavailable: 3 Insufficient nvidia.com/gpu.")
+    assert (why.words, why.of_group) == ("of 3 nodes, 3 have too little nvidia.com/gpu left", False)
+
+
+@pytest.mark.parametrize(
+    "reason", ["optimistic rejection in PostFilter", "rejected due to timeout after waiting 5s at plugin Coscheduling"]
+)
+def test_reason_that_coscheduling_gives_for_a_pod_with_a_node_is_the_room_of_its_group(reason: str) -> None:
+    why = unfit(f"0/1 nodes are available: 1 {reason}.")
+    assert (why.words, why.of_group) == ("there is no room for all pods of its group, which start together", True)
 
 
 @pytest.mark.parametrize("message", ["", "something else", "0/3 nodes are available:", "0/x nodes are available: 1 a"])

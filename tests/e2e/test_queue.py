@@ -11,11 +11,12 @@ import pytest
 
 from tests import kinds
 from tests.e2e.faults import Faulty
-from tests.e2e.site import MPI_IMAGE, commands
+from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
 from tests.e2e.test_jobset import SPEC
+from tests.e2e.test_leaderworkerset import NAME, SHOWN, groups
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.e2e.site import Images, Site
 
 pytestmark = [
     pytest.mark.usefixtures("mpi_image"),
@@ -87,6 +88,50 @@ def test_jobset_is_suspended_until_its_queue_has_room_for_all_pods(site: Site, q
     assert deploy.returncode == 0, stderr
     assert "jobset/peers-nodes has succeeded\n" in stderr
     assert [(pod_set["name"], pod_set["count"]) for pod_set in workload(site)["spec"]["podSets"]] == [("node", 2)]
+
+
+def test_pods_of_a_deployment_are_gated_until_their_queue_has_room(site: Site, queue: str) -> None:
+    spec = CHECKOUT / "tests/e2e/specs/serve"
+    package = Faulty(site, site.build(str(spec), f"--with queue --site QUEUE={queue}"), "server")
+    with package.running("deploy", "--timeout=5m") as deploy:
+        site.until(lambda: STOPPED in package.run("status").out, "the reason to be told")
+        open_queue(site, queue)
+        _, stderr = deploy.communicate(timeout=180)
+    assert deploy.returncode == 0, stderr
+    assert "deployment/serve-server serves" in stderr
+
+
+def set_cpu(site: Site, queue: str, cpu: str) -> None:
+    path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
+    patch = json.dumps([{"op": "replace", "path": path, "value": cpu}])
+    site.run(f"kubectl patch clusterqueue {queue} --type=json --patch '{patch}'")
+
+
+def test_each_group_of_a_leaderworkerset_waits_until_its_queue_has_room(site: Site, images: Images, queue: str) -> None:
+    """The quota is enough for none of two groups, then for one, then for both."""
+    options = f"--set overlays.serving.replicas=2 --with queue --site QUEUE={queue}"
+    package = Faulty(site, groups(site, images, options), "serving")
+
+    def running() -> set[str]:
+        label = f"--selector=leaderworkerset.sigs.k8s.io/name={NAME}"
+        return set(site.run(f"kubectl get pods {label} --field-selector=status.phase=Running -o name").split())
+
+    with package.running("deploy", "--timeout=5m") as deploy:
+        site.until(lambda: STOPPED in package.run("status").out, "the reason to be told")
+        assert {item["spec"]["queueName"] for item in site.get("workloads.kueue.x-k8s.io")["items"]} == {queue}
+        assert running() == set()
+        set_cpu(site, queue, "150m")
+        open_queue(site, queue)
+        used_up = f"the quota of the ClusterQueue {queue} for cpu (flavor {queue}) is used up"
+        site.until(lambda: used_up in package.run("status").out, "the reason of the second group")
+        site.until(lambda: len(running()) == 2, "one group to run")
+        first = running()
+        set_cpu(site, queue, "2")
+        _, stderr = deploy.communicate(timeout=240)
+    assert deploy.returncode == 0, stderr
+    assert f"{SHOWN} serves: 2 of 2 groups serve" in stderr
+    assert first < running()
+    assert len(site.get("workloads.kueue.x-k8s.io")["items"]) == 2
 
 
 def test_run_waits_for_a_suspended_task_and_then_succeeds(site: Site, queue: str) -> None:

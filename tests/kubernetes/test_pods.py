@@ -337,6 +337,46 @@ RESTARTED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("log", "code", "reason", "message", "action"),
+    [
+        (
+            "sources: a is fetched: 3 bytes\nsources: https://x.example/b: no right to read it (status 403)\n",
+            1,
+            "NotFetched",
+            "container init has not fetched a source: https://x.example/b: no right to read it (status 403)",
+            Action.RENEW_KEY,
+        ),
+        (
+            "sources: hf://o/n@main/b: /output/b: no space left\n",
+            1,
+            "NotFetched",
+            "container init has not fetched a source: hf://o/n@main/b: /output/b: no space left",
+            Action.RAISE_STORAGE,
+        ),
+        (
+            "sources: s3://b/a: wrong digest: expected sha256 00, found 11\n",
+            1,
+            "NotFetched",
+            "container init has not fetched a source: s3://b/a: wrong digest: expected sha256 00, found 11",
+            None,
+        ),
+        ("sources: a is fetched: 3 bytes\n", 3, "Error", "container init ended with exit code 3", None),
+        ("sources: status 503; trying again\n", 1, "Error", "container init ended with exit code 1", None),
+    ],
+)
+def test_source_that_is_not_fetched_is_the_reason_of_the_pod(
+    log: str, code: int, reason: str, message: str, action: Action | None
+) -> None:
+    ended = {"exitCode": code, "reason": "Error", "message": log}
+    init = {"name": "init", "image": "r.example/a:1", "state": {"terminated": ended}}
+    waiting_main = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    finding = failure(pod(waiting_main, phase="Failed", initContainerStatuses=[init]))
+    assert finding is not None
+    assert (finding.reason, finding.message, finding.container) == (reason, message, "init")
+    assert finding.remedy == (action and Remedy.of(action))
+
+
 def test_restarted_container_is_reported_without_blocking() -> None:
     finding = crashed(pod(RESTARTED, phase="Running"))
     assert finding is not None

@@ -31,3 +31,12 @@ def test_pod_is_held_by_the_scheduling_gate_of_kueue() -> None:
     assert not kueue.is_held(pod)
     pod["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
     assert kueue.is_held(pod)
+
+
+@pytest.mark.parametrize("kind", ["LeaderWorkerSet", "Deployment"])
+def test_workload_that_cannot_be_suspended_is_held_while_a_pod_of_it_is(kind: str) -> None:
+    workload: dict[str, Any] = {"kind": kind, "metadata": {}, "spec": {}}
+    gated = {"kind": "Pod", "metadata": {}, "spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
+    other = {"kind": "Pod", "metadata": {}, "spec": {"schedulingGates": [{"name": "example.com/gate"}]}}
+    assert not kueue.is_held(workload, [other])
+    assert kueue.is_held(workload, [other, gated])

@@ -1,0 +1,36 @@
+"""Tests of the option `gang` with the coscheduling of scheduler-plugins: all pods that compute start, or none does."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.faults import Faulty
+from tests.e2e.test_jobset import SPEC
+
+if TYPE_CHECKING:
+    from tests.e2e.site import Site
+
+pytestmark = [
+    pytest.mark.usefixtures("mpi_image", "coscheduling"),
+    pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster may have no such scheduler"),
+]
+
+WITH_GANG = "--with gang --site GANG=coscheduling"
+TOO_MUCH = "1500m"
+"""The CPUs of a pod of which the test cluster's node, which has 2, can run one and not two."""
+
+
+def test_pods_of_a_jobset_start_only_when_all_fit(site: Site) -> None:
+    package = Faulty(site, site.build(str(SPEC), f"--set environment.FAULT=none {WITH_GANG}"), "nodes")
+    site.run(f"mlpack configure {package.folder} --cpu {TOO_MUCH}")
+    deploy = package.run("deploy", "--timeout=20s")
+    assert deploy.code != 0
+    assert [pod["spec"].get("nodeName") for pod in site.get("pods")["items"]] == [None, None]
+    assert "is still stuck after 20 s: no node can run it: " in deploy.err
+    package.delete()
+    site.run(f"mlpack configure {package.folder} --cpu 10m")
+    deploy = package.run("deploy")
+    assert (deploy.code, "jobset/peers-nodes has succeeded\n" in deploy.err) == (0, True), deploy.err

@@ -1,0 +1,152 @@
+"""Tests of options on nodes with devices in racks: kube-scheduler, coscheduling and Kueue place the pods."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.conftest import KUEUE_API
+from tests.e2e.faults import Faulty
+from tests.e2e.racks import GPU, LEVEL, RDMA, TOLERATES, racks
+from tests.e2e.test_gang import WITH_GANG
+from tests.e2e.test_jobset import SPEC
+from tests.testbed.operators import QUEUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.site import Site
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="its nodes are not ours to add to"),
+]
+
+DEVICES = "--with gpu --with rdma --with placement --site GPU_COUNT=8 --site RDMA_COUNT=8 --site RDMA_RESOURCE=rdma/ib"
+
+
+@pytest.fixture
+def site(new_site: Callable[[str], Site]) -> Site:
+    """Return a namespace that allows IPC_LOCK, which RDMA needs."""
+    return new_site("privileged")
+
+
+@pytest.fixture
+def nodes(site: Site) -> Iterator[list[str]]:
+    """Create two nodes in the rack a and one in the rack b, and yield their names."""
+    with racks(site, "a", "a", "b") as names:
+        yield names
+
+
+@pytest.fixture
+def queue(site: Site, nodes: list[str]) -> Iterator[str]:
+    """Create a queue of all GPUs of the nodes in racks, and yield its name."""
+    site.run(f"kubectl label namespace {site.namespace} {QUEUES}=true")
+    name = site.namespace
+    amounts = {"cpu": "100", "memory": "1Ti", **dict.fromkeys((GPU, RDMA), str(8 * len(nodes)))}
+    flavor = {
+        "nodeLabels": {"mlpack.test/fake": "true"},
+        "topologyName": name,
+        "tolerations": [{"key": "mlpack.test/fake", "operator": "Exists"}],
+    }
+    quotas = [{"name": resource, "nominalQuota": quota} for resource, quota in amounts.items()]
+    group = {"coveredResources": list(amounts), "flavors": [{"name": name, "resources": quotas}]}
+    levels = [{"nodeLabel": LEVEL}, {"nodeLabel": "kubernetes.io/hostname"}]
+    specs: dict[str, dict[str, Any]] = {
+        "Topology": {"levels": levels},
+        "ResourceFlavor": flavor,
+        "ClusterQueue": {"namespaceSelector": {}, "resourceGroups": [group]},
+        "LocalQueue": {"clusterQueue": name},
+    }
+    objects = [
+        {"apiVersion": KUEUE_API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        for kind, spec in specs.items()
+    ]
+    (site.folder / "queue.json").write_text("\n".join(map(json.dumps, objects)))
+    site.run("kubectl apply -f queue.json")
+    yield name
+    site.run("kubectl delete --wait=false -f queue.json")
+
+
+def package(site: Site, count: int, options: str) -> Faulty:
+    """Build a JobSet of `count` pods, each with all devices of a node in a rack."""
+    settings = f"--set overlays.nodes.roles.node.replicas={count}"
+    built = Faulty(site, site.build(str(SPEC), settings, DEVICES, options), "nodes")
+    site.run(f"mlpack configure {built.folder} --set TOLERATIONS={TOLERATES}")
+    return built
+
+
+def racks_of_pods(site: Site, count: int) -> list[str]:
+    """Wait until `count` pods have a node, and return the rack of each."""
+    nodes = {node["metadata"]["name"]: node["metadata"]["labels"].get(LEVEL) for node in site.get("nodes")["items"]}
+
+    def placed() -> list[str]:
+        pods = [pod["spec"].get("nodeName") for pod in site.get("pods")["items"]]
+        return [nodes[node] for node in pods] if len(pods) == count and all(pods) else []
+
+    result = site.until(placed, f"{count} pods with a node", timeout=40)
+    assert isinstance(result, list)
+    return result
+
+
+def in_one_rack(queue: str) -> str:
+    return f"--with queue --site QUEUE={queue} --site QUEUE_PLACING=required --site QUEUE_TOPOLOGY={LEVEL}"
+
+
+def apply(built: Faulty) -> None:
+    built.site.run(f"kubectl apply -k {built.folder}/quickstart/k8s/mlops/nodes")
+
+
+@pytest.mark.usefixtures("coscheduling")
+def test_gang_of_more_nodes_than_have_devices_starts_no_pod(site: Site, nodes: list[str]) -> None:
+    large = package(site, len(nodes) + 1, WITH_GANG)
+    deploy = large.run("deploy", "--timeout=20s")
+    assert deploy.code != 0
+    assert [pod["spec"].get("nodeName") for pod in site.get("pods")["items"]] == [None] * (len(nodes) + 1)
+    last = deploy.err.splitlines()[-2]
+    assert f"of 4 nodes, 4 have too little {GPU} left and 4 have too little {RDMA} left" in last, deploy.err
+    large.delete()
+    apply(package(site, len(nodes), f"{WITH_GANG} --set name=fits"))
+    assert sorted(racks_of_pods(site, len(nodes))) == ["a", "a", "b"]
+
+
+def test_kueue_places_all_pods_in_a_rack(site: Site, queue: str) -> None:
+    apply(package(site, 2, in_one_rack(queue)))
+    assert racks_of_pods(site, 2) == ["a", "a"]
+
+
+def test_kueue_places_the_leader_and_the_workers_of_a_group_in_a_rack(site: Site, queue: str) -> None:
+    site.run("mlpack init --kind LeaderWorkerSet groups")
+    built = site.build("./groups", DEVICES, in_one_rack(queue))
+    site.run(f"mlpack configure {built} --set TOLERATIONS={TOLERATES}")
+    site.run(f"kubectl apply -k {built}/quickstart/k8s/mlops/serving")
+    assert racks_of_pods(site, 2) == ["a", "a"]
+
+
+def test_deploy_reports_that_no_rack_has_room(site: Site, queue: str) -> None:
+    large = package(site, 3, in_one_rack(queue))
+    deploy = large.run("deploy", "--timeout=15s")
+    assert site.get("pods")["items"] == []
+    full = f"the topology {queue} of the ClusterQueue {queue} allows to fit only 2 out of 3 pod(s)"
+    assert full in deploy.err, deploy.err
+
+
+def test_deploy_reports_that_the_quota_of_gpus_is_used_up(site: Site, queue: str) -> None:
+    first = package(site, 2, f"--with queue --site QUEUE={queue}")
+    apply(first)
+    racks_of_pods(site, 2)
+    second = package(site, 2, f"--with queue --site QUEUE={queue} --set name=second")
+    deploy = second.run("deploy", "--timeout=15s")
+    used_up = f"the quota of the ClusterQueue {queue} for {GPU} (flavor {queue}) is used up: 8 more needed"
+    assert f"{used_up}; in this namespace, jobset/peers-nodes uses it" in deploy.err, deploy.err
+
+
+@pytest.mark.usefixtures("nodes")
+def test_two_exclusive_jobsets_have_a_rack_each(site: Site) -> None:
+    for name in ("first", "second"):
+        built = package(site, 1, f"--set name={name} --with exclusive --site EXCLUSIVE_TOPOLOGY={LEVEL}")
+        apply(built)
+    assert sorted(racks_of_pods(site, 2)) == ["a", "b"]
