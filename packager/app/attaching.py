@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from packager.app.progress import Tell
+    from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.signer import Signer
     from packager.publish.stamp import Stamp
-    from packager.verify import Checks
-    from packager.verify.report import Report
 
 _SIGN = "`mlpack stamp --force --sign-key KEY"
 
@@ -70,16 +69,18 @@ class StatementSubject:
     Attributes:
         package: The package.
         edits: The files that were edited since it was built.
-        report: The result of the verification; None if it was left out.
-        checks: The options of the verification.
+        renders: The digest of the output of kubectl for each overlay; None if nothing was verified.
+        kubectl: The kubectl of the verification.
+        runner: Starts kubectl.
         artefact: The digest of the artefact.
         subjects: The subjects of the statements: the inventory, the layer and the artefact.
     """
 
     package: Package
     edits: tuple[str, ...]
-    report: Report | None
-    checks: Checks
+    renders: Mapping[str, str] | None
+    kubectl: str
+    runner: Runner
     artefact: str
     subjects: tuple[Subject, ...]
 
@@ -181,11 +182,10 @@ def _obstacle(file: Path, subject: StatementSubject, signers: tuple[Signer, ...]
 
 def _check(file: Path, facts: Stamp, subject: StatementSubject) -> None:
     """Refuse a stamp whose renders are not those of the verification. Raises VerificationError or ToolError."""
-    if subject.report is None:
+    if subject.renders is None:
         return
-    package, checks = subject.package, subject.checks
-    renders = subject.report.renders
-    stamped = StampedPackage(package.source, package.digest, (), renders, checks.kubectls, checks.runner)
+    package = subject.package
+    stamped = StampedPackage(package.source, package.digest, (), subject.renders, (subject.kubectl,), subject.runner)
     if problems := stamps.other_renders(stamped, facts):
         raise VerificationError(f"{file} does not hold here; nothing was pushed", problems=problems)
 

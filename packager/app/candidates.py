@@ -1,4 +1,4 @@
-"""Candidates for a shell to complete: models, overlays, options, keys, contexts and namespaces."""
+"""Candidates for a shell to complete: models, variants, overlays, options, keys, contexts, namespaces and levels."""
 
 from __future__ import annotations
 
@@ -36,6 +36,34 @@ def overlays_of_model(model: str, folders: Sequence[Path]) -> list[str]:
     from packager.app.models import model as find
 
     return [*find(model, folders).spec.overlays]
+
+
+def variables_of_model(model: str, folders: Sequence[Path]) -> list[str]:
+    """Return the paths of a model's variables: `environment.STEPS`. Raises MlpackError for one that is not valid."""
+    from packager.app.models import model as find
+
+    return [f"environment.{name}" for name in find(model, folders).spec.environment]
+
+
+def variants_of_model(model: str, folders: Sequence[Path], part: str) -> list[str]:
+    """Return the precisions or the modes of a model's variants. Raises MlpackError for one that is not valid.
+
+    Args:
+        model: A name, an alias or a path.
+        folders: The folders of models.
+        part: `precision` or `mode`.
+    """
+    from packager.app.models import model as find
+
+    variants = find(model, folders).spec.variants
+    return [name for variant in variants if (name := getattr(variant, part)) is not None]
+
+
+def levels() -> list[str]:
+    """Return the Pod Security levels."""
+    from packager.kubernetes.podsecurity import Level
+
+    return [str(level) for level in Level]
 
 
 def settings(package: Path) -> list[str]:

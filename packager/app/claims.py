@@ -26,11 +26,11 @@ def missing(targets: Sequence[Target]) -> tuple[str, ...]:
         return ()
 
 
-def check(size: str | None, storage_class: str | None) -> None:
-    """Refuse an invalid size of a claim, and a storage class without a size.
+def check(size: str | None, storage_class: str | None, access: str | None) -> None:
+    """Refuse an invalid size of a claim, and a storage class or an access mode without a size.
 
     Raises:
-        UsageError: The size is not a quantity, or a storage class is set without a size.
+        UsageError: The size is not a quantity, or a storage class or an access mode is set without a size.
     """
     try:
         is_positive = size is None or quantity.parse(size) > 0
@@ -38,13 +38,14 @@ def check(size: str | None, storage_class: str | None) -> None:
         is_positive = False
     if not is_positive:
         raise UsageError(f"--claim-size {size}: expected a Kubernetes quantity such as 10Gi")
-    if size is None and storage_class is not None:
-        raise UsageError("--claim-class needs --claim-size")
+    for option, value in (("--claim-class", storage_class), ("--claim-access", access)):
+        if size is None and value is not None:
+            raise UsageError(f"{option} needs --claim-size")
 
 
-def create(target: Target, claim: str, size: str, storage_class: str | None) -> None:
+def create(target: Target, claim: str, size: str, storage_class: str | None, access: str) -> None:
     """Create a claim in the namespace of an overlay. Raises ClusterError when the cluster refuses it."""
-    claims.create(target.kubectl, [claims.described(claim, size, storage_class)])
+    claims.create(target.kubectl, [claims.described(claim, size, storage_class, access)])
 
 
 def create_workspace(target: Target, tell: Tell) -> None:

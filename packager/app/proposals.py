@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
-from packager.builder.plan import Options, check_options, registry_fault, root_fault
+from packager.builder.plan import Options, check_options, root_fault
 from packager.configure import settings
 from packager.configure.changes import Answers
 from packager.kubernetes.mountpath import ROOT
 from packager.package.ids import LARGEST_ID
+from packager.package.image import registry_complaint
 from packager.package.layout import env
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def proposal(package: Package, overlays: tuple[str, ...], *, uid: int, gid: int)
     group = _proposed_id(ids.get("runAsGroup"), gid)
     answers = Answers(
         root=root if root and not root_fault(root) else str(package.source.resolve().parent),
-        registry=registry if registry and not registry_fault(registry) else "docker.io",
+        registry=registry if registry and not registry_complaint(registry) else "docker.io",
         uid=_proposed_id(ids.get("runAsUser"), uid),
         gid=group,
         fs_group=_proposed_id(ids.get("fsGroup"), group),
@@ -78,7 +79,7 @@ def _invalid_values(files: settings.Files, overlay: str) -> Iterator[Problem]:
     path = env(overlay)
     for line in envfile.lines(files.read(path)):
         root = line.value.removesuffix(f"/{files.package.name}")
-        checks = {"MODEL_DIR": (root, root_fault), "REGISTRY": (line.value, registry_fault)}
+        checks = {"MODEL_DIR": (root, root_fault), "REGISTRY": (line.value, registry_complaint)}
         value, fault_of = checks.get(line.key, ("", None))
         if fault_of and value != ROOT and (fault := fault_of(value)):
             message = f"{line.key}: {fault}, found {line.value!r}"

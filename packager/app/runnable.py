@@ -190,7 +190,7 @@ def _is_cube(path: Path) -> bool:
     """Return whether `path` is an MLCube: a folder with its file, or the file itself, which may have another name."""
     if paths.is_folder(path):
         return not paths.exists(path / INVENTORY) and paths.exists(path / _CUBE)
-    return path.suffix in (".yaml", ".yml") and path.name != SPEC
+    return path.suffix in (".yaml", ".yml") and not _is_spec(path)
 
 
 def _cube_file(cube: Path) -> Path:
@@ -202,7 +202,12 @@ def spec_of(path: Path) -> Path | None:
     """Return the path of a model's spec; None if `path` is not a model."""
     if paths.is_folder(path):
         return path / SPEC if paths.exists(path / SPEC) and not paths.exists(path / INVENTORY) else None
-    return path if path.name == SPEC else None
+    return path if _is_spec(path) else None
+
+
+def _is_spec(path: Path) -> bool:
+    """Return whether a path is that of a spec: `spec.yaml`, or `NAME.spec.yaml` of another model in its folder."""
+    return path.name == SPEC or path.name.endswith(f".{SPEC}")
 
 
 def _given(options: CubeOptions | BuildOptions, flags: tuple[str, ...]) -> list[str]:

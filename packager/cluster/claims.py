@@ -39,15 +39,16 @@ def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
     )
 
 
-def described(claim: str, size: str, storage_class: str | None) -> Object:
-    """Return a claim that one node at a time may mount.
+def described(claim: str, size: str, storage_class: str | None, access: str) -> Object:
+    """Return the manifest of a claim.
 
     Args:
         claim: The claim's name.
         size: The requested storage, as a quantity.
         storage_class: The storage class; None for the cluster's default.
+        access: The access mode.
     """
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

@@ -31,12 +31,18 @@ _CHUNK = 1 << 18
 PACK_COMMAND = (
     "sh",
     "-c",
-    'LC_ALL=C tar -c -f - -C "$1" .; code=$?; printf "%s %s\\n" "$0" "$code"; read -r released; exit "$code"',
+    (
+        'own="--exclude=.mlpack-*"; tar "$own" -c -f /dev/null /dev/null 2>/dev/null || own=; '
+        'LC_ALL=C tar -c -f - ${own:+"$own"} -C "$1" .; code=$?; '
+        'printf "%s %s\\n" "$0" "$code"; read -r released; exit "$code"'
+    ),
 )
 """The command in the container, without its last two arguments, the mark and the folder.
 
 When a program in a container ends, unread output may be lost, and kubectl still ends with 0
 (kubernetes/kubernetes#60140). So this command waits until the mark, which follows the archive, has arrived.
+
+Files of mlpack in the folder, such as the packages of `requirements`, are left out if the image's tar can do so.
 """
 
 # More bytes than tar uses to fill its last record: a program that writes more after the end does not write a tar.

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from packager.base.errors import DeniedError
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, key, look_up
+from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import name
+from packager.workloads.pods import is_of_kubernetes
 from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
@@ -54,7 +56,20 @@ def switched_off(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> 
         for api, kind in structures()[workload["kind"]].companion_kinds
         if (kind, name(workload)) not in known
     ]
-    return [item for item in _visible(kubectl, sought) if identity.owns(item)]
+    return [item for item in _visible(kubectl, _of_served_groups(kubectl, sought)) if identity.owns(item)]
+
+
+def _of_served_groups(kubectl: Kubectl, sought: Sequence[Object]) -> Sequence[Object]:
+    """Return the objects whose API group the cluster has.
+
+    One list of the groups replaces a request for each kind whose operator is not installed, which takes seconds until
+    it is certain that the cluster does not serve the kind.
+    """
+    others = [item for item in sought if not is_of_kubernetes(Manifest(item))]
+    if not others:
+        return sought
+    groups = kubectl.groups()
+    return [item for item in sought if groups is None or item not in others or Manifest(item).group in groups]
 
 
 def _visible(kubectl: Kubectl, sought: Sequence[Object]) -> list[Object]:

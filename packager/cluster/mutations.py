@@ -141,7 +141,7 @@ def _only(value: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 def _compare(sent: Any, answer: Any, path: str) -> Iterator[Difference]:
     if isinstance(sent, dict) and isinstance(answer, dict):
-        sent = _with_requests(sent) if path.endswith(".resources") else sent
+        sent = _with_requests(sent, answer) if path.endswith(".resources") else sent
         for key in {**sent, **answer}:
             inner = f"{path}.{key}" if path else str(key)
             if key not in answer:
@@ -193,10 +193,11 @@ def _item_difference(path: str, before: Any, after: Any) -> Difference:
     return Difference(path, before, after)
 
 
-def _with_requests(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return resources with the requests that Kubernetes derives from limits."""
-    limits = mapping(resources.get("limits"))
-    return {**resources, "requests": {**limits, **mapping(resources.get("requests"))}} if limits else dict(resources)
+def _with_requests(sent: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return resources with those requests of the answer that Kubernetes derives from limits, which it does in pods."""
+    limits, answered = mapping(sent.get("limits")), mapping(answer.get("requests"))
+    derived = {name: limit for name, limit in limits.items() if name in answered}
+    return {**sent, "requests": {**derived, **mapping(sent.get("requests"))}} if derived else dict(sent)
 
 
 def _is_own(path: str, key: str, answer: Mapping[str, Any]) -> bool:

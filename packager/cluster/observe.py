@@ -55,17 +55,17 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
         _namespace(kubectl, kind, workload, own_pods),
         _nodes(kubectl, own_pods),
         strays=_strays(kubectl, (workload, *children), own_pods, namespace_events.items),
-        queueing=_queueing(kubectl, workload),
+        queueing=_queueing(kubectl, workload, own_pods),
     )
 
 
 _WORKLOADS = "workloads.kueue.x-k8s.io"
 
 
-def _queueing(kubectl: Kubectl, workload: Object) -> Queueing | None:
+def _queueing(kubectl: Kubectl, workload: Object, pods: Sequence[Object]) -> Queueing | None:
     """Return the objects of Kueue about a workload that it holds; None if it does not, or the user may not see them."""
     queue = kueue.of(workload)
-    if queue is None or not kueue.is_held(workload):
+    if queue is None or not kueue.is_held(workload, pods):
         return None
     try:
         workloads = kubectl.items(_WORKLOADS)

@@ -43,12 +43,12 @@ case "$(pwd -P)/" in "${{root%/}}"/*) ;; *) return {_LEADS_OUT} ;; esac
 # Names with line feeds are only counted, since a line feed would end them in the listing.
 _LIST = (
     ENTER
-    + f"""
+    + """
 nl='
 '
-command -v find >/dev/null || {{ echo 'find: not found' >&2; return 127; }}
-find . -path ./{PARTS} -prune -o -path ./lost+found -prune -o -name "*$nl*" -prune -o \\
-    ! -name . -exec stat -c '%f %s %Y %n' {{}} + 2>&1
+command -v find >/dev/null || { echo 'find: not found' >&2; return 127; }
+find . -name '.mlpack-*' -prune -o -path ./lost+found -prune -o -name "*$nl*" -prune -o \\
+    ! -name . -exec stat -c '%f %s %Y %n' {} + 2>&1
 find . -name "*$nl*" -prune -exec echo '?' \\; 2>/dev/null
 return 0
 """

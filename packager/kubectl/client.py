@@ -12,6 +12,7 @@ from packager.base.problems import show
 from packager.base.runner import SYSTEM, Runner
 from packager.kubectl import messages
 from packager.kubectl.refusals import error_from, no_answer, no_cluster_error
+from packager.kubernetes.manifest import listing, mapping, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -193,14 +194,30 @@ class Kubectl:
                 return True
         return False
 
+    def groups(self) -> frozenset[str] | None:
+        """Return the names of the API groups that the server lists now; None if the user may not see them.
+
+        A server that has just started may not list the groups of all operators yet.
+
+        Raises:
+            UnreachableError: The server does not answer.
+            ClusterError: The server refuses to answer.
+        """
+        done = self.request("get", "--raw", "/apis")
+        if done.returncode != 0:
+            if messages.HIDDEN_FROM_USER.search(done.stderr):
+                return None
+            raise error_from(done.stderr)
+        return frozenset(text(mapping(entry).get("name")) for entry in listing(_object(done.stdout).get("groups")))
+
     def _lists(self, name: str, group: str) -> bool:
         """Return whether a version of the group lists the resource: by its plural, its singular, or its kind."""
-        versions = (self.raw(f"/apis/{group}") or {}).get("versions") or () if group else ()
-        paths = [f"/apis/{group}/{version['version']}" for version in versions] if group else ["/api/v1"]
+        versions = listing(mapping(self.raw(f"/apis/{group}")).get("versions")) if group else ()
+        paths = [f"/apis/{group}/{text(mapping(one).get('version'))}" for one in versions] if group else ["/api/v1"]
         return any(
-            name in (entry["name"], entry.get("singularName"), entry["kind"].lower())
+            name in (entry.get("name"), entry.get("singularName"), text(entry.get("kind")).lower())
             for path in paths
-            for entry in (self.raw(path) or {}).get("resources") or ()
+            for entry in map(mapping, listing(mapping(self.raw(path)).get("resources")))
         )
 
     def _require_ready(self) -> None:
@@ -230,7 +247,7 @@ class Kubectl:
             return []
         if not str(answer.get("kind")).endswith("List"):
             return [dict(answer)]
-        return [dict(item) for item in answer.get("items") or () if isinstance(item, dict)]
+        return [dict(item) for item in listing(answer.get("items")) if isinstance(item, dict)]
 
     def raw(self, path: str) -> dict[str, Any] | None:
         """Return the API's response for `path`, such as `/apis/apps/v1`; None if it is missing. Raises as `json`."""

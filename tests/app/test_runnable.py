@@ -81,7 +81,9 @@ def test_runnable_accepts_cube_file_with_any_name(cube: Path, tmp_path: Path) ->
 
 def test_runnable_builds_model(tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
-    for path in (spec, spec.parent):
+    second = spec.with_name("second.spec.yaml")
+    second.write_bytes(spec.read_bytes())
+    for path in (spec, spec.parent, second):
         with opened(made(path, tmp_path / "cache", settings=("title=Other",)).package) as package:
             assert (package.name, package.inventory["spec"]["set"]) == ("demo-fp32-training", ["title=Other"])
 

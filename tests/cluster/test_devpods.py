@@ -37,7 +37,8 @@ shift
 [ ! -d "${0%/*}/tools" ] || export PATH=${0%/*}/tools
 exec "$@"
 """
-PROGRAM = 'cat "$0/line.txt"; trap "exit 4" TERM; while :; do sleep 0.1; done'
+# The trap comes first: a shell reports a child that a signal has killed.
+PROGRAM = 'trap "exit 4" TERM; cat "$0/line.txt"; while :; do sleep 0.1; done'
 
 
 class Pod:

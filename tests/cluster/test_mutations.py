@@ -71,6 +71,13 @@ def test_mutations_leave_out_defaults_of_kubernetes() -> None:
     assert mutations(POD, stored()) == []
 
 
+def test_limit_without_request_in_a_custom_resource_is_left_out() -> None:
+    """Kubernetes derives requests from limits in pods, and not in the pod templates of custom resources."""
+    container = {"name": "node", "resources": {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "1"}}}
+    jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"containers": [container]}}
+    assert mutations(jobset, deepcopy(jobset)) == []
+
+
 def change(pod: dict[str, Any], path: str, value: Any) -> None:
     """Set the value at a path of keys and numbers; None removes it."""
     *steps, last = path.split("/")

@@ -249,6 +249,19 @@ def test_operator_uninstall_deletes_nothing_without_confirmation(mlpack: Mlpack,
     assert not any(call.startswith("delete") for call in cluster.calls)
 
 
+def test_operator_uninstall_lists_objects_and_deletes_nothing_in_a_dry_run(
+    mlpack: Mlpack, cluster: FakeCluster
+) -> None:
+    cluster.objects.append(job("two", "Succeeded"))
+    done = mlpack("operator", "uninstall", "mpi", "--dry-run")
+    assert done.code == 0
+    assert "customresourcedefinition/mpijobs.kubeflow.org" in done.stdout.splitlines()
+    assert done.stderr == (
+        "  with the CRD: 0 jobs are running and 1 ended; all of them will be deleted\ndry run: nothing was deleted\n"
+    )
+    assert not any(call.startswith("delete") for call in cluster.calls)
+
+
 def test_operator_uninstall_deletes_nothing_after_a_no_on_a_terminal(
     mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.process import Finished
 from tests.fake_cluster import item, managed
 from tests.life import JOB, POD, at_a_terminal
 
@@ -215,3 +216,34 @@ def test_status_notes_that_another_user_deployed_the_job(mlpack: Mlpack, life: L
     note = f"{MPIJOB} was deployed by bob@laptop, from another build (0123456789ab)"
     assert done.stdout.splitlines()[1] == f"note: {note}"
     assert mlpack("status", "hello-mpi", "-n", "team", "-o", "json").json["note"] == note
+
+
+def coscheduling_group(life: Life) -> Object:
+    """Return the PodGroup of an earlier deploy with the option gang."""
+    [workload] = [entry for entry in life.overlays["multi-node"] if entry["kind"] == "MPIJob"]
+    group = item("PodGroup", JOB)
+    group |= {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "spec": {"minMember": 2}}
+    group["metadata"] |= {"labels": workload["metadata"]["labels"]}
+    group["metadata"]["managedFields"] = [managed("mlpack", group)]
+    return group
+
+
+@pytest.mark.parametrize("verb", [DEPLOY, DELETE], ids=lambda verb: verb[0])
+def test_groups_of_a_scheduler_that_is_not_installed_are_not_requested(
+    mlpack: Mlpack, life: Life, verb: tuple[str, ...]
+) -> None:
+    assert mlpack(*DEPLOY).code == 0
+    life.calls.clear()
+    assert mlpack(*verb).code == 0
+    assert len([call for call in life.calls if call.startswith("get --raw /apis")]) <= 2  # the groups, and the workload
+    assert not any("podgroup" in call or "/readyz" in call for call in life.calls)
+
+
+@pytest.mark.parametrize("refusal", ["", 'Error from server (Forbidden): forbidden: User "me" cannot get path "/apis"'])
+def test_delete_removes_the_group_of_an_option_that_is_off(mlpack: Mlpack, life: Life, refusal: str) -> None:
+    assert mlpack(*DEPLOY).code == 0
+    life.objects.append(coscheduling_group(life))
+    life.served["scheduling.x-k8s.io/v1alpha1"] = ["PodGroup"]
+    life.first = lambda argv: Finished(1, "", refusal) if refusal and "/apis" in argv else None
+    assert mlpack(*DELETE).code == 0
+    assert life.objects == []

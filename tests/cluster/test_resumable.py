@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster import resumable, workspace
+from packager.cluster import copying, resumable, workspace
 from packager.cluster.copying import RemoteFolder
 from packager.cluster.resumable import copy_folder
 from packager.cluster.shell import ContainerShell
@@ -141,16 +142,42 @@ def test_busybox_copies_and_compares(pod: LocalPod, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["log", "big"])
-def test_file_that_grows_during_the_copy_arrives_and_is_named(pod: LocalPod, tmp_path: Path, name: str) -> None:
+def test_file_that_grows_during_the_copy_arrives_and_is_named(
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     path = f"{pod.data}/{name}"
     file = pod.claim / "data" / name
     file.touch()
     size = file.stat().st_size
+    messages: list[str] = []
+    read_once = threading.Event()
+    digests, copy = workspace.digests, copying.copy
+
+    def grow() -> None:
+        with file.open("ab") as stream:
+            stream.write(b"x\n")
+
+    def grown(*given: Any) -> dict[str, str]:
+        grow()  # what tar has copied by then is compared with these digests
+        result = digests(*given)
+        grow()
+        read_once.set()
+        return result
+
+    def later(*given: Any, **options: Any) -> Copied:
+        assert read_once.wait(30)
+        return copy(*given, **options)
+
+    # The loop alone may rest while tar and the digests read the file.
+    monkeypatch.setattr(workspace, "digests", grown)
+    monkeypatch.setattr("packager.cluster.download.digests", grown)
+    monkeypatch.setattr(resumable, "copy", later)
     loop = f"while :; do echo x >>{path}; done"
     with subprocess.Popen(["timeout", "60", "sh", "-c", loop]) as writer:
         until(lambda: file.stat().st_size > size)
-        result = copied(pod, tmp_path / "here")
+        result = copied(pod, tmp_path / "here", messages)
         writer.terminate()
-    assert result.remarks.changed == (name,)
+    monkeypatch.undo()
+    assert result.remarks.changed == (name,), (result, messages)
     assert sorted(read(tmp_path / "here")) == sorted({*FILES, name})
     assert copied(pod, tmp_path / "here").remarks.is_complete

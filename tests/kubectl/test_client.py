@@ -343,6 +343,18 @@ def test_history_reports_response_that_is_not_an_object(mlpack: Mlpack, hello_mp
     assert done.stderr.startswith("error: the cluster's response ")
 
 
+@pytest.mark.parametrize(
+    "entries", ["5", '"x"', "true", "{}", "[5]", "[{}]", '[{"name": 5, "kind": 5, "version": []}]']
+)
+def test_response_without_names_has_no_groups_kinds_and_items(entries: str) -> None:
+    keys = ("groups", "versions", "resources", "items")
+    answer = f'{{"kind": "List", {", ".join(f"{json.dumps(key)}: {entries}" for key in keys)}}}'
+    kubectl = Kubectl(runner=Scripted(process.Finished(0, answer, "")))
+    assert set(kubectl.groups() or ()) <= {""}
+    assert not kubectl.serves("mpijobs.kubeflow.org")
+    assert all(isinstance(item, dict) for item in kubectl.items("pods"))
+
+
 def test_list_that_expires_between_its_pages_is_read_again_in_one_page() -> None:
     commands: list[tuple[str, ...]] = []
     expired = "Error from server (Expired): The provided continue parameter is too old to display a consistent list\n"

@@ -1,4 +1,4 @@
-"""Checks the needs of site options in a cluster: queues, racks, Ingress classes and metrics."""
+"""Checks the needs of site options in a cluster: queues, racks, Ingress classes, metrics and newer fields of Jobs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from packager.base.shortening import shortened
 from packager.cluster.doctor.case import fails, ok
+from packager.cluster.doctor.software import lacks
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import annotation, condition, labels, sentence, shown
+from packager.options import BY_NAME, ELASTIC
 from packager.workloads import kueue, podgroups
+from packager.workloads.jobset.elastic import replaces_pods
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ def beside(case: Case) -> Iterator[CheckResult]:
         yield from _queue(case, item)
         yield from _topology(case, item)
         yield from _gang(case, item)
+        yield from _elastic(case, item)
         yield from _devices(case, item)
         if item["kind"] == "Ingress" and (ingress_class := item["spec"].get("ingressClassName")):
             if case.kubectl.get(f"ingressclasses.networking.k8s.io/{ingress_class}"):
@@ -104,6 +108,18 @@ def _gang(case: Case, item: Object) -> Iterator[CheckResult]:
         yield fails("beside", f"{shown(item)} refers to the Queue {queue} of {group}, which does not exist", show)
     else:
         yield ok("beside", f"{shown(item)}: the cluster serves {group}{f', and its Queue {queue}' if queue else ''}")
+
+
+def _elastic(case: Case, item: Object) -> Iterator[CheckResult]:
+    """Check that the server keeps the fields of Jobs by which one pod of several is made again."""
+    if not replaces_pods(item):
+        return
+    since = str(BY_NAME[ELASTIC].since)
+    if older := lacks(case, since):
+        message = f"{shown(item)} needs Kubernetes {since} (the option {ELASTIC}), and the server has {older}"
+        yield fails("beside", message, "kubectl version")
+    else:
+        yield ok("beside", f"{shown(item)}: the server has the fields of Jobs for the option {ELASTIC}")
 
 
 _DEVICES = "resource.k8s.io"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.doctor.case import Case, CheckResult
     from packager.kubernetes.objects import Object
+    from packager.rendering.overlay import RenderedOverlay
 
 _GATED, _SERVED = (1, 31), (1, 35)
 """The kubelets that mount images: with a feature gate, and always."""
@@ -72,6 +73,18 @@ def _mounts(case: Case) -> Iterator[bool]:
         for _, container in pods.containers():
             mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
             yield from (bool(mount.get("subPath")) for mount in mounts if mount.get("name") in names)
+
+
+def mounted_packages(overlay: RenderedOverlay) -> tuple[str, ...]:
+    """Return the images of which the pods mount a folder, as the option package-volume does, and weights does not."""
+    mounted = set()
+    for pods in overlay.pods:
+        images = {volume.get("name"): mapping(volume["image"]) for _, volume in pods.volumes() if volume.get("image")}
+        for _, container in pods.containers():
+            mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
+            folders = [mount.get("name") for mount in mounts if mount.get("subPath")]
+            mounted |= {str(images[volume].get("reference")) for volume in folders if volume in images}
+    return tuple(sorted(mounted))
 
 
 def _info(node: Object) -> tuple[str, str]:

@@ -39,6 +39,18 @@ def results(cluster: FakeCluster, *objects: dict[str, Any]) -> list[tuple[str, s
     return [(str(result.state), result.message, result.fix) for result in beside(case)]
 
 
+def test_doctor_checks_that_the_server_has_the_fields_of_an_elastic_job() -> None:
+    template = {"spec": {"backoffLimitPerIndex": 3}}
+    jobset = item("JobSet", "a", spec={"replicatedJobs": [{"name": "node", "template": template}]})
+    message = "jobset/a: the server has the fields of Jobs for the option elastic"
+    assert results(FakeCluster(version=(34, 31)), jobset) == [("ok", message, None)]
+    [(state, message, fix)] = results(FakeCluster(version=(34, 30)), jobset)
+    assert (state, fix) == ("fails", "kubectl version")
+    assert message.startswith("jobset/a needs Kubernetes 1.31 (the option elastic), and the server has v1.30")
+    template["spec"] = {"backoffLimit": 0}
+    assert results(FakeCluster(), jobset) == []
+
+
 def test_doctor_checks_that_the_class_of_an_ingress_exists() -> None:
     message = "ingress/a refers to the IngressClass nginx, which does not exist"
     assert results(FakeCluster(), INGRESS) == [("fails", message, "kubectl get ingressclasses")]
