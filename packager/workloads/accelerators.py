@@ -1,4 +1,4 @@
-"""Compares the accelerators of a manifest with those that the option `gpu` puts in their place."""
+"""Compares the accelerators of a manifest with those that the options `gpu` and `device-claim` put in their place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.shortening import shortened
 from packager.kubernetes.manifest import at, mapping
+from packager.kubernetes.resources import is_gpu
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -16,27 +17,25 @@ if TYPE_CHECKING:
 _LONGEST = 100
 
 
-def is_gpu(resource: str) -> bool:
-    """Whether a resource is GPUs, or slices of them: NVIDIA's MIG, or the drivers of Intel's."""
-    domain, _, name = resource.partition("/")
-    return name == "gpu" or name.startswith("mig-") or domain == "gpu.intel.com"
-
-
 def replaced(manifest: Manifest, overlay: str, resource: str, count: str) -> Iterator[str]:
-    """Yield a note for each pod template that has another number of `resource`, or GPUs of another vendor.
+    """Yield a note for each number of GPUs of a pod template that the option `gpu` or `device-claim` replaces.
 
     Args:
         manifest: A manifest of the overlay, before the option changes it.
         overlay: The name of the overlay.
-        resource: The resource that the option sets, such as nvidia.com/gpu.
+        resource: The resource that the option `gpu` sets, such as nvidia.com/gpu; empty for `device-claim`.
         count: The number that it sets.
     """
     for pods in structures.pods(manifest):
         limits = mapping(at(pods.spec, ("containers", 0, "resources", "limits"))) if pods.computes else {}
+        place = f"{overlay} ({shortened(pods.name, _LONGEST)})"
         for name, amount in limits.items():
             present = shortened(f"{name}: {amount}", _LONGEST)
-            place = f"{overlay} ({shortened(pods.name, _LONGEST)})"
-            if name == resource and str(amount) != count:
+            if not is_gpu(str(name)) and name != resource:
+                continue
+            if not resource:
+                yield f"device-claim replaces {present} of {place}"
+            elif name != resource:
+                yield f"gpu replaces {present} of {place} by {resource}: {count}"
+            elif str(amount) != count:
                 yield f"gpu replaces {present} of {place} by {count}"
-            elif name != resource and is_gpu(str(name)):
-                yield f"gpu adds {resource}: {count} to {present} of {place}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from packager.base import quantity
 from packager.base.fields import text
@@ -19,6 +19,9 @@ WORKERS = ("WORKERS", "NODES", "REPLICAS", "PARALLELISM")
 
 GPUS = "GPUS"
 """The key of the number of GPUs, where the spec has one."""
+
+PER_GPU: Final = "per-gpu"
+"""The value of a number of processes that is the number of GPUs, or 1 without GPUs."""
 
 _KEYS = {"memory": "MEMORY", "cpu": "CPU"}
 _ORDER = ("MEMORY", "MEMORY_LIMIT", "CPU", "CPU_LIMIT", GPUS)
@@ -41,7 +44,8 @@ class Amount(Value, frozen=True):
         fields: The fields of the workload that take it, as fieldPaths of a kustomize replacement.
         delimiter: The text of a field before the value, which is the rest; None if the value is all of the field.
         selector: The labels that the workload has to have; None for any.
-        whole_fields: Other fields that take it, all of which is the value.
+        may_be_per_gpu: Whether the value may be `PER_GPU`; the fields then take the number of GPUs.
+        processes: The fields that take a number of GPUs too, if the number of processes is `PER_GPU`.
     """
 
     key: str
@@ -50,7 +54,8 @@ class Amount(Value, frozen=True):
     fields: tuple[str, ...]
     delimiter: str | None = None
     selector: str | None = None
-    whole_fields: tuple[str, ...] = ()
+    may_be_per_gpu: bool = False
+    processes: tuple[str, ...] = ()
 
 
 def deadline(seconds: int | None, *fields: str) -> Iterator[Amount]:
@@ -60,7 +65,12 @@ def deadline(seconds: int | None, *fields: str) -> Iterator[Amount]:
 
 
 def quantities(
-    resources: Resources, containers: Sequence[str], role: str = "", *, computes: bool = True
+    resources: Resources,
+    containers: Sequence[str],
+    role: str = "",
+    *,
+    computes: bool = True,
+    processes: tuple[str, ...] = (),
 ) -> Iterator[Amount]:
     """Yield the memory, the CPUs and the GPUs of containers; nothing that the spec does not set.
 
@@ -69,6 +79,7 @@ def quantities(
         containers: The fieldPaths of the containers.
         role: The role of the pods, if they have resources of their own.
         computes: Whether the option gpu changes these pods.
+        processes: The fields with the number of processes, which may follow the number of GPUs.
     """
     of_role = f" of the role {role}" if role else ""
     fields: dict[str, list[tuple[str, str]]] = {}
@@ -87,9 +98,20 @@ def quantities(
             description = f"The number of GPUs of each pod{of_role}{', if the option gpu is off' if by_option else ''}."
         else:
             description = _DESCRIPTIONS[part, name].format(of_role) + (" It gets no more." if len(places) > 1 else "")
-        selector = "mlpack/gpu!=site" if by_option else None
+        selector = "!mlpack/gpu" if by_option else None
         value = text(getattr(resources, part)[name])
-        yield Amount(f"{prefix(role)}{key}", value, description, paths, selector=selector)
+        followers = processes if key == GPUS else ()
+        yield Amount(f"{prefix(role)}{key}", value, description, paths, selector=selector, processes=followers)
+
+
+def gpus(resources: Resources) -> int | None:
+    """Return the number of GPUs that pods with these resources have; None without any, or if it is not a number."""
+    values = [value for name, value in (*resources.limits.items(), *resources.requests.items()) if _is_gpu(name)]
+    return int(text(values[0])) if values and text(values[0]).isdecimal() else None
+
+
+def _is_gpu(name: str) -> bool:
+    return name.endswith("/gpu")
 
 
 def prefix(role: str) -> str:
@@ -112,5 +134,5 @@ def quantity_key(resources: Resources, part: str, name: str) -> str:
         value = resources.limits[name] if part == "limits" else None
         is_apart = other is not None and quantity.parse(text(other)) != quantity.parse(text(value or 0))
         return f"{_KEYS[name]}_LIMIT" if is_apart else _KEYS[name]
-    gpus = [resource for resource in (*resources.limits, *resources.requests) if resource.endswith("/gpu")]
+    gpus = [resource for resource in (*resources.limits, *resources.requests) if _is_gpu(resource)]
     return GPUS if name in gpus[:1] else ""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.problems import show
-from packager.kubernetes.manifest import listing, text
+from packager.kubernetes.manifest import listing, mapping, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from packager.workloads.pods import Pods
 
@@ -28,22 +28,42 @@ _TORCH = frozenset(
 )
 
 
-PROCESSES_FLAG = "--nproc_per_node="
-"""The beginning of torchrun's argument with the number of processes."""
+TORCHRUN = "torchrun"
+"""The program that starts the processes, as the first word of a command."""
+
+ELASTIC_TORCHRUN = "/etc/mlpack/runtime/torchrun.sh"
+"""The script that the option elastic starts in its place, with the same arguments."""
+
+PROCESSES = "PET_NPROC_PER_NODE"
+"""The variable with the number of processes that torchrun starts in each pod."""
+
+_PROCESSES_FLAG = "--nproc_per_node="
+"""The beginning of torchrun's argument with this number, which replaces the variable."""
 
 _PROCESS_NUMBER = "auto|cpu|gpu|xpu|[1-9][0-9]{0,3}"
 """The values that torchrun takes for a number of processes (torch/distributed/run.py: determine_local_world_size)."""
 
 
+def says_processes(words: Iterable[str]) -> bool:
+    """Return whether a command of torchrun contains the number of processes."""
+    return any(word.startswith(_PROCESSES_FLAG) for word in words)
+
+
 def torchrun_faults(pods: Pods) -> Iterator[Fault]:
-    """Yield a fault for each number of processes in a command of torchrun that it would not understand."""
+    """Yield a fault for each number of processes in a command of torchrun, or its variable, that is invalid."""
     for location, container in pods.containers():
         words = [text(word) for word in listing(container.get("command"))]
-        for index, word in enumerate(words if words and words[0].rpartition("/")[2] == "torchrun" else ()):
-            number = word.removeprefix(PROCESSES_FLAG)
-            if word.startswith(PROCESSES_FLAG) and not re.fullmatch(_PROCESS_NUMBER, number):
+        is_torchrun = words and (words[0].rpartition("/")[2] == TORCHRUN or words[0] == ELASTIC_TORCHRUN)
+        for index, word in enumerate(words if is_torchrun else ()):
+            number = word.removeprefix(_PROCESSES_FLAG)
+            if word.startswith(_PROCESSES_FLAG) and not re.fullmatch(_PROCESS_NUMBER, number):
                 message = f"expected a number of processes or 'auto', found {show(number)}"
                 yield Fault((*location, "command", index), message)
+        for index, variable in enumerate(map(mapping, listing(container.get("env")))):
+            number = text(variable.get("value"))
+            if variable.get("name") == PROCESSES and not re.fullmatch(_PROCESS_NUMBER, number):
+                message = f"expected a number of processes, 'auto' or 'per-gpu', found {show(number)}"
+                yield Fault((*location, "env", index, "value"), message)
 
 
 def by_torchrun(key: str) -> str | None:

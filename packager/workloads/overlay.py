@@ -136,6 +136,10 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """The traits of `packager.options.TRAITS` that the workload has."""
         return frozenset({"gang", "several", "ends"} if self.gang_key else {"ends"})
 
+    def traits_of(self, run: Run) -> frozenset[str]:  # noqa: ARG002 - kinds depend on it
+        """Return the traits of the workload, if the overlay has `run`."""
+        return self.traits
+
     @property
     def gang_key(self) -> str | None:
         """The key in mlops.env for the number of pods that work together; None without such pods, or with several."""

@@ -14,6 +14,7 @@ from packager.base.values import Value
 from packager.base.yamlio import MISREAD
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
+from packager.kubernetes.resources import is_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,8 @@ class Pods(Value, frozen=True):
         workload_label: The label whose value is the workload's name, by which pods that work together are spread; None
             for a pod by itself.
         port: The port of their sshd; None without one.
-        processes: The path, below their spec, of the number of processes per pod, if that is one for each of its GPUs.
+        processes: The place of the number of processes per pod, if that may be one for each of its GPUs.
+        starts_torchrun: Whether the main container starts torchrun, which connects to that of other pods.
     """
 
     manifest: Manifest
@@ -55,6 +57,7 @@ class Pods(Value, frozen=True):
     workload_label: str | None = None
     port: int | None = None
     processes: Location | None = None
+    starts_torchrun: bool = False
 
     @property
     def name(self) -> str:
@@ -107,17 +110,18 @@ class Pods(Value, frozen=True):
         return f"{self.field_path.removesuffix('spec')}metadata.annotations.{escaped}"
 
     @property
-    def processes_pointer(self) -> str | None:
-        """The place of `processes`, as a JSON pointer."""
-        return _pointer((*self.location, "spec", *self.processes)) if self.processes else None
+    def processes_path(self) -> str | None:
+        """The place of `processes`, as the fieldPath of a kustomize replacement."""
+        return self._path(self.processes) if self.processes else None
 
     @property
     def field_path(self) -> str:
         """The place of their spec, as the fieldPath of a kustomize replacement: an item of a list by its name."""
-        steps = [
-            _step(at(self.manifest.data, self.location[: index + 1]), step) for index, step in enumerate(self.location)
-        ]
-        return ".".join((*steps, "spec"))
+        return self._path((*self.location, "spec"))
+
+    def _path(self, location: Location) -> str:
+        data = self.manifest.data
+        return ".".join(_step(at(data, location[: index + 1]), step) for index, step in enumerate(location))
 
     @property
     def labels_path(self) -> str:
@@ -144,6 +148,18 @@ class Pods(Value, frozen=True):
     def prepares(self) -> bool:
         """Whether an init container runs something of the model, as a build writes it: the second one."""
         return bool(at(self.spec, ("initContainers", 1, "name")) == "init")
+
+    @property
+    def gpus(self) -> tuple[tuple[str, str], ...]:
+        """The main and the init container that have GPUs, and the place of these below it, as JSON pointers."""
+        containers = [("containers", 0), *([("initContainers", 1)] if self.prepares else [])]
+        return tuple(
+            (_pointer(container), _pointer(("resources", part, name)))
+            for container in containers
+            for part in ("limits", "requests")
+            for name in mapping(at(self.spec, (*container, "resources", part)))
+            if self.computes and is_gpu(str(name))
+        )
 
     @property
     def programs(self) -> tuple[ProgramFields, ...]:

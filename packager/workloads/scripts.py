@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.problems import show, similar
+from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from packager.workloads.pods import Pods
 
@@ -22,7 +23,37 @@ _SCRIPTS = "mlpack/scripts"
 """The annotation of pods that lists the scripts among which CHOICE chooses."""
 
 FETCH = "/etc/mlpack/runtime/sources.sh"
-"""The script that fetches files. Its arguments: five for each file, `--`, and the program that follows."""
+"""The script that fetches files. Its arguments: five for each source, `--`, and the program that follows."""
+
+_WORDS, _NONE = 5, "-"
+
+
+class FetchedSource(Value, frozen=True):
+    """A source that pods fetch, as the arguments of the script: words that an edit may have changed.
+
+    Attributes:
+        address: The place that it is fetched from.
+        path: The file or the folder that it becomes.
+        sha256: The digest of the file; None where the address names a commit or a digest.
+        size: The most bytes, and those of a file.
+        secret: The variable with the token; None without one.
+    """
+
+    address: str
+    path: str
+    sha256: str | None
+    size: str
+    secret: str | None
+
+
+def fetched(command: Sequence[str]) -> Iterator[tuple[int, FetchedSource]]:
+    """Yield the sources that the command of a container fetches, and the index of the first word of each."""
+    if FETCH not in command or "--" not in command:
+        return
+    for index in range(command.index(FETCH) + 1, command.index("--") - _WORDS + 1, _WORDS):
+        address, path, digest, size, secret = command[index : index + _WORDS]
+        sha256 = None if digest == _NONE else digest
+        yield index, FetchedSource(address, path, sha256, size, None if secret == _NONE else secret)
 
 
 def choices(pods: Pods) -> tuple[str, ...]:

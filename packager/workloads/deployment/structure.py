@@ -23,6 +23,9 @@ _TEMPLATE: Location = ("spec", "template")
 _ROLLING: Location = ("spec", "strategy", "rollingUpdate")
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
+_METRICS = {"Resource": "resource", "Pods": "pods", "External": "external"}
+"""The types of an autoscaler's metrics that the table of allowed fields has, each with the field of its source."""
+
 
 class Deployment(Structure):
     """Pods of one template, which ReplicaSets make."""
@@ -100,6 +103,10 @@ def _unable_to_roll(manifest: Manifest) -> Iterator[Fault]:
 
 def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
     target = mapping(scaler.spec.get("scaleTargetRef"))
+    api, expected_api = target.get("apiVersion"), manifest.data.get("apiVersion")
+    if api != expected_api:  # the controller looks the kind up in the group that is named here
+        message = f"expected {expected_api}, that of {manifest}, found {show(api)}"
+        yield Fault(("spec", "scaleTargetRef", "apiVersion"), message)
     if (target.get("kind"), target.get("name")) != (manifest.kind, manifest.name):
         message = f"expected {manifest}, found {target.get('kind')} {target.get('name')}"
         yield Fault(("spec", "scaleTargetRef"), message)
@@ -109,8 +116,21 @@ def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
     if "replicas" in manifest.spec:
         message = f"{manifest} has replicas too, so that each apply undoes what it does"
         yield Fault(("spec", "scaleTargetRef"), message, "remove replicas there")
+    yield from _sources(scaler)
     requests = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "requests")))
     limits = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "limits")))
     if "cpu" not in {**requests, **limits}:
         hint = "set requests.cpu in its manifest, or in the spec's `resources`"
         yield Fault(("spec", "metrics"), f"{manifest} requests no cpu, of which this is a share", hint)
+
+
+def _sources(scaler: Manifest) -> Iterator[Fault]:
+    """Yield metrics that do not have exactly the source of their type (pkg/apis/autoscaling/validation)."""
+    for index, metric in enumerate(map(mapping, listing(scaler.spec.get("metrics")))):
+        source = _METRICS.get(str(metric.get("type")))
+        present = [key for key, value in metric.items() if key != "type" and value is not None]
+        if source is not None and present != [source]:
+            message = (
+                f"a metric of the type {metric['type']} needs {source} alone, found {' and '.join(present) or 'none'}"
+            )
+            yield Fault(("spec", "metrics", index), message)

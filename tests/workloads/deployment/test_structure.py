@@ -279,3 +279,54 @@ def test_verify_refuses_a_service_for_a_pod() -> None:
     assert [str(problem) for problem in problems] == [
         "file.yaml:7:7: Service a: kind: no build creates a Service (--allow Service permits it)"
     ]
+
+
+SCALER = """\
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: a}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}
+  minReplicas: 1
+  maxReplicas: 2
+  metrics:
+  - {type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}
+"""
+
+
+def scaled(*changes: str) -> list[str]:
+    """Return the problems after `old => new` is replaced in the autoscaler of the applied manifests."""
+    main = "- name: main"
+    requests = f"{main} => {main}\n        resources: {{requests: {{cpu: 50m}}}}"
+    scaler = SCALER
+    for change in changes:
+        old, _, new = change.partition(" => ")
+        assert old in scaler
+        scaler = scaler.replace(old, new)
+    last = APPLIED.rpartition("---\n")[2]
+    return problems("  replicas: 2\n => ", requests, f"{last} => {last}{scaler}")
+
+
+def test_autoscaler_of_the_deployment_has_no_problem() -> None:
+    assert scaled() == []
+
+
+@pytest.mark.parametrize("change", ["apiVersion: apps/v1 => apiVersion: v1", "apiVersion: apps/v1,  => "])
+def test_autoscaler_of_another_api_is_reported(change: str) -> None:
+    [problem] = scaled(change)
+    assert "scaleTargetRef.apiVersion" in problem
+    assert "expected apps/v1, that of Deployment a" in problem
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("type: Resource => type: External", "a metric of the type External needs external alone, found resource"),
+        (", resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}} => ", "found none"),
+        ("{type: Resource => {type: Resource, pods: {metric: {name: x}}", "found pods and resource"),
+    ],
+)
+def test_metric_without_exactly_the_source_of_its_type_is_reported(change: str, expected: str) -> None:
+    [problem] = scaled(change)
+    assert expected in problem
