@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,10 @@ Specs = Annotated[
 Settings = Annotated[
     list[str],
     typer.Option(
-        "--set", metavar="PATH=VALUE", help="Override a field of the spec: environment.STEPS=100. Repeatable."
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a field of the spec: environment.STEPS=100. Repeatable.",
+        autocompletion=completing.variables,
     ),
 ]
 Additions = Annotated[
@@ -47,8 +51,11 @@ Additions = Annotated[
         help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
     ),
 ]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.")]
-Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The variant's precision.", autocompletion=completing.precisions),
+]
+Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.", autocompletion=completing.modes)]
 Root = Annotated[
     str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
 ]
@@ -100,6 +107,13 @@ def cache_folder() -> Path:
     """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME is ignored (XDG Base Directory)."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
+
+
+def verdict_folder() -> Path | None:
+    """Return the folder of mlpack's caches; None for a user without a home folder."""
+    with suppress(RuntimeError):
+        return cache_folder()
+    return None
 
 
 def runs_folder() -> Path | None:

@@ -41,6 +41,15 @@ OverlayOption = Annotated[
         autocompletion=completing.overlays,
     ),
 ]
+OnlyOverlay = Annotated[
+    str | None,
+    typer.Option(
+        "--overlay",
+        metavar="NAME",
+        help="Only this overlay; by default all overlays.",
+        autocompletion=completing.overlays,
+    ),
+]
 OneWorkload = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +59,11 @@ OneWorkload = Annotated[
 Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="The kubectl to run.")]
 PodSecurity = Annotated[
     str | None,
-    typer.Option(metavar="LEVEL", help="The Pod Security level that every overlay must meet, such as restricted."),
+    typer.Option(
+        metavar="LEVEL",
+        help="The Pod Security level that every overlay must meet, such as restricted.",
+        autocompletion=completing.levels,
+    ),
 ]
 Allow = Annotated[
     list[str],
@@ -91,7 +104,10 @@ Patience = Annotated[
         help="How long to wait for temporary problems: no free resources, a full quota, no operator.",
     ),
 ]
-DryRunOption = Annotated[DryRun | None, typer.Option("--dry-run", help="Apply nothing; show what would be applied.")]
+DryRunOption = Annotated[
+    DryRun | None,
+    typer.Option("--dry-run", help="Apply nothing; show what would be applied, by default without the server."),
+]
 Verify = Annotated[
     bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
 ]

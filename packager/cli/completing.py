@@ -48,6 +48,52 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching((f"{name}=" for name in names), incomplete)
 
 
+def variables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the paths of the variables of the model on the command line, each with `=`."""
+    from packager.app import candidates
+
+    names: list[str] = []
+    with suppress(MlpackError, OSError):
+        names = candidates.variables_of_model(_model(ctx), _folders(ctx))
+    return _matching((f"{name}=" for name in names), incomplete)
+
+
+def precisions(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the precisions of the model on the command line."""
+    return _variants(ctx, incomplete, "precision")
+
+
+def modes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the modes of the model on the command line."""
+    return _variants(ctx, incomplete, "mode")
+
+
+def _variants(ctx: typer.Context, incomplete: str, part: str) -> list[str]:
+    from packager.app import candidates
+
+    names: list[str] = []
+    with suppress(MlpackError, OSError):
+        names = candidates.variants_of_model(_model(ctx), _folders(ctx), part)
+    return _matching(names, incomplete)
+
+
+def levels(incomplete: str) -> list[str]:
+    """Return the Pod Security levels."""
+    from packager.app import candidates
+
+    return _matching(candidates.levels(), incomplete)
+
+
+def commands(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the commands that may follow those on the command line of `mlpack help` and `mlpack man`."""
+    from packager.cli.verbs import subcommand
+
+    command: Any = ctx.parent.command if ctx.parent else ctx.command
+    for name in ctx.params.get("command") or ctx.args:
+        command = subcommand(command, name)
+    return _matching(getattr(command, "commands", {}), incomplete)
+
+
 def site_keys(incomplete: str) -> list[str]:
     """Return the keys of site options, each with `=`."""
     from packager.app import candidates
@@ -97,6 +143,11 @@ def _package(ctx: typer.Context) -> Path | None:
     """Return the package; while an option lacks its value, the arguments before it have not been read yet."""
     value = ctx.params.get("package") or next(iter(ctx.args), None)
     return Path(value) if value else None
+
+
+def _model(ctx: typer.Context) -> str:
+    """Return the model, a name or a path; while an option lacks its value, the arguments have not been read yet."""
+    return str(ctx.params.get("model") or ctx.params.get("target") or next(iter(ctx.args), ""))
 
 
 def _folders(ctx: typer.Context) -> list[Path]:

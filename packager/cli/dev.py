@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.cli import completing
 from packager.cli.arguments import with_site
 from packager.cli.build_arguments import ModelOptions, with_code
 from packager.cli.cluster_arguments import (
@@ -34,7 +35,9 @@ def dev(
     ctx: typer.Context,
     at: ClusterOptions,
     build: ModelOptions,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, or a package: a folder.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model, or a package: a folder.", autocompletion=completing.models)
+    ],
     overlay: OverlayOption = None,
     stop: Annotated[bool, typer.Option("--stop", help="Delete the pods, and keep claims and their data.")] = False,
     verify: Verify = True,

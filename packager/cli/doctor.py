@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import typer
@@ -50,7 +51,7 @@ def doctor(
     package = local_package(ctx, package, signatures.trust(ctx))
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
-        for finding in examine(target, *accepted, RegistryOptions().access(ctx)):
+        for finding in examine(target, *accepted, RegistryOptions().access(ctx), os.environ):
             findings.append(finding)
             if output is None:
                 emit(_line(finding))

@@ -36,7 +36,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "run": (
         ("mlpack run llm-finetune-cpu", "its overlays in order: train, then serve"),
-        ("mlpack run ./mnist --task download --task train", "two tasks of an MLCube"),
+        ("mlpack run ./mnist --task download,train", "two tasks of an MLCube"),
     ),
     "dev": (
         ("mlpack dev ./my-model --set environment.STEPS=100", "each saved file runs in seconds, in the same pods"),

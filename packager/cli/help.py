@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import UsageError
+from packager.cli import completing
 from packager.cli.console import emit_lines
 
 
 def help(  # noqa: A001 - the verb's name
     ctx: typer.Context,
     command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND...", help="A command, such as `operator install`.")
+        list[str],
+        typer.Argument(
+            metavar="COMMAND...", help="A command, such as `operator install`.", autocompletion=completing.commands
+        ),
     ] = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Print the help of a command, as its --help does; without a command, that of mlpack."""

@@ -11,6 +11,7 @@ import typer
 from packager import __version__
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, reason
+from packager.cli import completing
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import OutputFormat, emit_data, emit_output
 from packager.cli.examples import EXAMPLES
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 def man(
     ctx: typer.Context,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command; by default mlpack.")] = [],  # noqa: B006 - typer copies it
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND...", help="The command; by default mlpack.", autocompletion=completing.commands
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     destination: Annotated[
         Path | None, typer.Option("-d", "--destination", metavar="DIR", help="Write the pages of all commands to DIR.")
     ] = None,

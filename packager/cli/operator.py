@@ -12,8 +12,8 @@ from packager.app import operator as use_case
 from packager.base.errors import ClusterError
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.asking import confirm_deletion
-from packager.cli.cluster_arguments import ClusterOptions, DryRun, Yes, seconds
-from packager.cli.console import emit, emit_lines, emit_output, say
+from packager.cli.cluster_arguments import ClusterOptions, DryRunOption, Yes, seconds
+from packager.cli.console import OutputFormat, emit, emit_lines, emit_output, say
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def install(
     file: From = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is ready.")] = True,
     timeout: Timeout = "5m",
-    dry_run: Annotated[DryRun | None, typer.Option(help="Apply nothing; show what would be applied.")] = None,
+    dry_run: DryRunOption = None,
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
     ] = False,
@@ -99,6 +99,7 @@ def uninstall(
     force: Annotated[
         bool, typer.Option("--force", help="Remove it even while jobs are running, which ends them.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
     yes: Yes = False,
     timeout: Timeout = "5m",
     output: Output = None,
@@ -113,10 +114,15 @@ def uninstall(
         else:
             emit_output(prepared.as_json(), (), output)
         return
-    for item in prepared.objects:
-        say(f"  {item}")
+    if not dry_run:
+        for item in prepared.objects:
+            say(f"  {item}")
     if prepared.jobs:
         say(f"  {prepared.jobs}")
+    if dry_run:
+        emit_output(prepared.as_json(), prepared.objects, output or OutputFormat.name)
+        say("dry run: nothing was deleted")
+        return
     if not yes:
         confirm_deletion(f"Delete {prepared.operator.name} from the cluster?")
     kept = use_case.uninstall(prepared, timeout=limit)

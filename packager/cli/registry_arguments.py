@@ -20,8 +20,10 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.app.bundle_contents import BundleContents
     from packager.app.signatures import Trust
     from packager.app.stamps import LocalPackage
+    from packager.base.limits import Limits
     from packager.publish.client import Access
 
 _PASSWORD_BYTES = 64 << 10
@@ -29,6 +31,13 @@ _PASSWORD_BYTES = 64 << 10
 PackageSource = Annotated[
     str,
     typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
+]
+PackageOrBundle = Annotated[
+    str,
+    typer.Argument(
+        metavar="PACKAGE",
+        help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG; or a file of `mlpack bundle`.",
+    ),
 ]
 RemotePackage = Annotated[
     str,
@@ -145,6 +154,30 @@ def stamped_package(ctx: typer.Context, package: Path, trust: Trust) -> LocalPac
     if not is_remote(package):
         return LocalPackage(local_package(ctx, package, trust))
     return _pulled(ctx, package, trust, with_stamps=True)
+
+
+@contextmanager
+def package_or_bundled(
+    ctx: typer.Context, package: Path, trust: Trust, limits: Limits
+) -> Iterator[tuple[LocalPackage, BundleContents | None]]:
+    """Yield a package as `stamped_package` returns it; that of a bundle is unpacked until the block ends.
+
+    The second value is the bundle; None without one.
+
+    Messages then name the bundle. See `packager.app.bundle_contents` for the errors.
+    """
+    from packager.app.verify import is_bundle
+
+    if is_remote(package) or not is_bundle(package):
+        yield stamped_package(ctx, package, trust), None
+        return
+    from packager.app import bundle_contents
+
+    with workfolder.temporary() as folder:
+        contents = bundle_contents.read(package, trust, progress=progress, tell=say)
+        local = bundle_contents.unpacked(contents, folder, limits)
+        show_as(local.path, str(package))
+        yield local, contents
 
 
 def _pulled(ctx: typer.Context, package: Path, trust: Trust | None, *, with_stamps: bool) -> LocalPackage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.app.target import Target
+
+
+class ClaimAccess(StrEnum):
+    """The access mode of a claim: for pods of one node, or of several."""
+
+    once = "ReadWriteOnce"
+    many = "ReadWriteMany"
 
 
 @with_cluster
@@ -105,6 +113,13 @@ def run(
     claim_class: Annotated[
         str | None, typer.Option("--claim-class", metavar="NAME", help="The storage class of claims that are created.")
     ] = None,
+    claim_access: Annotated[
+        ClaimAccess | None,
+        typer.Option(
+            "--claim-access",
+            help="Who may mount claims that are created: pods of one node (the default), or of several.",
+        ),
+    ] = None,
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.")] = None,
 ) -> None:
     """Run overlays of a package one after the other, or tasks of an MLCube.
@@ -125,7 +140,7 @@ def run(
     held = hold_seconds(hold, results)
     if follow and output:
         raise UsageError("--follow and --output cannot be combined")
-    claims.check(claim_size, claim_class)
+    claims.check(claim_size, claim_class, claim_access)
     names = _names(task)
     cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
     target = local_package(ctx, target, signatures.trust(ctx))
@@ -167,17 +182,17 @@ def run(
                 hold=held,
             )
             session.ask([use_case.task(one, held) for one in targets])
-            _create_claims(targets, claim_size, claim_class)
+            _create_claims(targets, claim_size, claim_class, claim_access or ClaimAccess.once)
             session.run(targets)
 
 
-def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None) -> None:
+def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None, access: ClaimAccess) -> None:
     """Create missing claims if the user or the package says how; print a note about each of the others."""
     from packager.app import claims
 
     for claim in claims.missing(targets):
         if size is not None:
-            claims.create(targets[0], claim, size, storage_class)
+            claims.create(targets[0], claim, size, storage_class, access)
             say(f"claim {claim} is created, of {size}; mlpack does not delete it")
         elif claim == targets[0].package.workspace:
             claims.create_workspace(targets[0], say)
@@ -201,7 +216,7 @@ def _names(text: str | None) -> list[str] | None:
 
 _NOT_AGAIN = (
     *("target", "task", "resume", "replace", "yes", "timeout", "output", "follow", "verbose", "dry_run"),
-    *("claim_size", "claim_class"),
+    *("claim_size", "claim_class", "claim_access"),
 )
 
 

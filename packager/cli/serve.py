@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from packager.base.errors import ToolError, UsageError, missing_extra
+from packager.cli import completing
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import OutputFormat, emit_data, emit_lines, emit_output, say
 
@@ -90,11 +91,11 @@ def serve(
 
 
 def token(
-    name: Annotated[str, typer.Argument(help="Who the token is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who the token is for.")],
     role: Annotated[Role, typer.Option(help="What they may do.")] = Role.user,
     project: Annotated[str | None, typer.Option(metavar="NAME", help="In which project; in all by default.")] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=3650, help="How long it is valid; without end by default.")
+        int | None, typer.Option(metavar="N", min=1, max=3650, help="How long it is valid; without end by default.")
     ] = None,
     config: ConfigFile = None,
     database: Database = None,
@@ -117,7 +118,7 @@ def token(
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
     config: ConfigFile = None,
     database: Database = None,
     output: Output = None,
@@ -174,7 +175,14 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
 def manifests(
     config: ConfigFile = None,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", metavar="NAME", help="Where the server runs; its jobs run in others.")
+        str,
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            help="Where the server runs; its jobs run in others.",
+            autocompletion=completing.namespaces,
+        ),
     ] = "mlpack",
     image: Annotated[
         str | None, typer.Option(metavar="NAME", help="The image of the server; mlpack-server:VERSION by default.")

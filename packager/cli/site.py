@@ -62,6 +62,8 @@ def show(
     else:
         rows = [[entry.key, _text(entry.value), entry.place] for entry in shown.entries]
         emit_table([["KEY", "VALUE", "FROM"], *rows])
+        if not (shown.entries or shown.overrides):
+            say(f"{shown.path} sets no default: remove the # before those that you need")
         if shown.overrides:
             say(f"{shown.path} has {shown.overrides} overrides; --package NAME shows those of a package")
 

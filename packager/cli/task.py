@@ -47,7 +47,7 @@ def create(
     at: ServerOptions,
     ctx: typer.Context,
     definition: Annotated[
-        str | None, typer.Argument(help="The definition, unless `taskDef` is among the values.")
+        str | None, typer.Argument(metavar="DEFINITION", help="The definition, unless `taskDef` is among the values.")
     ] = None,
     file: Annotated[
         str | None, typer.Option("-f", "--file", metavar="FILE", help="The values, YAML or JSON; - for stdin.")
@@ -111,8 +111,8 @@ def list_jobs(
         typer.Option(metavar="TIME", help="Created then or later: 2026-11-22T10:00 (UTC), or 12h (before now)."),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.")] = None,
-    part: Annotated[str | None, typer.Option("-q", metavar="TEXT", help="With this in the name.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="How many at most; 0 for all.")] = 50,
+    part: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="With this in the name.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="How many at most; 0 for all.")] = 50,
     output: Output = None,
 ) -> None:
     """List jobs, the newest first."""
@@ -170,7 +170,7 @@ def logs(
     release: Release,
     pod: Annotated[str | None, typer.Option(help="One pod; by default all.")] = None,
     container: Annotated[str | None, typer.Option("-c", "--container", help="One container of it.")] = None,
-    tail: Annotated[int | None, typer.Option(min=0, max=1_000_000, help="The last lines alone.")] = None,
+    tail: Annotated[int | None, typer.Option(metavar="N", min=0, max=1_000_000, help="The last lines alone.")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Since then alone: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
     ] = None,
@@ -236,16 +236,23 @@ def delete(
     at: ServerOptions,
     release: Release,
     storage: Annotated[Storage, typer.Option(help="Whether its claims, which hold results, stay.")] = Storage.keep,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
     yes: Yes = False,
     output: Output = None,
 ) -> None:
     """Stop a job, and delete its objects and its record; its claims only with --storage delete."""
     from packager.app.task import delete as ask_delete
+    from packager.app.task import job as ask_job
 
     what = f"{release}{' and its claims, with all results' if storage is Storage.delete else ''}"
-    if not yes:
+    if not (yes or dry_run):
         confirm_deletion(f"Delete {what}?")
     with at.connected() as to:
+        if dry_run:
+            job = ask_job(to, release)
+            emit_output(job.as_json(), [release], output or OutputFormat.name, is_bounded=False)
+            say("dry run: nothing was deleted")
+            return
         ask_delete(to, release, with_storage=storage is Storage.delete)
     if output is not None:
         emit_output({"deleted": release, "storage": storage.value}, [release], output)

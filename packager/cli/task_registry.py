@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packager.app.task_registry import Kind, Registered
     from packager.base.rest import RestServer
 
-Revision = Annotated[int | None, typer.Option(min=1, max=1_000_000_000, help="An earlier revision.")]
+Revision = Annotated[int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")]
 File = Annotated[
     str,
     typer.Option(
@@ -40,7 +40,7 @@ class _ShowsByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `show` unless the arguments begin with another command or ask for help."""
-        if not args or (args[0] not in self.commands and args[0] != "--help"):
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["show", *args]
         return super().parse_args(ctx, args)
 
@@ -61,7 +61,7 @@ def add_to(group: typer.Typer) -> None:
 @with_server
 def show_templates(
     at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(help="One template; by default all.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One template; by default all.")] = None,
     revision: Revision = None,
     output: Output = None,
 ) -> None:
@@ -90,7 +90,7 @@ def delete_template(at: ServerOptions, name: Template, yes: Yes = False) -> None
 @with_server
 def show_definitions(
     at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(help="One definition; by default all.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One definition; by default all.")] = None,
     revision: Revision = None,
     output: Output = None,
 ) -> None:
@@ -120,7 +120,7 @@ def delete_definition(at: ServerOptions, name: Definition, yes: Yes = False) -> 
 @with_server
 def schema(
     at: ServerOptions,
-    definition: Annotated[str, typer.Argument(help="The definition.")],
+    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The definition.")],
 ) -> None:
     """Print the JSON Schema of the values that a definition takes."""
     from packager.app.task_registry import schema as ask_schema

@@ -89,7 +89,27 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the name of the verb that `args` begin with, its command, and the remaining arguments."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else cast("TyperCommand | None", command), rest
+        if not name:
+            return name, cast("TyperCommand | None", command), rest
+        loaded = load(name)
+        return name, loaded, _with_side_of_dry_run(loaded, rest)
+
+
+def _with_side_of_dry_run(command: Any, arguments: list[str]) -> list[str]:
+    """Return a command line in which `--dry-run` alone is `--dry-run=client`, where a value is expected."""
+    for word in arguments:
+        if (inner := getattr(command, "commands", {}).get(word)) is None:
+            break
+        command = inner
+    sides = next((one.type.choices for one in command.params if "--dry-run" in one.opts and not one.is_flag), None)
+    if sides is None:
+        return arguments
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    values = {str(side) for side in sides}
+    return [
+        "--dry-run=client" if word == "--dry-run" and index < end and following not in values else word
+        for index, (word, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True))
+    ]
 
 
 def load(name: str) -> TyperCommand:
@@ -104,8 +124,7 @@ def load(name: str) -> TyperCommand:
     command.epilog = as_text(name)
     for full_name, subcommand in leaves(name, command):
         subcommand.short_help = _first_clause(subcommand.help or "")  # in the list of a group, which cuts longer texts
-        has_query = any("-q" in option.opts for option in subcommand.params)  # `mlpack task list`
-        subcommand.params.append(_quiet(["--quiet"] if has_query else _QUIET))
+        subcommand.params.append(_quiet(_QUIET))
         subcommand.epilog = as_text(full_name)
     return command
 

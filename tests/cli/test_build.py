@@ -132,14 +132,18 @@ def test_build_all_builds_bundled_models_by_default(mlpack: Mlpack) -> None:
     assert done.stdout.splitlines() == [
         "cifar10-mxnet-training.tar.gz",
         "hello-mpi.tar.gz",
+        "jax-gpt-cpu.tar.gz",
         "llm-finetune-cpu.tar.gz",
         "llm-finetune-cuda.tar.gz",
+        "llm-serving-cpu.tar.gz",
+        "llm-serving-cuda.tar.gz",
         "resnet50v1-5-fp32-training.tar.gz",
         "resnet50v1-5-bf16-training.tar.gz",
         "resnet50v1-5-fp32-inference.tar.gz",
         "resnet50v1-5-fp32-serving.tar.gz",
         "resnet50v1-5-pytorch-fp32-training.tar.gz",
         "resnet50v1-5-pytorch-bf16-training.tar.gz",
+        "xgboost-tabular-cpu.tar.gz",
     ]
 
 
@@ -262,6 +266,7 @@ def test_build_writes_settings_root_and_registry_to_env_file(mlpack: Mlpack, tmp
     env = (tmp_path / NAME / "quickstart/k8s/mlops/single-node/mlops.env").read_text().splitlines()
     assert [line for line in env if line and not line.startswith("#")] == [
         "REGISTRY=localhost:5000",
+        "IMAGE=demo:1.0",
         "DATASET_DIR=/dataset",
         f"MODEL_DIR=/nfs/me/{NAME}",
         f"OUTPUT_DIR=/nfs/me/{NAME}/output",

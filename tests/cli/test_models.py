@@ -28,8 +28,9 @@ def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs
 
 
 def test_list_prints_names_and_json(mlpack: Mlpack) -> None:
-    assert mlpack("list", "-o", "name").stdout == "llm-finetune\nresnet50-pytorch\nresnet50\ncifar10-mxnet\nhello-mpi\n"
-    llm, _pytorch, resnet, _mxnet, hello = mlpack("list", "-o", "json").json
+    names = ["llm-finetune", "llm-serving", "jax-gpt", "resnet50-pytorch", "xgboost-tabular"]
+    assert mlpack("list", "-o", "name").stdout.splitlines() == [*names, "resnet50", "cifar10-mxnet", "hello-mpi"]
+    llm, _serving, _jax, _pytorch, _xgboost, resnet, _mxnet, hello = mlpack("list", "-o", "json").json
     assert llm["group"] == "Language models"
     assert (hello["name"], hello["aliases"]) == ("hello-mpi", [])
     assert resnet["aliases"] == ["resnet50v1-5"]
@@ -47,8 +48,12 @@ def test_list_groups_the_bundled_models(mlpack: Mlpack) -> None:
         "NAME",
         "Language models:",
         "  llm-finetune",
+        "  llm-serving",
+        "  jax-gpt",
         "Vision:",
         "  resnet50-pytorch",
+        "Tables:",
+        "  xgboost-tabular",
         "From the systems that mlpack descends from:",
         "  resnet50",
         "  cifar10-mxnet",

@@ -198,6 +198,7 @@ def test_run_timeout_covers_all_tasks(mlpack: Mlpack, life: Life) -> None:
         (("--set", "a=b"), "--set: hello-mpi is a package, which is built already"),
         (("--claim-size", "many"), "--claim-size many: expected a Kubernetes quantity such as 10Gi"),
         (("--claim-class", "fast"), "--claim-class needs --claim-size"),
+        (("--claim-access", "ReadWriteMany"), "--claim-access needs --claim-size"),
         (("--param", "a=b", "--gpus", "0"), "--param, --gpus: hello-mpi is not an MLCube"),
     ],
 )
@@ -245,6 +246,10 @@ def test_run_reports_missing_claims_or_creates_them_with_claim_size(mlpack: Mlpa
         "resources": {"requests": {"storage": "2Gi"}},
         "storageClassName": "fast",
     }
+    life.objects = []
+    life.moments = [life.end_pod]
+    assert mlpack(*run, "--claim-size", "2Gi", "--claim-access", "ReadWriteMany").code == 0
+    assert claim["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "2Gi"}}}
 
 
 @pytest.fixture

@@ -32,7 +32,9 @@ def test_init_writes_file_that_show_accepts(mlpack: Mlpack, config: Path) -> Non
     done = mlpack("site", "init", "-y")
     assert (done.code, done.stdout) == (0, f"{config}\n")
     assert done.stderr == "edit it, then: mlpack site show\n"
-    assert mlpack("site", "show").stdout == "KEY   VALUE   FROM\n"
+    shown = mlpack("site", "show")
+    assert shown.stdout == "KEY   VALUE   FROM\n"
+    assert shown.stderr.endswith("mlpack/site.yaml sets no default: remove the # before those that you need\n")
     again = mlpack("site", "init", "-y")
     assert again.code == 2
     assert again.stderr == f"error: {config} already exists and was left unchanged\nhint: --force replaces it\n"

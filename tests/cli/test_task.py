@@ -216,11 +216,13 @@ def test_task_creates_follows_reads_and_reruns_job(mlpack: Mlpack, service: Serv
     assert (unkept.code, unkept.stdout) == (7, "")
     listed = mlpack("task", "list", "--status", "succeeded", "--application", "first", "-o", "name")
     assert listed.stdout == f"{release}\n"
-    table = mlpack("task", "list", "-q", release[-6:]).stdout.splitlines()
+    table = mlpack("task", "list", "--query", release[-6:]).stdout.splitlines()
     assert table[0].split() == ["JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "AGE"]
     assert table[1].split()[:5] == [release, "succeeded", "-", "countdown", "admin"]
     again = release_of(mlpack("task", "rerun", release, "--pinned"))
     assert again != release
+    trial = mlpack("task", "delete", again, "--dry-run")
+    assert (trial.code, trial.stdout, trial.stderr) == (0, f"{again}\n", "dry run: nothing was deleted\n")
     assert mlpack("task", "delete", again, "-y").stderr == f"{again} is being deleted\n"
 
 

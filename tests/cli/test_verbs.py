@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 import pytest
+import typer
+from typer.main import get_command
 
 import packager.cli
 from packager.cli import verbs
@@ -102,3 +104,19 @@ def test_every_command_with_a_result_prints_it_in_three_forms() -> None:
                 assert name in DOCUMENTS | STREAMS | NO_RESULT, name
             elif not name.startswith("import "):
                 assert {"json", "yaml", "name"} <= {str(form) for form in forms[0]}, name
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["hello-mpi", "--dry-run"], ["hello-mpi", "--dry-run=client"]),
+        (["--dry-run", "hello-mpi"], ["--dry-run=client", "hello-mpi"]),
+        (["hello-mpi", "--dry-run", "server"], ["hello-mpi", "--dry-run", "server"]),
+        (["hello-mpi", "--dry-run=server"], ["hello-mpi", "--dry-run=server"]),
+        (["hello-mpi", "--", "--dry-run"], ["hello-mpi", "--", "--dry-run"]),
+    ],
+)
+def test_deploy_takes_dry_run_without_a_side_as_client(words: list[str], expected: list[str]) -> None:
+    top = get_command(packager.cli.app)
+    _, _, rest = top.resolve_command(typer.Context(top, info_name="mlpack"), ["deploy", *words])  # type: ignore[attr-defined]
+    assert rest == expected

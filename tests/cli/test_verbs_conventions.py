@@ -1,0 +1,125 @@
+"""The conventions in docs/usage.md, held by every command: those of a new one are tested without a change here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.cli import verbs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Mlpack
+
+COMMANDS: dict[str, Any] = {
+    name: command for verb in verbs.VERBS for name, command in verbs.leaves(verb, verbs.load(verb))
+}
+
+
+def groups() -> Iterator[str]:
+    """Yield the name of each group of commands."""
+    for name in COMMANDS:
+        steps = name.split(" ")
+        yield from (" ".join(steps[:length]) for length in range(1, len(steps)))
+
+
+def options(name: str) -> dict[str, Any]:
+    """Return the options of a command by their flags."""
+    return {flag: parameter for parameter in COMMANDS[name].params for flag in parameter.opts if flag.startswith("-")}
+
+
+READ = {
+    *("completion", "diff", "doctor", "help", "history", "inspect", "lint", "list", "logs", "man", "operator status"),
+    *("render", "schema", "serve check", "serve manifests", "show", "site check", "site show", "status"),
+    *("task definitions show", "task list", "task logs", "task schema", "task status", "task templates show"),
+    *("verify", "version", "workspace ls"),
+}
+"""These change nothing."""
+WRITE_FILES = {
+    *("build", "bundle", "import intel", "import mlcube", "import mxjob", "init", "key new", "pull", "results"),
+    *("serve backup", "site init", "stamp"),
+}
+"""These only write files of their own, and replace none without --force."""
+INTERACTIVE = {"dev", "exec", "serve migrate", "serve token", "task cancel", "task rerun"}
+"""These change what is named on their command line at once."""
+REFUSED_BY_SERVER = {"task definitions delete", "task templates delete"}
+"""These ask, and the server refuses them for what is in use."""
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *dict.fromkeys(groups())])
+def test_help_of_each_command_is_complete_and_plain(name: str, mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    command = name.split(" ")
+    done = mlpack(*command, "--help")
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout == mlpack("help", *command).stdout == mlpack(*command, "-h").stdout
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    if name in COMMANDS:
+        assert "\n  Examples:\n" in done.stdout
+        assert [option.opts for option in COMMANDS[name].params if not option.help] == []
+        arguments = [one for one in COMMANDS[name].params if one.param_type_name == "argument"]
+        assert [one.name for one in arguments if not one.metavar or one.metavar != one.metavar.upper()] == []
+        assert "<int" not in done.stdout
+        assert "<text>" not in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_refuses_an_unknown_option_as_all_others_do(name: str, mlpack: Mlpack) -> None:
+    done = mlpack(*name.split(" "), "--no-such-option")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if "--output" in options(name)])
+def test_each_command_prints_a_usage_error_as_json(name: str, mlpack: Mlpack) -> None:
+    done = mlpack(*name.split(" "), "-o", "json", "--no-such-option")
+    assert done.code == 2
+    assert json.loads(done.stdout)["error"]["exit_code"] == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_can_be_quiet(name: str) -> None:
+    assert options(name)["-q"] is options(name)["--quiet"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_that_changes_something_has_a_dry_run(name: str) -> None:
+    exempt = READ | WRITE_FILES | INTERACTIVE | REFUSED_BY_SERVER
+    assert ("--dry-run" in options(name)) is (name not in exempt)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.split(" ")[-1] in {"delete", "uninstall"}])
+def test_each_command_that_deletes_has_an_option_to_answer_yes(name: str) -> None:
+    assert options(name)["-y"] is options(name)["--yes"]
+
+
+COMPLETED = {"command", "context", "mode", "model", "namespace", "overlay", "precision", "pod_security", "site"}
+"""Parameters whose values a shell completes, in each command that has them."""
+COMPLETED_FLAGS = {"--set", "--storage", "--with", "--without"}
+NOT_COMPLETED = {
+    *(("exec", "command"), ("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
+    *(("task delete", "--storage"), ("serve manifests", "--storage")),
+}
+"""Other parameters of the same name: programs, values of a server, sizes."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_shell_completes_models_overlays_options_keys_and_namespaces_of_each_command(name: str) -> None:
+    missing = [
+        parameter.name
+        for parameter in COMMANDS[name].params
+        if (parameter.name in COMPLETED or COMPLETED_FLAGS & set(parameter.opts))
+        and not parameter._custom_shell_complete  # noqa: SLF001 - typer has no public name for it
+        and not {(name, parameter.name), *((name, flag) for flag in parameter.opts)} & NOT_COMPLETED
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if "--dry-run" in options(name)])
+def test_dry_run_of_each_command_needs_no_value(name: str, mlpack: Mlpack) -> None:
+    done = mlpack(*name.split(" "), "--dry-run", "--no-such-option")
+    assert (done.code, done.stderr.splitlines()[0]) == (2, "error: no such option: --no-such-option")
