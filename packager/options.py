@@ -99,6 +99,7 @@ class Option(Value, frozen=True):
         capabilities: The capabilities that it adds to main containers, which Pod Security knows at no other level.
         secret: The key with the name of a Secret of the namespace, whose keys become variables; None without one.
         since: The oldest minor version of Kubernetes that has the fields that it makes; None for any.
+        excludes: The options that contradict it, each with the reason.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Option(Value, frozen=True):
     capabilities: tuple[str, ...] = ()
     secret: str | None = None
     since: str | None = None
+    excludes: tuple[tuple[str, str], ...] = ()
 
     @property
     def storage(self) -> bool:
@@ -136,6 +138,7 @@ TRAITS = {
     "several": "it is for pods on several nodes that work together, and {} has none",
     "gang": "it is for pods that work together, all of them in one role, and {} has none",
     "jobset": "it is for a JobSet, and {} has none",
+    "elastic": "it is for a JobSet whose nodes start torchrun, and {} has none",
     "ends": "it is for work that runs to its end, and {} serves until it is deleted",
     "serves": "it is for a workload that serves, and {} has none",
     "scales": "it is for a Deployment, and {} has none",
@@ -373,6 +376,23 @@ OPTIONS: tuple[Option, ...] = (
         only="jobset",
     ),
     Option(
+        "elastic",
+        "torchrun goes on with fewer nodes when one leaves, and takes in the node that replaces it",
+        (
+            Key("ELASTIC_MIN", "The number of nodes with which it works at least; NODES is the most.", COUNT, "1"),
+            Key(
+                "ELASTIC_RESTARTS",
+                "How often each node starts its processes again, and how often a node that failed is made again.",
+                COUNT,
+                "3",
+                usual=True,
+            ),
+        ),
+        only="elastic",
+        since="1.31",
+        excludes=(("gang", "gang starts all pods or none, and elastic starts with ELASTIC_MIN of them"),),
+    ),
+    Option(
         "placement",
         "which nodes the pods run on, and how they are spread; see also site/placement.yaml",
         (
@@ -491,8 +511,14 @@ GITOPS = "gitops"
 GANG_OPTION = "gang"
 """The name of the option for gang schedulers."""
 
+ELASTIC = "elastic"
+"""The name of the option for torchrun with a number of nodes that may change."""
+
 PLACEMENT = "placement"
 """The name of the option that says where pods run."""
+
+DEVICE_CLAIM = "device-claim"
+"""The name of the option for devices by DRA."""
 
 GPU = "gpu"
 """The name of the option that sets a number of GPUs."""
@@ -508,6 +534,13 @@ def gpus(site: Mapping[str, str]) -> tuple[str, str]:
     """Return the resource and the number that the option `gpu` sets, by the values in `site.env`."""
     values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
     return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
+
+
+def set_gpus(names: Collection[str], site: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the resource and the number in place of the GPUs of a spec, both empty for a claim; None for no change."""
+    if GPU in names:
+        return gpus(site)
+    return ("", "") if DEVICE_CLAIM in names else None
 
 
 def secret(name: str, site: Mapping[str, str]) -> str | None:
@@ -532,6 +565,9 @@ def conflicts(names: Iterable[str]) -> list[Fault]:
     for one, other in combinations(chosen, 2):
         if common := [place for place in one.places if place in other.places]:
             message = f"{one.name} and {other.name} cannot be combined: each sets {PLACES[common[0]]}"
+            conflicting.append(_conflict(message, "keep one of them", one, other))
+        if reason := dict(other.excludes).get(one.name):
+            message = f"{one.name} and {other.name} cannot be combined: {reason}"
             conflicting.append(_conflict(message, "keep one of them", one, other))
     for option in chosen:
         if option.needs and not selected & set(option.needs):

@@ -17,7 +17,7 @@ from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.load import load, values
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME, GPU, PACKAGE_VOLUME, gpus
+from packager.options import BY_NAME, PACKAGE_VOLUME, set_gpus
 from packager.package import layout, placement, tree
 from packager.workloads import accelerators
 
@@ -392,17 +392,16 @@ class _Builds(Value, frozen=True):
 
 
 def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
-    """Yield a note for each number of GPUs in a manifest that the option `gpu` replaces."""
-    if GPU not in planned.site.options:
+    """Yield a note for each number of GPUs in a manifest that an option replaces."""
+    if (resource := set_gpus(planned.site.options, planned.site.values)) is None:
         return
-    resource, count = gpus(planned.site.values)
     overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
     for entry in package.entries:
         overlay = overlays.get(entry.path.rpartition("/")[0])
         if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
             documents, _ = yamlio.load_all(entry.content, entry.path)
             for document in documents:
-                yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, resource, count)
+                yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
 
 
 class _Writer:

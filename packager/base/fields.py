@@ -282,11 +282,12 @@ class FetchedFile(Fields, frozen=True, kw_only=True):
     to: Annotated[
         str,
         Meta(
-            pattern=anchored(r"[A-Z][A-Z0-9_]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)+"),
+            pattern=anchored(r"[A-Z][A-Z0-9_]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)*"),
             max_length=500,
-            title="a variable of mlops.env that is a folder, and a path below it",
-            description="Where the file is put, or the folder for several: a variable that is a folder, such as "
-            "OUTPUT_DIR, and a path below it. Pods must be able to write there.",
+            title="DATASET_DIR, OUTPUT_DIR or CHECKPOINT_DIR, or a path below it",
+            description="Where the file is put, or the folder for several: OUTPUT_DIR, DATASET_DIR, or CHECKPOINT_DIR "
+            "if `environment` has it, and a path below it. For several files it may be left out. DATASET_DIR is a "
+            "volume then, which the program may only read.",
             examples=["OUTPUT_DIR/data/weights.npz"],
         ),
     ]
@@ -307,6 +308,11 @@ class FetchedFile(Fields, frozen=True, kw_only=True):
             "registry it may be USER:PASSWORD."
         ),
     ] = None
+
+    @property
+    def folder(self) -> str:
+        """The variable of the folder in which it is put."""
+        return self.to.partition("/")[0]
 
 
 class Section(Fields, frozen=True):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from packager import __version__
 from packager.base.errors import UsageError
 from packager.base.fields import Parameter, text
-from packager.base.names import REGISTRY
 from packager.base.problems import similar
 from packager.base.values import Value, field, replace
 from packager.builder.selection import Selection
@@ -18,9 +17,9 @@ from packager.kubernetes import configmap
 from packager.kubernetes.mountpath import ROOT
 from packager.modelspec import code
 from packager.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
+from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
 from packager.package.path_checks import shown
-from packager.workloads.amounts import GPUS
 from packager.workloads.program import Run, directory, fetching, installing
 from packager.workloads.scripts import CHOICE
 
@@ -118,6 +117,11 @@ class PlannedOverlay(Value, frozen=True):
     amounts: tuple[Amount, ...] = ()
     init: Program | None = None
     image: str = ""
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The traits of `packager.options.TRAITS` that its workload has."""
+        return self.values.traits_of(self.run)
 
     @property
     def folder(self) -> str | None:
@@ -221,13 +225,13 @@ class Plan(Value, frozen=True):
             "checkpoint": self.checkpoints,
             "assets": bool(self.spec.assets or self.spec.downloads),
         }
-        of_kinds = (overlay.values.traits for overlay in self.overlays)
+        of_kinds = (overlay.traits for overlay in self.overlays)
         return frozenset(trait for trait, has in having.items() if has).union(*of_kinds)
 
     def traits_of(self, overlay: PlannedOverlay) -> frozenset[str]:
         """The traits of the package, of those of kinds only the ones of an overlay."""
-        of_others = (other.values.traits for other in self.overlays)
-        return self.traits.difference(*of_others) | overlay.values.traits
+        of_others = (other.traits for other in self.overlays)
+        return self.traits.difference(*of_others) | overlay.traits
 
     def has(self, trait: str | None) -> bool:
         """Return whether the package has `trait`; None is the trait of options for every package."""
@@ -248,9 +252,14 @@ class Plan(Value, frozen=True):
         return folder is not None and not f"{folder.rstrip('/')}/".startswith(f"{results}/")
 
     @property
-    def has_gpus(self) -> bool:
-        """Whether the option gpu replaces the number of GPUs of an overlay."""
-        return any(amount.key.endswith(GPUS) and amount.selector for o in self.overlays for amount in o.amounts)
+    def fills_dataset(self) -> bool:
+        """Whether pods fetch files to DATASET_DIR, which then is a volume without any option."""
+        return any(source.folder == "DATASET_DIR" for source in self.spec.sources)
+
+    @property
+    def scratch_volumes(self) -> int:
+        """The number of scratch volumes, the first volumes of a pod, which options of storage replace."""
+        return 1 + self.checkpoints + self.fills_dataset
 
     @property
     def model_dir(self) -> str:
@@ -372,7 +381,7 @@ def check_options(options: Options) -> None:
     root, registry = options.root, options.registry
     if root is not None and (fault := root_fault(root)):
         raise UsageError(f"--root {shown(root)}: {fault}")
-    if registry is not None and (fault := registry_fault(registry)):
+    if registry is not None and (fault := registry_complaint(registry)):
         raise UsageError(f"--registry {shown(registry)}: {fault}")
 
 
@@ -380,11 +389,6 @@ def root_fault(root: str) -> str | None:
     """Return the expected form of a folder for packages if `root` does not have it; else None."""
     has_form = re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root) and root.strip("/ ")
     return None if has_form and ".." not in root.split("/") else "expected an absolute path without ':' and '..'"
-
-
-def registry_fault(registry: str) -> str | None:
-    """Return the expected form of a registry if `registry` does not have it; else None."""
-    return None if re.fullmatch(REGISTRY, registry) else "expected a host, optionally with a port and a path"
 
 
 def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
@@ -397,26 +401,24 @@ def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
 
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
     values = spec.planned_overlay(variant, overlay)
-    if values.image and values.image.registry and options.registry is None:
-        options = replace(options, registry=values.image.registry)
+    spec = replace(spec, image=spec.image_of(variant, overlay))
     run = values.run(variant.run)
     amounts = tuple(values.amounts(run))
-    registry, *others = _variables(spec, spec.environments(variant, overlay), name, options, run)
+    registry, image, *others = _variables(spec, spec.environments(variant, overlay), name, options, run)
     numbers = (Variable(amount.key, amount.value, amount.description) for amount in amounts)
-    variables = (registry, *numbers, *others)
+    variables = (registry, image, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
     if variant.requirements:
         init = installing(variant.requirements, init)
     if spec.sources:
         init = fetching([_source(source) for source in spec.sources], init)
-    image = spec.image_of(variant, overlay).reference
-    return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, image)
+    return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, spec.image.reference)
 
 
 def _source(source: FetchedFile) -> tuple[str, ...]:
     """Return the arguments of the script for a source; Kubernetes replaces the variable."""
-    variable, _, path = source.to.partition("/")
-    return source.address, f"$({variable})/{path}", source.sha256 or "-", str(source.size), source.secret or "-"
+    path = f"$({source.folder}){source.to.removeprefix(source.folder) or '/'}"
+    return source.address, path, source.sha256 or "-", str(source.size), source.secret or "-"
 
 
 def _common(runs: Sequence[Run]) -> Run:
@@ -427,14 +429,15 @@ def _common(runs: Sequence[Run]) -> Run:
 def _variables(
     spec: Spec, environments: Iterable[Environment], name: str, options: Options, run: Run
 ) -> tuple[Variable, ...]:
-    """Return the lines of mlops.env: four for every package, then `environments`; the last value of a key counts."""
+    """Return the lines of mlops.env: five for every package, then `environments`; the last value of a key counts."""
     model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
     output_dir = "/output" if PACKAGE_VOLUME in options.site.options else f"{model_dir}/output"
     entries = {
-        "REGISTRY": Parameter(
+        REGISTRY: Parameter(
             value=options.registry or spec.image.registry,
             description="Where the image is pulled from: a host, optionally with a port and a path.",
         ),
+        IMAGE: Parameter(value=spec.image.reference, description="The image there: NAME:TAG, or with a digest."),
         "DATASET_DIR": Parameter(value="/dataset", description="Where the dataset is, as the container sees it."),
         "MODEL_DIR": Parameter(value=model_dir, description="Where this package is, as the container sees it."),
         "OUTPUT_DIR": Parameter(value=output_dir, description="Where results and checkpoints go."),

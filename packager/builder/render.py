@@ -58,6 +58,7 @@ _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
 _OF_REQUIREMENTS = "/base/requirements.sh"
 _OF_SOURCES = "/base/sources.sh"
+_OF_ELASTIC = "/base/torchrun.sh"
 
 _OF_WORKSPACE = (
     f"{layout.overlay(layout.WORKSPACE)}/",
@@ -191,7 +192,11 @@ def _add(entries: dict[str, Entry], path: str, content: str) -> None:
 def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
     withheld = set(OPTIONS) - set(offered(plan.traits))
     unused = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in withheld)
-    scripts = {_OF_REQUIREMENTS: plan.variant.requirements, _OF_SOURCES: plan.spec.sources}
+    scripts = {
+        _OF_REQUIREMENTS: plan.variant.requirements,
+        _OF_SOURCES: plan.spec.sources,
+        _OF_ELASTIC: plan.has("elastic"),
+    }
     unused_scripts = tuple(path for path, is_used in scripts.items() if not is_used)
     for root in ("package", *map(_folder, kinds)):
         for path in _files(root):

@@ -39,6 +39,11 @@ class OptionTarget(Value, frozen=True):
     serves: bool = False
 
     @property
+    def has_gpus(self) -> bool:
+        """Whether the spec gives them GPUs, which an option may replace."""
+        return any(pods.gpus for pods in self.pods)
+
+    @property
     def selector(self) -> str | None:
         """The label selector of the workload; None if the kind selects it."""
         return f"{_LABEL}={self.overlay}" if self.overlay else None
@@ -85,4 +90,6 @@ def _place(pods: Pods) -> tuple[object, ...]:
         pods.processes,
         pods.prepares,
         pods.has_code,
+        pods.starts_torchrun,
+        pods.gpus,
     )

@@ -61,6 +61,12 @@ _END_BYTES = 1 << 20
 
 # RFC 1952: only the flag for a file name is allowed; few programs check the checksum of a header.
 _GZIP = re.compile(rb"\x1f\x8b\x08[\0\x08]")
+_PLAIN = "it is a tar that is not compressed"
+_NO_GZIP = "it does not start with a gzip header"
+_HINTS = {
+    _PLAIN: "if `mlpack bundle` has written it: `mlpack load` stores it, and `mlpack verify` and `inspect` read it",
+    _NO_GZIP: "expected a package: a folder, or a tar.gz of `mlpack build`",
+}
 
 
 def write(
@@ -187,7 +193,8 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
     except EOFError:
         raise VerificationError(f"{archive}: the archive ends too early") from None
     except zlib.error as error:
-        raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
+        message = f"{archive} is not a gzip archive, or is damaged: {error}"
+        raise VerificationError(message, hint=_HINTS.get(str(error))) from None
 
 
 def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
@@ -394,7 +401,7 @@ class _Source:
                 raise EOFError
             compressed = self._unzip.unconsumed_tail or self._read(_PIECE_BYTES)
             if self._read_bytes == len(compressed) and not _GZIP.match(compressed) and not self._unpacked_bytes:
-                raise zlib.error("it does not start with a gzip header")
+                raise zlib.error(_PLAIN if tarheader.is_tar(compressed) else _NO_GZIP)
             data = self._unzip.decompress(compressed, _PIECE_BYTES)
             if not compressed and not data:
                 raise EOFError

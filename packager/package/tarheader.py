@@ -145,6 +145,11 @@ def _split(path: str) -> tuple[str, str]:
     raise ContentError(f"{shown(path)}: the path is too long for one that is not ASCII")
 
 
+def is_tar(block: bytes) -> bool:
+    """Return whether a block is the header of a tar archive, of whatever form."""
+    return block[MAGIC] in (USTAR, GNU)
+
+
 def members(read: Callable[[int], bytes]) -> Iterator[Member]:
     """Yield the files and folders of an archive, up to and with the two empty blocks that end it.
 

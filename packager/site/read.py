@@ -9,12 +9,13 @@ from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.base.values import Value
-from packager.builder.plan import registry_fault, root_fault
+from packager.builder.plan import root_fault
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
 from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.allowed.values import Facts, fits
 from packager.modelspec import conversion
 from packager.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
+from packager.package.image import registry_complaint
 from packager.site.config import SiteConfig
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _faults(config: SiteConfig) -> Iterator[Fault]:
 
 def _faults_of_fields(fields: SiteFields, defaults: SiteConfig) -> Iterator[Fault]:
     """Yield the faults of the defaults, or of an override of them."""
-    if fields.registry is not None and (message := registry_fault(fields.registry)):
+    if fields.registry is not None and (message := registry_complaint(fields.registry)):
         yield Fault(("registry",), f"{message}, found {show(fields.registry)}")
     if fields.root is not None and (message := root_fault(fields.root)):
         yield Fault(("root",), f"{message}, found {show(fields.root)}")

@@ -34,14 +34,18 @@ if TYPE_CHECKING:
 VARIANTS = [
     ("cifar10-mxnet", None, "training"),
     ("hello-mpi", None, None),
+    ("jax-gpt", None, "cpu"),
     ("llm-finetune", None, "cpu"),
     ("llm-finetune", None, "cuda"),
+    ("llm-serving", None, "cpu"),
+    ("llm-serving", None, "cuda"),
     ("resnet50", "fp32", "training"),
     ("resnet50", "bf16", "training"),
     ("resnet50", "fp32", "inference"),
     ("resnet50", "fp32", "serving"),
     ("resnet50-pytorch", "fp32", "training"),
     ("resnet50-pytorch", "bf16", "training"),
+    ("xgboost-tabular", None, "cpu"),
 ]
 
 
@@ -70,7 +74,7 @@ def as_difference(text: str, twin: str, name: str) -> str:
 
 
 def test_every_bundled_variant_has_goldens() -> None:
-    specs = [load(path).spec for path in bundled().glob("*/spec.yaml")]
+    specs = [load(path).spec for path in bundled().glob("*/*spec.yaml")]
     variants = {(spec.name, variant.precision, variant.mode) for spec in specs for variant in spec.variants}
     assert variants == set(VARIANTS)
     for folder in ("packages", "rendered"):
@@ -105,7 +109,7 @@ def _contents(package: Plan, folder: Path) -> dict[str, str]:
     folder.mkdir()
     tree.write(render(package), folder)
     copies = {path: source.path for path, source, _ in package.payload}
-    copies["spec.yaml"] = bundled() / package.spec.name / "spec.yaml"
+    copies["spec.yaml"] = find(package.spec.name, [bundled()])
     contents = {}
     for path in sorted(file for file in folder.rglob("*") if file.is_file()):
         name = path.relative_to(folder).as_posix()
@@ -329,6 +333,9 @@ def pods(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 pod_specs.extend(job["template"]["spec"] for job in jobs)
             case "MPIJob":
                 pod_specs.extend(role["template"]["spec"] for role in manifest["spec"]["mpiReplicaSpecs"].values())
+            case "LeaderWorkerSet":
+                templates = manifest["spec"]["leaderWorkerTemplate"]
+                pod_specs.extend(templates[key]["spec"] for key in ("leaderTemplate", "workerTemplate"))
             case "Job" | "Deployment":
                 pod_specs.append(manifest["spec"]["template"]["spec"])
     assert pod_specs != []

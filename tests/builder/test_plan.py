@@ -78,6 +78,7 @@ def test_plan_has_only_overlays_of_the_variant(tmp_path: Path) -> None:
 def test_environment_has_registry_and_folders_by_default(tmp_path: Path) -> None:
     assert variables(planned(tmp_path)) == {
         "REGISTRY": "docker.io",
+        "IMAGE": "demo:1.0",
         "DATASET_DIR": "/dataset",
         "MODEL_DIR": "ROOT/demo-fp32-training",
         "OUTPUT_DIR": "ROOT/demo-fp32-training/output",
@@ -90,7 +91,7 @@ def test_variant_overrides_environment_of_the_spec_which_follows_the_defaults(tm
         "environment: {STEPS: {value: 3, description: How many.}, DATASET_DIR: /data, FLAG: true}",
     )
     got = planned(tmp_path, spec)
-    assert list(variables(got).items())[4:] == [("STEPS", "5"), ("FLAG", "true"), ("EXTRA", "true")]
+    assert list(variables(got).items())[5:] == [("STEPS", "5"), ("FLAG", "true"), ("EXTRA", "true")]
     assert variables(got)["DATASET_DIR"] == "/data"
     descriptions = {variable.key: variable.description for variable in got.variables}
     assert descriptions["STEPS"] == "How many."

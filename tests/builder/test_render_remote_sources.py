@@ -6,16 +6,13 @@ import datetime as dt
 import hashlib
 import json
 import os
-import ssl
 import subprocess
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.builder.render import TEMPLATES
+from tests.web import Web, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,62 +36,11 @@ def entry(path: str, content: bytes, *, is_lfs: bool = False, **others: Any) -> 
     return {"type": "file", "path": path, "size": len(content), "oid": blob, **lfs, **others}
 
 
-class Web:
-    """A server of fixed answers.
-
-    Attributes:
-        answers: The status, headers and content for each path.
-        requests: The path and the Authorization of each request.
-        headers: The names of all headers of the requests.
-    """
-
-    def __init__(self) -> None:
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
-        self.requests: list[tuple[str, str | None]] = []
-        self.headers: set[str] = set()
-        self.url = ""
-
-    def put(self, path: str, content: object, status: int = 200, **headers: str) -> None:
-        given = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.answers[path] = status, headers, given
-
-    def hub(self, *entries: dict[str, Any], **contents: bytes) -> None:
-        """Have a repository with files."""
-        self.put(TREE, list(entries))
-        for path, content in contents.items():
-            self.put(FILES + path, content)
-
-
-@contextmanager
-def serving(certificate: tuple[str, str] | None = None) -> Iterator[Web]:
-    web = Web()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            web.requests.append((self.path, self.headers.get("Authorization")))
-            web.headers |= {name.title() for name in self.headers}
-            status, headers, content = web.answers.get(self.path, (404, {}, b""))
-            if "WWW-Authenticate" in headers and self.headers.get("Authorization"):
-                status, headers, content = web.answers[f"{self.path} allowed"]
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_arguments: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*certificate)
-            http.socket = context.wrap_socket(http.socket, server_side=True)
-        web.url = f"{'https' if certificate else 'http'}://localhost:{http.server_port}"
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield web
-        http.shutdown()
+def hub(web: Web, *entries: dict[str, Any], **contents: bytes) -> None:
+    """Have a repository with files."""
+    web.put(TREE, list(entries))
+    for path, content in contents.items():
+        web.put(FILES + path, content)
 
 
 @pytest.fixture
@@ -104,10 +50,17 @@ def web() -> Iterator[Web]:
 
 
 def fetch(
-    folder: Path, source: str, *, digest: str = "-", size: int = 1_000_000, login: str = "-", **variables: str
+    folder: Path,
+    source: str,
+    *,
+    to: str = "data",
+    digest: str = "-",
+    size: int = 1_000_000,
+    login: str = "-",
+    **variables: str,
 ) -> tuple[int, str]:
     """Run the script, and return its exit code and its errors."""
-    argv = ["sh", str(SCRIPT), source, str(folder / "data"), digest, str(size), login, "--"]
+    argv = ["sh", str(SCRIPT), source, f"{folder}/{to}", digest, str(size), login, "--"]
     done = subprocess.run(
         argv, env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, check=False, timeout=120
     )
@@ -126,7 +79,7 @@ REPOSITORY = f"hf://owner/name@{COMMIT}"
 
 
 def test_repository_of_the_hub_is_fetched_once(tmp_path: Path, web: Web) -> None:
-    web.hub(entry("config.json", SMALL), {"type": "directory", "path": "shards"}, entry(".gitattributes", b"x"))
+    hub(web, entry("config.json", SMALL), {"type": "directory", "path": "shards"}, entry(".gitattributes", b"x"))
     web.answers[TREE] = (200, {"Link": f'<{web.url}{TREE}&cursor=x>; rel="next"'}, web.answers[TREE][2])
     web.put(
         f"{TREE}&cursor=x",
@@ -142,7 +95,18 @@ def test_repository_of_the_hub_is_fetched_once(tmp_path: Path, web: Web) -> None
     assert len(web.requests) == asked
     (tmp_path / "data/m.bin").unlink()
     assert fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)[0] == 0
-    assert [path for path, _ in web.requests[asked:]] == [TREE, f"{TREE}&cursor=x", f"{FILES}m.bin"]
+    assert [request.path for request in web.requests[asked:]] == [TREE, f"{TREE}&cursor=x", f"{FILES}m.bin"]
+
+
+def test_repository_is_fetched_into_the_folder_of_a_volume(tmp_path: Path, web: Web) -> None:
+    hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
+    (tmp_path / "data").mkdir()
+    assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url)[0] == 0
+    asked = len(web.requests)
+    assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url) == (0, "")
+    assert len(web.requests) == asked
+    assert files(tmp_path) == {"config.json": SMALL}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
 
 def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path: Path, web: Web) -> None:
@@ -150,7 +114,7 @@ def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path:
     source = "hf://datasets/owner/name@main/a/b.csv"
     assert fetch(tmp_path / "sha", source, digest=sha256(SMALL), size=len(SMALL), HF_ENDPOINT=f"{web.url}/")[0] == 0
     assert (tmp_path / "sha/data").read_bytes() == SMALL
-    web.hub(entry("config.json", SMALL), entry("other", LARGE), **{"config.json": SMALL})
+    hub(web, entry("config.json", SMALL), entry("other", LARGE), **{"config.json": SMALL})
     assert fetch(tmp_path / "commit", f"{REPOSITORY}/config.json", HF_ENDPOINT=web.url)[0] == 0
     assert (tmp_path / "commit/data").read_bytes() == SMALL
     code, errors = fetch(tmp_path / "missing", f"{REPOSITORY}/missing", HF_ENDPOINT=web.url)
@@ -218,8 +182,18 @@ def test_keys_of_a_bucket_are_not_sent_to_another_host(tmp_path: Path, web: Web)
         assert (
             fetch(tmp_path, "s3://bucket/a", digest=digest, size=len(SMALL), AWS_ENDPOINT_URL=web.url, **keys)[0] == 0
         )
-        assert other.requests == [("/a", None)]
-        assert "X-Amz-Security-Token" not in other.headers
+        (request,) = other.requests
+        assert (request.path, request.authorization) == ("/a", None)
+        assert not [name for name in request.headers if name.lower().startswith("x-amz-")]
+
+
+def test_words_of_a_server_are_printable_and_short(tmp_path: Path, web: Web) -> None:
+    web.put("/bucket/a", b"", 409)
+    web.reasons["/bucket/a"] = "\x1b[31m\x9b\r" + "a" * 10_000
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest="0" * 64, AWS_ENDPOINT_URL=web.url)
+    assert code == 1
+    assert errors.startswith(f"sources: {web.url}/bucket/a: ?[31m??aaa")
+    assert len(errors) < 600
 
 
 def test_secret_is_not_sent_to_a_hub_without_tls(tmp_path: Path, web: Web) -> None:
@@ -238,7 +212,7 @@ def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web
         assert code == 0, errors
         assert (tmp_path / str(number) / "data").read_bytes() == LARGE
         assert "SECRET" not in errors
-    (_, anonymous), (_, signed) = web.requests
+    anonymous, signed = (request.authorization for request in web.requests)
     assert anonymous is None
     assert signed is not None
     assert signed.startswith("AWS4-HMAC-SHA256 Credential=AKID/")
@@ -304,7 +278,7 @@ def test_artefact_of_a_registry_is_fetched(
         assert code == 0, errors
         assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}
         sent = {"Bearer": "Bearer granted", "Basic": "Basic dXNlcjp3b3Jk", None: None}[scheme]
-        assert {authorization for path, authorization in web.requests if "/blobs/" in path} == {sent}
+        assert {request.authorization for request in web.requests if "/blobs/" in request.path} == {sent}
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class _Use:
 
     def _keep_references(self, overlay: dict[str, Any]) -> None:
         """Replace $(MODEL_DIR), which is another folder in a package, and escape references to missing variables."""
-        known = {"REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "HOME"}
+        known = {"REGISTRY", "IMAGE", "MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "HOME"}
         known |= {*self.sketch.data.get("environment", {}), *overlay.get("environment", {})}
         for holder in (overlay, overlay.get("init", {})):
             for key in ("command", "args"):

@@ -7,9 +7,26 @@ implementation=$1 processes=$2
 shift 2
 run=/run/mlpack hostfile=/etc/mpi/hostfile agent=/etc/mlpack/runtime/mpi-ssh.sh
 
+# stop: end the ranks. mpirun would kill them a second after SIGTERM, and a checkpoint takes longer. So the workers send
+# it, the ranks have the time of this pod, and mpirun ends with them. Where no worker has ranks, mpirun is told.
+# shellcheck disable=SC2329 # the trap below calls it
+stop() {
+  [ "$mpirun" ] || exit 143
+  stopped=yes told='' asked=''
+  for host in $hosts; do
+    [ -e "$run/reached-$host" ] || continue
+    ssh -F "$run/ssh_config" -E "$run/stopped.log" "$host" stop >/dev/null &
+    asked="$asked $!"
+  done
+  for session in $asked; do
+    ! wait "$session" || told=yes
+  done
+  [ "$told" ] || kill -TERM "$mpirun" 2>/dev/null || :
+}
+
 # As process 1 a shell ignores signals that it has no handler for, and `kubectl delete` would wait half a minute.
-mpirun=''
-trap '[ "$mpirun" ] || exit 143; kill -TERM "$mpirun"' TERM INT
+mpirun='' stopped=''
+trap stop TERM INT
 
 # ssh refuses a key that others may read, which is what the operator's mount looks like to some users.
 (umask 077 && cp /etc/mlpack/ssh/id_rsa "$run/key")
@@ -91,6 +108,7 @@ while :; do
   wait "$mpirun" || status=$?
   kill -0 "$mpirun" 2>/dev/null || break
 done
+[ -z "$stopped" ] || exit "$((status ? status : 143))" # ranks that end with 0 when they are told to have not finished
 
 # had_ranks HOST: whether HOST still is the worker that ranks ran on. It is asked again, for half a minute, where it
 # cannot be reached: a network or a name service that stumbles just now takes nothing from what was trained. What it

@@ -22,6 +22,17 @@ if [ "${SSH_ORIGINAL_COMMAND:-}" = joined ]; then
   [ "$kills" = "$before" ] || echo killed
   exit 0
 fi
+
+# The launcher is told to end: the ranks, with what they have started, get SIGTERM. Open MPI and the descendants of MPICH
+# number their ranks in the environment. It fails where there are none.
+if [ "${SSH_ORIGINAL_COMMAND:-}" = stop ]; then
+  told=1
+  for process in /proc/[0-9]*; do
+    grep -qz '^OMPI_COMM_WORLD_RANK=\|^PMI_RANK=' "$process/environ" 2>/dev/null || continue
+    ! kill -TERM "${process##*/}" 2>/dev/null || told=0
+  done
+  exit $told
+fi
 echo "$kills" >$joined
 # shellcheck source=/dev/null
 . /run/mlpack/environment

@@ -52,8 +52,13 @@ def origin(url):
     return urllib.parse.urlsplit(url)[:2]
 
 
+def plain(why):
+    """Return the words of a server or a library in printable characters, shortened."""
+    return re.sub("[^ -~]", "?", f"{why!s:.500}")
+
+
 def fail(url, why):
-    sys.exit(f"sources: {url.partition('?')[0]}: {why}")
+    sys.exit(f"sources: {plain(url.partition('?')[0])}: {plain(why)}")
 
 
 def ask(url, headers):
@@ -76,7 +81,7 @@ def persist(url, work):
             why = getattr(error, "reason", error)
         if attempt == TRIES:
             fail(url, why)
-        print(f"sources: {why}; trying again", file=sys.stderr, flush=True)
+        print(f"sources: {plain(why)}; trying again", file=sys.stderr, flush=True)
         time.sleep(attempt)
 
 
