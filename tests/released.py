@@ -20,12 +20,15 @@ RELEASES = Path(__file__).parent / "releases"
 TOKEN = "mlp_QkfJlbtsXjzQWpNQhpnoGB82E2au31GfWGrUcXf2dN8"  # noqa: S105 - of the databases of tests
 """The token of the admin in each database."""
 
-_MODELS = (
+MODELS = (
     ("hello-mpi",),
     ("llm-finetune",),
+    ("jax-gpt",),
+    ("llm-serving",),
     ("cifar10-mxnet",),
     ("resnet50", "--precision", "fp32", "--mode", "training"),
     ("resnet50-pytorch", "--precision", "fp32", "--mode", "training"),
+    ("xgboost-tabular",),
 )
 """The arguments of `mlpack build` for a package of each bundled model."""
 
@@ -34,7 +37,7 @@ def keep(folder: Path) -> None:
     """Write packages and a database of this version into a folder, in place of what is in it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for words in _MODELS:
+    for words in MODELS:
         command = [sys.executable, "-m", "packager", "-q", "build", *words, "-d", str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     (folder / "server.sql").write_text(_database(), encoding="utf-8")

@@ -59,6 +59,9 @@ def test_signed_release_needs_its_packages_for_later_tests(
         f"tests/releases/{__version__} does not have this version's cifar10-mxnet-training" in capsys.readouterr().err
     )
     assert not (tmp_path / "files").exists()
+    (tmp_path / __version__).mkdir()
+    with pytest.raises(SystemExit, match="is kept as another commit built it: name the next version"):
+        release.main()
 
 
 def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Path) -> None:

@@ -256,6 +256,10 @@ def main() -> None:
     if signer is not None and (missing := released.differing(released.RELEASES / __version__)):
         folder = f"tests/releases/{__version__}"
         print(f"error: {folder} does not have this version's {', '.join(missing)}", file=sys.stderr)
+        if (released.RELEASES / __version__).is_dir():
+            sys.exit(
+                f"hint: {__version__} is kept as another commit built it: name the next version, as docs/policy.md says"
+            )
         sys.exit("hint: `make fixtures` writes them; commit them, then release")
     for path in release(arguments.destination, epoch, signer):
         print(path)
