@@ -2,9 +2,9 @@
 
 python -m tests.argocd
 
-builds the repo-server and kustomize from their Go modules, which takes some minutes and is cached, starts both and
-Debian's registry, and prints a line for each check. It needs no cluster. What the repo-server is asked for is what the
-Application of `mlpack inspect -o argo` names.
+builds two releases of the repo-server with kustomize, and the client of registries of a newer one, from their Go
+modules, which takes some minutes and is cached, starts each and Debian's registry, and prints a line for each check. It
+needs no cluster. What the repo-server is asked for is what the Application of `mlpack inspect -o argo` names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import yaml
 
 from tests import kubectls
 from tests.publish.real_registry import ANONYMOUS, DEBIAN, free_port, serving
-from tests.testbed import builds
+from tests.testbed import builds, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,19 +43,25 @@ class Argo:
         failed: The number of failed checks.
     """
 
-    def __init__(self, folder: Path, host: str, server: str) -> None:
+    def __init__(self, folder: Path, host: str) -> None:
         self.failed = 0
-        self._folder, self._host, self._server = folder, host, server
+        self._folder, self._host = folder, host
+        self._program, self._server, self._version = Path(), "", ""
         self._variables = os.environ | {"KUBECTL": str(kubectls.kubectl()), "HOME": str(folder)}
 
-    def run(self) -> None:
-        """Make all checks."""
+    def push(self) -> None:
+        """Push the packages that the checks are about, and pull them."""
         for model, *variant in _MODELS:
             self._mlpack("build", model, *variant)
-            (archive,) = self._folder.glob(f"{model}*.tar.gz")
             reference = f"oci://{self._host}/team/{model}"
-            self._mlpack("push", archive.name, f"{reference}:1.0.0")
+            self._mlpack("push", self._archive(model).name, f"{reference}:1.0.0")
             self._mlpack("pull", f"{reference}:1.0.0", "--extract", "-d", "pulled")
+
+    def run(self, version: str, program: Path, server: str) -> None:
+        """Make all checks with a repo-server at an address, by the client of the same release."""
+        self._version, self._program, self._server = version, program, server
+        for model, *_variant in _MODELS:
+            archive, reference = self._archive(model), f"oci://{self._host}/team/{model}"
             overlays = json.loads(self._mlpack("inspect", f"{reference}:1.0.0", "-o", "json"))["overlays"]
             for overlay in overlays:
                 argo = ("-o", "argo", "--overlay", overlay)
@@ -65,6 +71,22 @@ class Argo:
                     self._alike(f"{model}, {overlay} at {revision[:16]}", overlay, archive, source | {"x": revision})
         self._refused("Flux's type of layers", "flux", _typed)
         self._refused("two content layers", "two", _doubled)
+
+    def unpack(self, version: str, program: Path) -> None:
+        """Check that the client of registries unpacks each package as `mlpack pull` does."""
+        self._version = version
+        for model, *_variant in _MODELS:
+            name = self._archive(model).name.removesuffix(".tar.gz")
+            for revision in ("1.0.0", "^1.0"):
+                target = self._folder / f"unpacked-{model}-{len(revision)}"
+                repository = f"oci://{self._host}/team/{model}"
+                done = self._run(str(program), repository, revision, str(target), check=False)
+                is_same = bool(done.stdout) and _files(target / name) == _files(self._folder / "pulled" / name)
+                self._report(f"{model} at {revision} is unpacked", is_same, done.stderr)
+
+    def _archive(self, model: str) -> Path:
+        (archive,) = self._folder.glob(f"{model}*.tar.gz")
+        return archive
 
     def _alike(self, title: str, overlay: str, archive: Path, source: dict[str, str]) -> None:
         """Check that an overlay renders to the same objects as with kubectl."""
@@ -92,14 +114,13 @@ class Argo:
         self._report(f"{title} is refused", done.returncode != 0 and "layer" in done.stderr, done.stderr)
 
     def _manifests(self, repository: str, revision: str, path: str) -> subprocess.CompletedProcess[str]:
-        program = str(builds.ARGOCD.entry / "argocd")
-        return self._run(program, "manifests", self._server, repository, revision, path, check=False)
+        return self._run(str(self._program), "manifests", self._server, repository, revision, path, check=False)
 
     def _mlpack(self, *arguments: str) -> str:
         return self._run(sys.executable, "-m", "packager", *arguments).stdout
 
     def _report(self, title: str, is_right: bool, details: str) -> None:  # noqa: FBT001
-        print(f"{'ok  ' if is_right else 'FAIL'} {title}", flush=True)
+        print(f"{'ok  ' if is_right else 'FAIL'} Argo CD {self._version}: {title}", flush=True)
         if not is_right:
             self.failed += 1
             print(details)
@@ -121,6 +142,11 @@ def _doubled(manifest: dict[str, Any]) -> None:
     manifest["layers"] *= 2
 
 
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return the contents of all files of a folder, by their paths in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def _untracked(item: dict[str, Any]) -> dict[str, Any]:
     """Return an object without the annotation by which Argo CD finds it again."""
     annotations = item["metadata"].get("annotations", {})
@@ -135,14 +161,15 @@ def _ordered(objects: Iterable[Any]) -> list[str]:
 
 
 @contextmanager
-def _repo_server(folder: Path) -> Iterator[str]:
+def _repo_server(folder: Path, program: Path) -> Iterator[str]:
     """Yield the address of a running repo-server."""
+    folder.mkdir()
     port, metrics = free_port(), free_port()
-    programs = builds.ARGOCD.entry
+    programs = program.parent
     variables = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), "TMPDIR": str(folder)}
     variables |= {"ARGOCD_GPG_ENABLED": "false", "ARGOCD_EXEC_TIMEOUT": "60s"}
     with (folder / "server.log").open("w") as log:
-        command = [str(programs / "argocd"), "serve", str(port), str(metrics)]
+        command = [str(program), "serve", str(port), str(metrics)]
         server = subprocess.Popen(command, env=variables, stdout=log, stderr=log, cwd=folder)
         try:
             _wait(port, server, folder)
@@ -164,15 +191,20 @@ def _wait(port: int, server: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def main() -> int:
-    """Build the repo-server, make the checks, and return 1 when one failed."""
-    builds.build_all((builds.ARGOCD,))
+    """Build the programs, make the checks, and return 1 when one failed."""
+    builds.build_all((builds.ARGOCD, builds.ARGOCD_3_1, builds.ARGOCD_OCI))
     with tempfile.TemporaryDirectory(prefix="mlpack-argocd-") as name:
         folder = Path(name)
-        for part in ("registry", "server", "user"):
+        for part in ("registry", "user"):
             (folder / part).mkdir()
-        with serving(DEBIAN, ANONYMOUS, folder / "registry") as (host, _), _repo_server(folder / "server") as server:
-            argo = Argo(folder / "user", host, server)
-            argo.run()
+        with serving(DEBIAN, ANONYMOUS, folder / "registry") as (host, _):
+            argo = Argo(folder / "user", host)
+            argo.push()
+            for version, build in ((versions.ARGO_CD_3_1, builds.ARGOCD_3_1), (versions.ARGO_CD, builds.ARGOCD)):
+                program = build.entry / build.name
+                with _repo_server(folder / build.name, program) as server:
+                    argo.run(version, program, server)
+            argo.unpack(versions.ARGO_CD_OCI, builds.ARGOCD_OCI.entry / builds.ARGOCD_OCI.name)
     print("all checks hold" if not argo.failed else f"{argo.failed} checks failed")
     return 1 if argo.failed else 0
 

@@ -8,7 +8,6 @@ Debian's registry, prints a line for each check, and takes the cluster down.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import shutil
@@ -20,10 +19,9 @@ from pathlib import Path
 os.environ["MLPACK_IMAGE_VOLUMES"] = "1"  # read when the modules of the cluster are imported
 
 from tests import kubectls
-from tests.cosign import registry
+from tests.e2e.registry import ClusterRegistry, serving
 from tests.gitops import CheckError
-from tests.testbed import lifecycle, node
-from tests.testbed.places import RUN
+from tests.testbed import lifecycle
 
 _IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 _MODELS = Path(__file__).resolve().parents[1] / "model_specs"
@@ -48,9 +46,10 @@ class Volumes:
         host: The host of the registry, as this machine and the node see it.
     """
 
-    def __init__(self, folder: Path, host: str, kubeconfig: Path) -> None:
-        self.folder, self.host = folder, host
+    def __init__(self, folder: Path, registry: ClusterRegistry, kubeconfig: Path) -> None:
+        self.folder, self.host = folder, registry.host
         self._variables = os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECTL": str(kubectls.kubectl())}
+        self._variables |= {"SSL_CERT_FILE": str(registry.certificate), "no_proxy": "*"}
         self._variables |= {"HOME": str(folder), "PATH": f"{kubectls.kubectl().parent}:{os.environ['PATH']}"}
 
     def run(self, *argv: str) -> str:
@@ -73,7 +72,7 @@ class Volumes:
     def push(self, package: str, name: str) -> str:
         """Push a package without a check, and return the image with its digest."""
         reference = f"oci://{self.host}/team/{name}:1"
-        return self.mlpack("push", package, reference, "--no-verify", "--plain-http").strip().removeprefix("oci://")
+        return self.mlpack("push", package, reference, "--no-verify").strip().removeprefix("oci://")
 
     def check(self) -> None:
         """Make all checks."""
@@ -95,10 +94,11 @@ class Volumes:
     def _overlay(self, overlay: str) -> None:
         package = ("hello-mpi.configured.tar.gz", "--overlay", overlay)
         findings = json.loads(self.mlpack("doctor", *package, "-o", "json"))["findings"]
-        [volumes] = [finding for finding in findings if finding["check"] == "volumes"]
-        if volumes["state"] != "ok":
+        volumes = [finding for finding in findings if finding["check"] == "volumes"]
+        if not volumes or any(finding["state"] != "ok" for finding in volumes):
             raise CheckError(f"doctor: {volumes}")
-        print(f"ok   doctor: {volumes['message']}", flush=True)
+        for finding in volumes:
+            print(f"ok   doctor: {finding['message']}", flush=True)
         self.mlpack("deploy", *package, "--timeout", "4m")
         logs = self.mlpack("logs", *package)
         if "the package and the model are there" not in logs:
@@ -111,22 +111,13 @@ class Volumes:
         self.mlpack("delete", *package, "--yes")
 
 
-def _trust(host: str) -> None:
-    """Let containerd use a registry without TLS."""
-    folder = RUN / "config/registries" / host
-    folder.mkdir(parents=True)
-    (folder / "hosts.toml").write_text(f'server = "http://{host}"\n\n[host."http://{host}"]\n')
-
-
 def main() -> int:
     """Make all checks, and return the exit code."""
     try:
         kubeconfig = lifecycle.up()
         lifecycle.build_image(_MODELS / "hello-mpi", _IMAGE)
-        address = str(ipaddress.ip_address(node.address()) - 1)
-        with tempfile.TemporaryDirectory() as name, registry(Path(name), address) as host:
-            _trust(host)
-            volumes = Volumes(Path(name), host, kubeconfig)
+        with tempfile.TemporaryDirectory() as name, serving(Path(name) / "registry") as registry:
+            volumes = Volumes(Path(name), registry, kubeconfig)
             try:
                 volumes.check()
             except (CheckError, subprocess.TimeoutExpired) as error:
