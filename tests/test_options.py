@@ -17,6 +17,7 @@ from packager.builder.render import render
 from packager.kubectl.kustomize import kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.podsecurity import Level
+from packager.kubernetes.resources import is_gpu
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
@@ -133,7 +134,61 @@ def test_queue_places_pods_that_compute_and_sets_the_priority_of_their_workload(
                 key: pods.metadata["annotations"][key] for key in pods.metadata["annotations"] if "kueue" in key
             }
             expected = {f"kueue.x-k8s.io/podset-{way}-topology": "example.com/rack.a"} if pods.computes else {}
+            if workload.kind == "LeaderWorkerSet":
+                expected["kueue.x-k8s.io/podset-group-name"] = "group"
             assert annotations == expected
+    with opened(package) as package_files:
+        assert verify(package_files, Checks(kubectls=(str(kubectls.kubectl(BOTH_ENDS[1])),))).problems == ()
+
+
+def test_options_change_both_workloads_of_a_kind_with_different_pods(
+    mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """Each kind has an overlay whose pods run something before the program, and one whose pods do not."""
+    added = [
+        setting.replace("overlays.", "overlays.other-", 1)
+        for setting in (
+            *SET,
+            "overlays.single-node.kind=Pod",
+            "overlays.multi-node.kind=MPIJob",
+            "overlays.multi-node.workers=2",
+        )
+        if setting.startswith("overlays.")
+    ]
+    names = {setting.split(".")[1] for setting in added}
+    inits = [f"overlays.{name}.init.command.0=true" for name in names]
+    sets = [f"--set={setting}" for setting in (*SET, *added, *inits)]
+    queue = ("--with", "queue", "--site", "QUEUE=research")
+    assert mlpack("build", "hello-mpi", "--format", "dir", *sets, *queue).code == 0
+    for overlay in overlays(tmp_path / "hello-mpi"):
+        documents, _ = yamlio.load_all(rendered(overlay, kubectls.kubectl(BOTH_ENDS[1])).encode(), "")
+        [workload] = filter(structures.is_workload, (Manifest(document.data) for document in documents))
+        assert workload.data["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == "research", overlay.name
+
+
+AMD = ("--with", "gpu", "--site", "GPU_VENDOR=amd.com", "--site", "GPU_COUNT=2")
+CLAIM = ("--with", "device-claim", "--site", "DEVICE_CLAIM=gpus")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [(AMD, {"amd.com/gpu": "2"}), (CLAIM, {}), ((*AMD, *CLAIM), {"amd.com/gpu": "2"})]
+)
+def test_gpus_of_the_spec_are_replaced_in_main_and_init_containers(
+    options: tuple[str, ...], expected: dict[str, str], mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """Each spec of llm-finetune on GPUs has nvidia.com/gpu, also as GPUS in mlops.env."""
+    assert mlpack("build", "llm-finetune", "--mode", "cuda", "--format", "dir", *options).code == 0
+    package = tmp_path / "llm-finetune-cuda"
+    for overlay in overlays(package):
+        texts = [rendered(overlay, kubectls.kubectl(version)) for version in BOTH_ENDS]
+        assert texts[0] == texts[1]
+        documents, _ = yamlio.load_all(texts[0].encode(), "")
+        [workload] = filter(structures.is_workload, (Manifest(document.data) for document in documents))
+        [pods] = structures.pods(workload)
+        containers = [container for _, container in pods.containers() if container["name"] != "identity"]
+        limits = [container["resources"]["limits"] for container in containers]
+        assert len(limits) == 2
+        assert [{name: limit[name] for name in limit if is_gpu(name)} for limit in limits] == [expected] * 2
     with opened(package) as package_files:
         assert verify(package_files, Checks(kubectls=(str(kubectls.kubectl(BOTH_ENDS[1])),))).problems == ()
 
@@ -296,7 +351,7 @@ def test_option_without_site_value_is_reported_and_does_not_render(
 ) -> None:
     option = next(option for option in OPTIONS if key in option.keys)
     needed = [argument for other in option.needs[:1] for argument in ("--with", other)]
-    of_kinds = kinds.SET if option.only in ("gang", "jobset", "several") else ()
+    of_kinds = kinds.SET if option.only in ("elastic", "gang", "jobset", "several") else ()
     needed += [f"--set={argument}" for argument in (*kinds.FOLDERS, *of_kinds)]
     values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
     done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)

@@ -25,7 +25,8 @@ changes, `mlpack lint` checks it, and `mlpack build` builds a package from one o
 `mlpack schema` prints the JSON Schema, which editors use to complete keys and to mark mistakes.
 
 A folder of models (`--specs`) may have a `groups.yaml`, which says in which groups and order `mlpack list` shows them:
-`groups:` with a list of mappings of a `title` and the names of `models`.
+`groups:` with a list of mappings of a `title` and the names of the folders, as `models`. Models that share files are in
+one folder: `NAME.spec.yaml` beside `spec.yaml` is the spec of another one.
 
 Unknown keys are refused. Values such as `20`, `-1`, `0.5`, `true` and `false` are read as numbers and booleans. Every
 other value is text, exactly as written: `yes`, `1.10`, `0o17`. Paths are relative to the spec's folder and must lead to

@@ -30,7 +30,7 @@ CONTENTS = {
     "The mlops user": ("guides/storage", "guides/gpus", "guides/secrets", "run", "upgrade", "verify"),
     "The devops person": ("site", "guides/queues", "gitops", "faults"),
     "The task service": ("service", "service/*"),
-    "Reference": ("usage", "commands", "spec", "api", "format", "policy", "changelog"),
+    "Reference": ("usage", "commands", "spec", "options", "api", "format", "policy", "changelog"),
     "Concepts": ("architecture", "security", "comparison", "benchmarks", "adr/*"),
     "Project": ("contributing", "conduct", "report"),
 }
@@ -38,8 +38,9 @@ CONTENTS = {
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _REPAIRS = (
-    # A reader who uses the keyboard alone scrolls a wide example with the arrow keys.
+    # A reader who uses the keyboard alone scrolls a wide example or table with the arrow keys.
     ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     # A cell without a text is no heading.
     ('<th class="head"><p></p></th>', "<td></td>"),
     ('<div id="search-results"></div>', '<h1>Search</h1><div id="search-results"></div>'),
