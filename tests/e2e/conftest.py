@@ -19,6 +19,7 @@ import pytest
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Images, Site
 from tests.e2e.storage import NodeFolder
+from tests.testbed import builds
 from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
@@ -79,6 +80,36 @@ def images(kubeconfig: Path) -> Images:
     return Images(own_cluster="MLPACK_E2E_CONTEXT" not in os.environ)
 
 
+@pytest.fixture(scope="session")
+def coscheduling(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run the second scheduler on this machine, with the rights of the cluster's administrator."""
+    builds.build_all((builds.SCHEDULING,))
+    folder = tmp_path_factory.mktemp("coscheduling")
+    plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    plugins["queueSort"] = {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]}
+    waiting = {"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 5}}
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "profiles": [{"schedulerName": "scheduler-plugins-scheduler", "plugins": plugins, "pluginConfig": [waiting]}],
+    }
+    (folder / "scheduler.json").write_text(json.dumps(configuration))
+    kubectl = ["kubectl", f"--kubeconfig={kubeconfig}"]
+    crd = builds.SCHEDULING.entry / "scheduling.x-k8s.io_podgroups.yaml"
+    subprocess.run([*kubectl, "apply", "--server-side", f"--filename={crd}"], check=True)
+    established = ("wait", "--for=condition=Established", "--timeout=60s", f"--filename={crd}")
+    subprocess.run([*kubectl, *established], check=True)
+    argv = [str(builds.SCHEDULING.entry / "scheduler"), f"--config={folder / 'scheduler.json'}", "--secure-port=0"]
+    with (folder / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log, cwd=folder) as scheduler:
+        yield
+        ended = scheduler.poll()
+        scheduler.terminate()
+    subprocess.run([*kubectl, "delete", f"--filename={crd}"], check=True)
+    assert ended is None, (folder / "log").read_text()
+
+
 @pytest.fixture
 def new_site(kubeconfig: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Site]]:
     """Yield a function that creates a namespace with a Pod Security level; all are deleted after the test."""
@@ -110,6 +141,25 @@ def mpi_image(images: Images) -> str:
 def tensorflow_image(images: Images) -> str:
     """Return the image of resnet50."""
     return images.build(CHECKOUT / "model_specs/resnet50", TENSORFLOW_IMAGE)
+
+
+@pytest.fixture
+def claim(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iterator[str]:
+    """Create the claim `results` on a folder of the node, and yield the options of `build` that use it."""
+    assert mpi_image
+    folder = NodeFolder(new_site("privileged"), "/tmp")
+    folder.run(f"mkdir -p {folder.path}/results\nchmod 777 {folder.path}/results")
+    name = f"results-{site.namespace}"
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {"hostPath": {"path": f"{folder.path}/results"}, "capacity": {"storage": "1Gi"}}
+    asked = {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+    site.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**common, **volume}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "results"}, "spec": common | asked},
+    )
+    yield "--with output-pvc --site OUTPUT_CLAIM=results"
+    site.run(f"kubectl delete pv --wait=false {name}")
+    folder.run(f"rm -r {folder.path}")
 
 
 @pytest.fixture

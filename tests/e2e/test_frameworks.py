@@ -1,4 +1,4 @@
-"""Tests that the models of PyTorch and MXNet train on one and several nodes, as a user that is not in the image."""
+"""Tests that the models of the frameworks train on one and several nodes, as a user that is not in the image."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.faults import Faulty
 from tests.e2e.site import CHECKOUT, Images, last_json
 from tests.e2e.storage import NodeFolder
+from tests.e2e.test_jobset import pod_of
+from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +31,12 @@ SMALL = (
     "--set overlays.multi-node.resources.requests.cpu=50m",
     "--set overlays.single-node.resources.requests.cpu=50m",
 )
+TENSORFLOW = (
+    "--set environment.STEPS=60",
+    "--set environment.IMAGE_SIZE=32",
+    "--set overlays.single-node.resources.requests.cpu=50m",
+    "--set overlays.single-node.resources.requests.memory=512Mi",
+)
 TINY = (
     "--set environment.BATCHES.value=5",
     "--set environment.BATCH_SIZE.value=4",
@@ -39,6 +47,9 @@ THREE = (
     "--set overlays.multi-node.roles.server.replicas=2",
     "--set overlays.multi-node.roles.worker.replicas=3",
 )
+
+SAME = 0.01
+"""By how much the loss of a resumed training may differ."""
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +151,54 @@ def test_pytorch_on_two_nodes_resumes_from_its_checkpoint_after_one_has_failed(s
     assert (result["resumed_from"], result["steps"]) == (1, 4)
     assert result["weights_digest"].startswith("sha256:")
     assert package.run("delete").code == 0
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_drained_pytorch_resumes_with_the_same_loss(site: Site, claims: str) -> None:
+    """A pod of two is evicted in the middle; two ranks of one node take the same steps without interruption."""
+    steps = ("--force", *SMALL, "--set environment.STEPS.value=40")
+    uninterrupted = trained(site, "single-node", "resnet50-pytorch", *steps)
+    package = several(site, "resnet50-pytorch", *steps, claims)
+    with package.running("deploy") as deployed:
+        site.until(lambda: "step 5/40" in package.run("logs").out, "some steps", 240)
+        evict(site, pod_of(site, 1).removeprefix("pod/"))
+        _, stderr = deployed.communicate(timeout=400)
+    assert deployed.returncode == 0, stderr
+    assert "all pods were started again once after a drain" in stderr
+    resumed = last_json(package.run("logs").out)
+    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 40
+    assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
+
+
+@pytest.mark.usefixtures("tensorflow_image")
+def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) -> None:
+    """The pod is evicted in the middle, makes a checkpoint, and is deployed again."""
+    steps = ("--force", *TENSORFLOW)
+    uninterrupted = trained(site, "single-node", "resnet50", *steps)
+    package = Faulty(site, site.build("resnet50", *steps, claims), "single-node")
+    site.run(f"mlpack configure {package.folder} --overlay single-node --uid 12345 --gid 12346")
+    assert package.run("deploy", "--no-wait").code == 0
+    site.until(lambda: "step 5/60" in package.run("logs").out, "some steps", 240)
+    evict(site, package.workload.removeprefix("pod/"))
+    site.run(f"kubectl wait --for=delete --timeout=60s {package.workload}")
+    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    assert deploy.code == 0, deploy.err
+    resumed = last_json(package.run("logs").out)
+    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 60
+    assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
+
+
+@pytest.mark.usefixtures("tensorflow_image")
+def test_drained_launcher_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str) -> None:
+    retries = "--set overlays.multi-node.retries=1"
+    package = several(site, "resnet50", *(step.replace("single", "multi") for step in TENSORFLOW), retries, claims)
+    with package.running("deploy") as deployed:
+        site.until(lambda: "step 5/60" in package.run("logs").out, "some steps", 240)
+        evict(site, site.launcher())
+        _, stderr = deployed.communicate(timeout=400)
+    assert deployed.returncode == 0, stderr
+    resumed = last_json(package.run("logs").out)
+    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 60
 
 
 @pytest.mark.usefixtures("pytorch")

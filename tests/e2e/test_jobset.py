@@ -81,6 +81,7 @@ def test_all_pods_are_started_again_after_one_has_failed(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.alone
 def test_follow_prints_whole_logs_of_attempts_shorter_than_a_poll(site: Site) -> None:
     """JobSet deletes the pods of an attempt about two seconds after they have failed, and their logs with them."""
     package = peers(site, "early", "overlays.nodes.retries=2")

@@ -21,17 +21,21 @@ LEADER = f"{NAME}-0"
 ASK = "import urllib.request as r; print(r.urlopen('http://localhost:8080/').read().decode())"
 
 
-@pytest.fixture
-def package(site: Site, images: Images) -> Path:
-    """Return a package of the new model of `mlpack init`, with the image of its Dockerfile."""
+def groups(site: Site, images: Images, *options: str) -> Path:
+    """Build a package of the new model of `mlpack init`, with the image of its Dockerfile."""
     site.run("mlpack init --kind LeaderWorkerSet groups")
     alone = site.folder / "image"
     alone.mkdir()
     shutil.copy(site.folder / "groups/Dockerfile", alone)
     images.build(alone, "localhost/groups:1.0")
-    folder = site.build("./groups", "--set overlays.serving.resources.requests.cpu=50m")
+    folder = site.build("./groups", "--set overlays.serving.resources.requests.cpu=50m", *options)
     site.run(f"mlpack configure {folder} --uid 12345 --gid 12345 --fs-group 12345")
     return folder
+
+
+@pytest.fixture
+def package(site: Site, images: Images) -> Path:
+    return groups(site, images)
 
 
 def uids(site: Site) -> set[str]:

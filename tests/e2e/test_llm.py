@@ -9,10 +9,11 @@ import pytest
 
 from tests.e2e.faults import Faulty
 from tests.e2e.site import CHECKOUT, Images, last_json
-from tests.e2e.storage import NodeFolder
+from tests.e2e.test_jobset import pod_of
+from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.e2e.site import Site
 
@@ -56,25 +57,6 @@ def pytorch(images: Images) -> str:
     return images.build(CHECKOUT / "model_specs/llm-finetune", "localhost/pytorch:2.14.1")
 
 
-@pytest.fixture
-def claim(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iterator[str]:
-    """Create the claim `results` on a folder of the node, and yield the options of `build` that use it."""
-    assert mpi_image
-    folder = NodeFolder(new_site("privileged"), "/tmp")
-    folder.run(f"mkdir -p {folder.path}/results\nchmod 777 {folder.path}/results")
-    name = f"results-{site.namespace}"
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {"hostPath": {"path": f"{folder.path}/results"}, "capacity": {"storage": "1Gi"}}
-    asked = {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
-    site.apply(
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**common, **volume}},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "results"}, "spec": common | asked},
-    )
-    yield "--with output-pvc --site OUTPUT_CLAIM=results"
-    site.run(f"kubectl delete pv --wait=false {name}")
-    folder.run(f"rm -r {folder.path}")
-
-
 def overlay(site: Site, name: str, *options: str) -> Faulty:
     """Build the model's package for uid 12345, and return one of its overlays."""
     folder = site.build("llm-finetune", "--force", *SMALL, *options)
@@ -99,36 +81,51 @@ def test_language_model_trains_unedited_on_two_nodes(site: Site) -> None:
 
 
 def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(site: Site, claim: str) -> None:
-    """Two nodes are deleted in the middle, and one node takes the remaining steps, with batches of the same size."""
+    """One of two nodes is drained, then both are deleted, and one node takes the remaining steps of the same size."""
     single = ("--set environment.GRADIENT_ACCUMULATION.value=2", *MANY)
+    checkpoints = claim.replace("output-pvc", "checkpoint-pvc").replace("OUTPUT", "CHECKPOINT")
+    shared = (checkpoints, "--set environment.CHECKPOINT_DIR=/checkpoints")
     package = overlay(site, "single-node", *single)
     uninterrupted = result(package)
     assert package.run("delete").code == 0
-    interrupted = overlay(site, "multi-node", claim, *MANY)
+    interrupted = overlay(site, "multi-node", *shared, *MANY)
     assert interrupted.run("deploy", "--no-wait").code == 0
     site.until(lambda: '"step": 2,' in interrupted.run("logs").out, "the second step", 240)
+    evict(site, pod_of(site, 1).removeprefix("pod/"))
+    site.until(lambda: "resuming after step" in interrupted.run("logs").out, "both nodes to go on", 240)
+    assert "all pods were started again once after a drain" in interrupted.run("status").out
     assert interrupted.run("delete").code == 0
-    resumed = result(overlay(site, "single-node", claim, *single))
+    resumed = result(overlay(site, "single-node", *shared, *single))
     assert resumed["ranks"] == 1
     assert 2 <= resumed["resumed_from"] < resumed["steps"] == 60
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=0.05)
 
 
+def answers(site: Site, package: Path, overlay: str, model: str) -> None:
+    """Check that llama.cpp continues a text with the tokens and probabilities of PyTorch."""
+    answer = last_json(site.run(f"mlpack exec {package} --overlay {overlay} -- python3 -B -c {shlex.quote(ASK)}"))
+    assert answer["model"] == model
+    served, computed = (list(zip(*answer[key], strict=True)) for key in ("served", "computed"))
+    assert served[0] == computed[0]
+    assert served[1] == pytest.approx(computed[1], abs=0.01)
+
+
 def test_trained_model_answers_by_the_openai_api(site: Site, claim: str) -> None:
-    """`mlpack run` trains and then serves; llama.cpp continues a text with the tokens and probabilities of PyTorch."""
+    """`mlpack run` trains and then serves; llm-serving serves the same model from the same claim."""
     package = site.build("llm-finetune", "--force", *SMALL, claim)
     site.run(f"mlpack configure {package} --uid 12345 --gid 12346")
     run = site.shell(f"mlpack run {package} --timeout 10m")
     assert run.returncode == 0, run.stderr
-    answer = last_json(site.run(f"mlpack exec {package} --overlay serving -- python3 -B -c {shlex.quote(ASK)}"))
-    assert answer["model"] == "llm-finetune"
-    served, computed = (list(zip(*answer[key], strict=True)) for key in ("served", "computed"))
-    assert served[0] == computed[0]
-    assert served[1] == pytest.approx(computed[1], abs=0.01)
+    answers(site, package, "serving", "llm-finetune")
     metrics = "urllib.request.urlopen('http://127.0.0.1:8080/metrics').read().decode()"
     printed = f"import urllib.request; print({metrics})"
     text = site.run(f"mlpack exec {package} --overlay serving -- python3 -c {shlex.quote(printed)}")
     assert "llamacpp:tokens_predicted_total" in text
+
+    serving = site.build("llm-serving", "--mode cpu --set variants.0.resources.requests.cpu=50m", claim)
+    site.run(f"mlpack configure {serving} --uid 12345 --gid 12346")
+    site.run(f"mlpack deploy {serving} --timeout 5m")
+    answers(site, serving, "single-node", "llm")
 
 
 def test_serving_without_a_model_names_the_fix(site: Site) -> None:

@@ -30,6 +30,22 @@ def test_packages_of_requirements_are_installed_in_each_kind(site: Site, images:
         assert site.run(f"kubectl logs {pods}").splitlines() == ["from the wheel"] * count
 
 
+def test_pods_on_a_claim_install_once(site: Site, images: Images, claim: str) -> None:
+    images.build(MODEL, "localhost/requirements:1")
+    model = site.folder / "model"
+    shutil.copytree(MODEL, model)
+    (model / "requirements.txt").write_text(wheel(model / "wheels", "from the wheel"))
+    package = site.build("./model", claim)
+    site.run(f"kubectl -k {package}/quickstart/k8s/mlops/nodes apply")
+    site.run("kubectl wait --for=condition=Completed --timeout=300s jobset/requirements-nodes")
+    (model / "wheels/told-1-py3-none-any.whl").rename(model / "wheels/other")
+    shutil.rmtree(package)
+    package = site.build("./model", "--force", claim)
+    site.run(f"kubectl -k {package}/quickstart/k8s/mlops/single-node apply")
+    assert site.end_of_pod("requirements-single-node") == "Succeeded"
+    assert site.log("requirements-single-node") == "from the wheel\n"
+
+
 def test_package_with_another_digest_ends_the_pod(site: Site, images: Images) -> None:
     images.build(MODEL, "localhost/requirements:1")
     model = site.folder / "model"

@@ -70,9 +70,9 @@ def claimable(site: Site, folder: NodeFolder) -> Iterator[str]:
 
 
 @contextmanager
-def forwarded(home: Site) -> Iterator[str]:
+def forwarded(home: Site, target: str = "deployment/mlpack-server") -> Iterator[str]:
     """Forward a local port to the server, and yield its URL."""
-    argv = ["kubectl", "port-forward", "deployment/mlpack-server", ":8080"]
+    argv = ["kubectl", "port-forward", target, ":8080"]
     with subprocess.Popen(argv, env=home.environment, stdout=subprocess.PIPE, text=True) as forwarding:
         try:
             assert forwarding.stdout

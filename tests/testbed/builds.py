@@ -91,6 +91,13 @@ KUBERNETES = Build(
 COSIGN = Build("cosign", ("github.com/sigstore/cosign/v3/cmd/cosign",), "about 5 minutes")
 # Not for the cluster: `python -m tests.registries` runs them. The second has the API of referrers.
 REGISTRIES = Build("registries", ("github.com/distribution/distribution/v3/cmd/registry", "./ggcr"), "about 3 minutes")
+# The scheduler that starts all pods of a group or none, for the option gang; it runs only while its tests do.
+SCHEDULING = Build(
+    "scheduling",
+    ("sigs.k8s.io/scheduler-plugins/cmd/scheduler",),
+    "about 4 minutes",
+    manifests=(("sigs.k8s.io/scheduler-plugins", "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"),),
+)
 # Not for every cluster: `python -m tests.gitops` runs them beside it.
 GITOPS = Build(
     "gitops",
@@ -107,8 +114,11 @@ GITOPS = Build(
         ("github.com/fluxcd/kustomize-controller", "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"),
     ),
 )
-# Not for the cluster: `python -m tests.argocd` runs it.
-ARGOCD = Build("argocd", (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes")
+# Not for the cluster: `python -m tests.argocd` runs them. Both repo-servers are built from the same program.
+ARGOCD, ARGOCD_3_1 = (
+    Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes") for name in ("argocd", "argocd-3.1")
+)
+ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
     "containerd",

@@ -1,4 +1,4 @@
-"""Builds images from Dockerfiles with buildah, and caches them under a digest of their inputs."""
+"""Builds images from Dockerfiles with buildah, limits their size, and caches them under a digest of their inputs."""
 
 import hashlib
 import os
@@ -9,13 +9,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.testbed import bases, packages
-from tests.testbed.errors import ToolError
+from tests.testbed.errors import ClusterError, ToolError
 from tests.testbed.images import BUILT
 from tests.testbed.places import CACHE, only_one
 from tests.testbed.process import bound, run
 from tests.testbed.progress import step
 
 _IMAGES = CACHE / "images"
+
+_MOST_BYTES = 1536 << 20
+"""The largest size of an image's files: 1.5 GiB."""
 
 _UNSEALED = "sealing memfd"
 """The message of a rare failure after which a build is repeated once. Buildah executes a copy of itself in memory, and
@@ -27,7 +30,7 @@ _CERTIFICATES = "/run/certificates-of-the-machine.crt"
 
 
 def build(folder: Path) -> Path:
-    """Build a folder's Dockerfile, and return the archive of the image.
+    """Build a folder's Dockerfile, and return the archive of the image. Raises ClusterError if it is too large.
 
     The cache maps the digest of a folder to its image, and an image to its archive: after a change of a file that no
     instruction copies, only buildah's cached layers are read.
@@ -94,9 +97,13 @@ def _archive(image: str) -> Path:
         unfinished, tag = archive.with_suffix(".unfinished"), f"{BUILT}:{archive.stem}"
         unfinished.unlink(missing_ok=True)
         container = _buildah("from", "--pull=never", image).strip()
+        in_container = ["run", "--isolation=chroot", "--user=0:0", container, "--"]
+        size = int(_buildah(*in_container, "du", "--summarize", "--bytes", "--one-file-system", "/").split()[0])
+        if size > _MOST_BYTES:
+            raise ClusterError(f"the image has {size >> 20} MiB, more than {_MOST_BYTES >> 20}: install less in it")
         mounted = ["(", "-path", _PIP_CONFIGURATION, "-o", "-path", _CERTIFICATES, ")"]
         delete = ["find", "/etc", "/run", "-maxdepth", "1", *mounted, "-empty", "-delete"]
-        _buildah("run", "--isolation=chroot", "--user=0:0", container, "--", *delete)
+        _buildah(*in_container, *delete)
         _buildah("commit", "--quiet", "--rm", container, tag)
         # Takes half the time of gzip's default level, for the same size.
         compression = ["--compression-format=zstd", "--compression-level=1"]

@@ -32,9 +32,19 @@ _REQUIRED = {
     "argocd": {
         "github.com/argoproj/argo-cd/v3": versions.ARGO_CD,
     },
+    "argocd-3.1": {
+        "github.com/argoproj/argo-cd/v3": versions.ARGO_CD_3_1,
+    },
+    "argocd-oci": {
+        "github.com/argoproj/argo-cd/v3": versions.ARGO_CD_OCI,
+    },
     "gitops": {
         "github.com/fluxcd/source-controller": versions.FLUX,
         "github.com/fluxcd/kustomize-controller": versions.FLUX,
+    },
+    "scheduling": {
+        "k8s.io/kubernetes": versions.ITS_KUBERNETES,
+        "sigs.k8s.io/scheduler-plugins": versions.SCHEDULER_PLUGINS,
     },
     "kubernetes": {
         "k8s.io/kubernetes": versions.KUBERNETES,
@@ -42,6 +52,16 @@ _REQUIRED = {
         "sigs.k8s.io/kueue": versions.KUEUE,
     },
 }
+
+_RESOLVE = {
+    "gitops": ("list", "-deps", "tool"),
+    "scheduling": ("list", "-deps", "tool"),
+    "argocd-oci": ("list", "-deps", "."),
+}
+"""How Go finds the modules that only programs need, where tests need modules that are not to be had."""
+
+_INSTEAD = {("k8s.io/csi-translation-lib", "0.34.7"): "0.34.5"}
+"""Releases of staging modules that can be had as modules, for those that cannot."""
 
 
 def check() -> None:
@@ -62,22 +82,21 @@ def write(go: Path) -> None:
         with step(f"go/{name}: go.mod, go.sum"):
             for module, version in modules.items():
                 run([go, "mod", "edit", f"-require={module}@v{version}"], cwd=folder, env=env)
-            if name == "kubernetes":
-                _replace_staging(go, folder)
-            # The tests of Flux need modules that are not to be had, so go.mod has only what its programs need.
-            command = ["list", "-deps", "tool"] if name == "gitops" else ["mod", "tidy"]
-            run([go, *command], cwd=folder, env=env)
+            if "k8s.io/kubernetes" in modules:
+                _replace_staging(go, folder, modules["k8s.io/kubernetes"])
+            run([go, *_RESOLVE.get(name, ("mod", "tidy"))], cwd=folder, env=env)
 
 
-def _replace_staging(go: Path, folder: Path) -> None:
+def _replace_staging(go: Path, folder: Path, version: str) -> None:
     """Replace the staging modules of Kubernetes by their published versions.
 
     The go.mod of Kubernetes takes them from its source tree, at version v0.0.0, which modules that require Kubernetes
     cannot do. Kubernetes v1.34.4 is published with the modules v0.34.4.
     """
-    download = run([go, "mod", "download", "-json", f"k8s.io/kubernetes@v{versions.KUBERNETES}"], cwd=folder)
+    download = run([go, "mod", "download", "-json", f"k8s.io/kubernetes@v{version}"], cwd=folder)
     upstream = json.loads(run([go, "mod", "edit", "-json", json.loads(download)["GoMod"]], cwd=folder))
-    published = versions.KUBERNETES.replace("1.", "0.", 1)
+    published = version.replace("1.", "0.", 1)
     for staged in upstream["Replace"]:
         module = staged["Old"]["Path"]
-        run([go, "mod", "edit", f"-replace={module}={module}@v{published}"], cwd=folder)
+        release = _INSTEAD.get((module, published), published)
+        run([go, "mod", "edit", f"-replace={module}={module}@v{release}"], cwd=folder)

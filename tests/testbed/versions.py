@@ -15,6 +15,9 @@ LWS = "0.9.0"
 KUEUE = "0.16.2"
 """Kueue and CoreDNS are built with the libraries of KUBERNETES, so their releases must match it."""
 
+SCHEDULER_PLUGINS, ITS_KUBERNETES = "0.34.7", "1.34.7"
+"""The scheduler that starts all pods of a group or none, and the Kubernetes whose libraries its go.mod requires."""
+
 GO_FUSE = "2.12.1"
 GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
 """The modules of the node's NFS client; the second has no releases."""
@@ -25,8 +28,9 @@ COSIGN = "3.1.3"
 DISTRIBUTION, GO_CONTAINERREGISTRY = "3.1.2", "0.22.1"
 """Registries that packages are pushed to. The second has the API of referrers, which the first lacks."""
 
-ARGO_CD = "3.2.12"
-"""Argo CD's repo-server, which takes packages from registries and renders their overlays."""
+ARGO_CD, ARGO_CD_3_1, ARGO_CD_OCI = "3.2.12", "3.1.16", "3.5.7"
+"""Argo CD's repo-server, which takes packages from registries and renders their overlays, and that of the first release
+that does. Of the third only the client of registries can be built as a module."""
 
 FLUX = "1.9.6"
 """source-controller and kustomize-controller of Flux 2.9, which take packages from registries and apply them."""

@@ -1,0 +1,79 @@
+"""Registries with TLS on this machine, which the node of `tests/testbed` can pull from."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.publish import artefact, layout
+from packager.publish.client import Access
+from packager.publish.reference import parse
+from packager.publish.registry import MANIFEST, Repository
+from packager.publish.transport import Network
+from tests.e2e.site import CHECKOUT
+from tests.publish import real_registry
+from tests.testbed import dockerfiles, node
+from tests.testbed.places import RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FOLDER = "/run/config/registries"  # as in config/containerd.toml
+
+
+@dataclass(frozen=True)
+class ClusterRegistry:
+    """A registry that runs.
+
+    Attributes:
+        host: The host, for this machine and the node.
+        certificate: The file with its certificate.
+    """
+
+    host: str
+    certificate: Path
+
+    def store(self, repository: str, tag: str) -> str:
+        """Store the image of hello-mpi with a label that no other image has; return the digest of its manifest."""
+        content = layout.read(dockerfiles.build(CHECKOUT / "model_specs/hello-mpi"), is_ours=False)
+        text, manifest = content.manifests[content.roots[0].blob.digest]
+        config_blob, *layers = manifest.blobs
+        with content.path.open("rb") as stream:
+            stream.seek(content.blobs[config_blob])
+            config = json.loads(stream.read(config_blob.size))
+        config["config"]["Labels"] = {"test": secrets.token_hex(8)}
+        changed = json.dumps(config).encode()
+        blob = artefact.descriptor(changed)
+        value = json.loads(text)
+        value["config"] |= {"digest": blob.digest, "size": blob.size}
+        value["mediaType"] = MANIFEST
+        access = Access(Network(ca_file=str(self.certificate)))
+        with Repository(parse(f"oci://{self.host}/{repository}:{tag}"), access, may_push=True) as registry:
+            for layer in layers:
+                registry.upload(layer, content.path, start=content.blobs[layer])
+            registry.upload(blob, changed)
+            registry.put_manifest(tag, json.dumps(value).encode())
+            digest = registry.digest_of(tag)
+        assert digest is not None
+        return digest
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[ClusterRegistry]:
+    """Start a registry that containerd trusts by its certificate, and stop it at the end; `folder` has its files."""
+    address = str(ipaddress.ip_address(node.address()) - 1)  # this machine's end of the link to the node
+    folder.mkdir()
+    with real_registry.serving(real_registry.DEBIAN, real_registry.TLS, folder, address) as (host, options):
+        certificate = folder / options[1].rpartition("/")[2]
+        trusted = RUN / "config/registries" / host
+        trusted.mkdir(parents=True)
+        (trusted / "ca.crt").write_bytes(certificate.read_bytes())
+        (trusted / "hosts.toml").write_text(
+            f'server = "https://{host}"\n\n[host."https://{host}"]\nca = "{_FOLDER}/{host}/ca.crt"\n'
+        )
+        yield ClusterRegistry(host, certificate)
