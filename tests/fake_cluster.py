@@ -225,6 +225,9 @@ class FakeCluster(Runner):
     def _raw(self, path: str) -> Finished:
         if path == "/readyz":
             return Finished(1, "", self.unready) if self.unready else Finished(0, "ok", "")
+        if path == "/apis":
+            groups = dict.fromkeys(version.partition("/")[0] for version in self.served if "/" in version)
+            return Finished(0, json.dumps({"groups": [{"name": group} for group in groups]}), "")
         api = path.removeprefix("/apis/").removeprefix("/api/")
         if api in self.served:
             resources = [{"name": _PLURALS[kind], "kind": kind} for kind in self.served[api]]

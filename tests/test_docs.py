@@ -7,15 +7,17 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 from typer.main import get_command
 
 from packager import cli
 from packager.base import errors
+from packager.cli import verbs
 from packager.options import OPTIONS
-from tools import allowed_fields, api_reference, command_reference, spec_reference, terminal_picture
+from tools import allowed_fields, api_reference, command_reference, option_reference, spec_reference, terminal_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
     ("document", "reference"),
     [
         ("docs/spec.md", spec_reference.reference),
+        ("docs/options.md", option_reference.reference),
         ("docs/commands.md", command_reference.reference),
         ("docs/api.md", api_reference.reference),
         ("docs/security.md", allowed_fields.reference),
@@ -123,8 +126,20 @@ def test_readme_is_short() -> None:
     assert f"{len(OPTIONS)} options for sites" in readme
 
 
+def test_quick_start_has_eight_lines_and_runs_those_without_a_cluster(mlpack: Callable[..., Outcome]) -> None:
+    """`tests/e2e/test_readme.py` runs all of them."""
+    section = (CHECKOUT / "README.md").read_text(encoding="utf-8").partition("## Quick start")[2].partition("\n## ")[0]
+    commands, printed = re.findall(r"^```(?:sh|text)\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
+    lines = [shlex.split(line)[1:] for line in commands.splitlines()]
+    assert len(lines) == 8
+    expected = set(printed.splitlines())
+    for line in (lines[0], lines[4]):
+        done = mlpack(*line)
+        assert (done.code, done.stderr) == (0, "")
+        assert expected & set(done.stdout.splitlines()), line
+
+
 EXAMPLES = {
-    "README.md": 3,
     "docs/tour.md": 10,
     "docs/index.md": 4,
     "docs/guides/storage.md": 3,
@@ -162,6 +177,43 @@ def test_document_shows_output_of_its_commands(
     for command, _, expected in commands:
         printed = re.sub(r"(sha256:[0-9a-f]{12})[0-9a-f]+", r"\1…", _printed(mlpack, *shlex.split(command)))
         assert sorted(printed.splitlines()) == sorted(expected.splitlines()), command
+
+
+def test_storage_options_of_the_guide_are_accepted_by_configure(mlpack: Callable[..., Outcome], package: Path) -> None:
+    text = (CHECKOUT / "docs/guides/storage.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| (?:also )?`(--[^`]+)`", text, flags=re.MULTILINE)
+    assert len(rows) == 5
+    for row in rows:
+        flags = row.replace("NAME", "data").replace("HOST", "nfs.example.com").replace("PATH", "/srv").split()
+        done = mlpack("configure", package, "--overlay", "single-node", *flags)
+        assert done.code == 0, done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_of_document_are_accepted(document: Path) -> None:
+    """Each command line of mlpack in a block has the arguments and options that its command takes."""
+    text = document.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(sh|console|text)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    for language, block in blocks:
+        lines = block.replace("\\\n", " ").splitlines()
+        prompt = "" if language == "sh" else "$ "
+        commands = [line.removeprefix(prompt) for line in lines if line.startswith(prompt)]
+        for line in (part.strip() for command in commands for part in _SEPARATOR.split(command)):
+            if line.startswith("mlpack "):
+                _parse(shlex.split(line, comments=True)[1:])
+
+
+_SEPARATOR = re.compile(r"\s(?:&&|\||;|>|&)\s|\$\(|\)$|^\w+=\S+\s")
+
+
+def _parse(words: list[str]) -> None:
+    """Parse a command line without running it."""
+    command: Any = verbs.load(words[0])
+    steps, rest = words[:1], words[1:]
+    while rest and (inner := verbs.subcommand(command, rest[0])):
+        command, steps, rest = inner, [*steps, rest[0]], rest[1:]
+    with command.make_context(" ".join(steps), rest, parent=typer.Context(command, info_name="mlpack")):
+        pass
 
 
 def _printed(mlpack: Callable[..., Outcome], program: str, *arguments: str) -> str:

@@ -58,7 +58,7 @@ SITES = {
 ALL = {
     f"all-on-{storage.name}": (
         storage.name,
-        *(option.name for option in OPTIONS if not option.places and not option.needs),
+        *(option.name for option in OPTIONS if not (option.places or option.needs or option.excludes)),
     )
     for storage in OPTIONS
     if storage.storage and storage.name != f"output-{storage.name.partition('-')[2]}"
@@ -238,7 +238,7 @@ def test_kubectls_render_locked_images_alike(tmp_path: Path) -> None:
     folder.mkdir()
     write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in kinds.OVERLAYS))
     rendered = assert_alike(folder, inputs=[tmp_path / "package"])
-    assert set(re.findall(r"image: (\S+)", rendered)) == {f"docker.io/mpioperator/mpi-pi@{digest}"}
+    assert set(re.findall(r"image: (\S+)", rendered)) == {f"docker.io/mpioperator/mpi-pi:openmpi@{digest}"}
 
 
 ARGUMENTS = [

@@ -170,13 +170,14 @@ def test_hostile_values_change_no_structure(
             hostile, same = documents(text), documents(expected[path])
             assert _without(hostile, values["quantity"]) == _without(same, PLAIN["quantity"]), path
     root = values["root"].rstrip("/")
-    workers = {"WORKERS": "2", "SLOTS_PER_WORKER": "1", "PROCESSES": "all"}
+    workers = {"WORKERS": "2", "SLOTS_PER_WORKER": "per-gpu", "PROCESSES": "all"}
     memory = {"MEMORY": values["quantity"]}
     for overlay, amounts in (("single-node", memory), ("multi-node", workers)):
         (entry,) = [file for file in package.entries if file.path == f"quickstart/k8s/mlops/{overlay}/mlops.env"]
         assert isinstance(entry.content, bytes)
         assert env(entry.content.decode()) == {
             "REGISTRY": values["registry"],
+            "IMAGE": "demo:1.0",
             **amounts,
             "DATASET_DIR": "/dataset",
             "MODEL_DIR": f"{root}/demo-fp32-training",

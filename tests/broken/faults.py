@@ -367,9 +367,9 @@ FAULTS = (
     Fault(
         "image-without-tag",
         "a later pull may get a different image",
-        edit(f"{SINGLE}/pod.yaml", "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi"),
-        f"{SINGLE}/pod.yaml",
-        "image: REGISTRY/mpioperator/mpi-pi",
+        edit(f"{SINGLE}/mlops.env", "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi"),
+        f"{SINGLE}/mlops.env",
+        "IMAGE=mpioperator/mpi-pi",
     ),
     Fault(
         "request-above-limit",

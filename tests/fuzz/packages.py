@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from typing import TYPE_CHECKING
@@ -26,6 +27,9 @@ def subject(work: Path) -> Judge:
 
 def by_command(make: Make, seeds: inputs.Seeds, work: Path) -> Judge:
     """Return a judge that runs the inputs of `make` on the command line."""
+
+    # A verdict that `verify` remembers is no write of the input.
+    os.environ["XDG_CACHE_HOME"] = str(work / "cache")
 
     def judge(random: Random) -> str | None:
         folder, temporary = work / "input", work / "tmp"

@@ -16,7 +16,7 @@ from packager.kubernetes.allowed import table, words
 from packager.kubernetes.allowed.judge import Judge
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import Manifest, at
-from packager.modelspec.catalog import bundled
+from packager.modelspec.catalog import bundled, find, names, specs
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.options import KEYS, KNOWN, OPTIONS
@@ -392,6 +392,10 @@ BESIDE: list[tuple[str, str, Any]] = [
     ("Ingress", "spec.rules[0].http.paths[0].pathType", "ImplementationSpecific"),
     ("Ingress", "spec.rules[0].http.paths[0].backend.resource", {"kind": "Secret", "name": "others"}),
     ("HorizontalPodAutoscaler", "spec.scaleTargetRef.name", "others"),
+    ("HorizontalPodAutoscaler", "spec.maxReplicas", 0),
+    ("HorizontalPodAutoscaler", "spec.metrics[0].resource.name", "requests"),
+    ("HorizontalPodAutoscaler", "spec.metrics[0].resource.target.type", "Share"),
+    ("HorizontalPodAutoscaler", "spec.metrics[0].resource.target.averageUtilization", 0),
     ("HorizontalPodAutoscaler", "spec.metrics[0].type", "Object"),
     ("HorizontalPodAutoscaler", "spec.behavior", {}),
     ("Deployment", "spec.paused", True),
@@ -469,7 +473,7 @@ def mappings(value: Any, location: Location = ()) -> Iterator[Location]:
 
 @cache
 def models() -> tuple[str, ...]:
-    return tuple(sorted(path.parent.name for path in bundled().glob("*/spec.yaml")))
+    return tuple(sorted(names(path)[0] for path in specs([bundled()])))
 
 
 def check_every_mapping(overlay: RenderedOverlay) -> int:
@@ -495,7 +499,7 @@ def put_key(data: dict[str, Any], location: Location) -> None:
 @pytest.mark.parametrize("model", models())
 @pytest.mark.thorough
 def test_unknown_key_is_reported_in_every_mapping_of_a_bundled_model(model: str, tmp_path: Path, kubectl: Path) -> None:
-    for overlay in rendered(tmp_path, load(bundled() / model / "spec.yaml"), kubectl):
+    for overlay in rendered(tmp_path, load(find(model, [bundled()])), kubectl):
         assert check_every_mapping(overlay) > 40
 
 

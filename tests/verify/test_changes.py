@@ -121,7 +121,7 @@ def test_json_contains_every_edited_line(mlpack: Run, package: Path, kubectl: Pa
     ]
     assert [line.removeprefix(f"  {package}/") for line in done.stderr.splitlines() if line.startswith("  ")] == [
         f"{LIST}:12: {line.strip()[2:]!r} was {line.strip()!r}",
-        f"{SINGLE}/mlops.env:17: 'DATASET_DIR=/data' was 'DATASET_DIR=/dataset'",
+        f"{SINGLE}/mlops.env:20: 'DATASET_DIR=/data' was 'DATASET_DIR=/dataset'",
         f"{PATCH}:8: 'runAsUser: 12345' was 'runAsUser: 1000'",
         f"{PATCH}:11: 'activeDeadlineSeconds: 5' is new",
     ]
