@@ -29,7 +29,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e registries bench fuzz requests check release fixtures site lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e registries gitops imagevolumes bench fuzz requests check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,8 +90,9 @@ stamps: setup ## stamp the package of quickstart/ and every other bundled one, w
 	for package in build/stamps/*.tar.gz; do SOURCE_DATE_EPOCH=0 mlpack stamp "$$package" --quiet \
 	  $$(python -m tests.kubectls --all | sed 's/^/--kubectl /') || exit 1; done
 
-docs: setup ## update docs/spec.md, docs/commands.md, docs/api.md and the list in docs/security.md
+docs: setup ## update docs/spec.md, docs/options.md, docs/commands.md, docs/api.md and the list in docs/security.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md
+	python -m tools.option_reference > docs/options.md.new && mv docs/options.md.new docs/options.md
 	python -m tools.command_reference > docs/commands.md.new && mv docs/commands.md.new docs/commands.md
 	python -m tools.api_reference > docs/api.md.new && mv docs/api.md.new docs/api.md
 	python -m tools.allowed_fields > docs/security.md.new && mv docs/security.md.new docs/security.md
@@ -99,11 +100,14 @@ docs: setup ## update docs/spec.md, docs/commands.md, docs/api.md and the list i
 kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all
 
-test-as-root test-as-user: setup ## run `make test` on a bare Debian 12 (needs root)
-	@python -m tests.bare $(@:test-as-%=%) make test
+test-as-root: setup ## run `make test` on a bare Debian 12 (needs root)
+	@python -m tests.bare root make test
+
+test-as-user: setup ## run `make test-core` there as a user who can install nothing (needs root)
+	@python -m tests.bare user make tools test-core
 
 matrix: setup ## render every overlay with every kubectl from 1.27 to 1.37
-	tools/in-memory python -m pytest tests/test_matrix.py -m matrix
+	tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
 
 cluster: setup ## start a real Kubernetes on this machine, and print the path of its kubeconfig
 	@$(WITH_KUBECTL) python -m tests.testbed up
@@ -113,14 +117,21 @@ cluster-down: setup ## stop and remove it
 
 e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
-	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal || ended=$$?; } && \
-	{ python -m pytest tests/e2e -m alone || ended=$$?; } && exit $$ended
+	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal --durations 20 || ended=$$?; } && \
+	{ python -m pytest tests/e2e -m alone --durations 20 || ended=$$?; } && exit $$ended
 
-registries: tools ## test with real registries and with cosign, which are built from their Go modules and cached
-	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign
+registries: tools ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
+	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \
+	python -m tests.argocd && python -m tests.kill.registry -n 10 $(WITH_SEED)
 
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks
+
+gitops: tools ## let controllers of Flux, which are built from their Go modules and cached, run packages on the test cluster
+	@$(WITH_KUBECTL) python -m tests.gitops
+
+imagevolumes: tools ## run packages from image volumes on a cluster of its own, with a containerd that is built and cached
+	@$(WITH_KUBECTL) python -m tests.imagevolumes
 
 fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and registries; compare archive readers; SEED=x makes the same again
 	python -m tests.fuzz specs archives imports -n $(N) $(WITH_SEED)
@@ -130,7 +141,7 @@ fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and regist
 requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says
 	python -m tests.service.requests -n $(N) $(WITH_SEED)
 
-check: lint types test matrix fuzz e2e ## everything that CI runs
+check: lint types test matrix fuzz registries e2e gitops imagevolumes ## everything that CI runs
 
 site: setup ## make a static site of docs/, with search, in build/site
 	python -m tools.site
@@ -142,7 +153,6 @@ fixtures: setup ## keep packages and a database of this version in tests/release
 	python -m tests.released
 
 lock: setup ## update requirements-dev.lock and those of the images; UPGRADE=--upgrade upgrades all dependencies
-	python -m pip --quiet install uv
 	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
@@ -155,3 +165,7 @@ lock: setup ## update requirements-dev.lock and those of the images; UPGRADE=--u
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/cli/requirements.txt
+	echo 'mlcroissant>=1.1' | uv --no-config pip compile - \
+		--universal --python-version 3.11 --constraint requirements-dev.lock \
+		--generate-hashes --no-annotate --custom-compile-command "make lock" \
+		--quiet --output-file tests/payload/mlcroissant.txt
