@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.testbed import pins, versions
@@ -27,6 +27,7 @@ class Build:
         duration: The duration of the build on two cores, as text.
         variables: The variables that the linker sets.
         manifests: The files of required modules that are stored with the programs, as (module, path in it).
+        toolchain: The Go that builds them, as in GOTOOLCHAIN: "local" is that of the machine. Its go.mod names it, too.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Build:
     duration: str
     variables: tuple[tuple[str, str], ...] = ()
     manifests: tuple[tuple[str, str], ...] = ()
+    toolchain: str = field(default="local", repr=False)
 
     @property
     def sources(self) -> Path:
@@ -118,7 +120,7 @@ GITOPS = Build(
 ARGOCD, ARGOCD_3_1 = (
     Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes") for name in ("argocd", "argocd-3.1")
 )
-ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes")
+ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes", toolchain=f"go{versions.GO_OF_ARGO_CD_OCI}")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
     "containerd",
@@ -162,7 +164,7 @@ def toolchain() -> Path:
 
 def _build(build: Build, go: Path) -> None:
     # Static, since pause runs in an image that holds nothing else.
-    env = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
+    env = {"CGO_ENABLED": "0", "GOTOOLCHAIN": build.toolchain, "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
     # What debuggers read the linker leaves out. Where the compiler does too, k8s.io/api/core/v1 takes it a sixth less.
     compiler = ["-gcflags", "all=-dwarf=false"]
     linker = ["-ldflags", "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)]

@@ -60,6 +60,9 @@ _RESOLVE = {
 }
 """How Go finds the modules that only programs need, where tests need modules that are not to be had."""
 
+_TOOLCHAINS = {"argocd-oci": f"go{versions.GO_OF_ARGO_CD_OCI}"}
+"""The toolchains of modules that require a newer one than the machine needs to have."""
+
 _INSTEAD = {("k8s.io/csi-translation-lib", "0.34.7"): "0.34.5"}
 """Releases of staging modules that can be had as modules, for those that cannot."""
 
@@ -76,8 +79,8 @@ def check() -> None:
 
 def write(go: Path) -> None:
     """Write the versions into the go.mod files, and let Go resolve the other requirements."""
-    env = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
     for name, modules in _REQUIRED.items():
+        env = {"GOTOOLCHAIN": _TOOLCHAINS.get(name, "local"), "GOFLAGS": "-mod=mod"}
         folder = SOURCES / "go" / name
         with step(f"go/{name}: go.mod, go.sum"):
             for module, version in modules.items():
