@@ -19,6 +19,7 @@ from packager.curves.points import STEP, Curve, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
+from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +103,12 @@ class Recorder:
 
     async def _record_each(self, jobs: Iterator[StoredStatus]) -> None:
         for job in jobs:
-            await self.record(job, self._pods(job))
+            try:
+                await self.record(job, self._pods(job))
+            except AwayError:
+                raise
+            except Exception as error:  # noqa: BLE001 - an error of one job must not stop the curves of others
+                self._log(f"{job.release}: its metrics cannot be recorded: {type(error).__name__}: {error}")
 
     async def curves(self, job: StoredStatus) -> list[Curve]:
         """Return the curves of a job; if it runs and the cluster answers, with points from the latest lines."""
@@ -153,7 +159,7 @@ class Recorder:
         """Return curves with the points from new lines in the log of a pod, and the new position in the log."""
         containers = listing(mapping(pod.get("spec")).get("containers"))
         last, seen = place
-        skipped, size = 0, 0
+        skipped, size, is_begin = 0, 0, True
         lines: list[str] = []
         since = datetime.fromisoformat(f"{last.partition('.')[0]}+00:00") if last else None
         container = mapping(containers[0]).get("name") if containers else None
@@ -165,7 +171,8 @@ class Recorder:
                     size += len(line)
                     if size > _MOST_BYTES:
                         break
-                    match = _TIME.match(line)
+                    match = _TIME.match(line) if is_begin else None  # a program writes the rest of a long line
+                    is_begin = line.endswith("\n")
                     time = f"{match[1]}.{(match[2] or '').ljust(9, '0')}" if match else ""
                     if not match or time < last:
                         continue

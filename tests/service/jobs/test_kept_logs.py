@@ -182,3 +182,9 @@ def test_kept_lines_returns_lines_like_the_log_of_a_pod() -> None:
     since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
     assert kept_lines(content, tail=None, since=since) == every[1:]
     assert kept_lines(b"", tail=None, since=None) == []
+
+
+def test_kept_lines_accepts_a_cut_line_that_looks_like_a_time() -> None:
+    content = zlib.compress(b"9999-99-99T99:99:99Z a\n2026-11-22T10:00:02Z b\n")
+    since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
+    assert kept_lines(content, tail=None, since=since) == ["b\n"]

@@ -83,6 +83,42 @@ def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: 
     assert set(asked) == {"r"}
 
 
+def test_recorder_reads_no_time_within_a_line() -> None:
+    """A long line comes in pieces, and the program decides how the later ones begin."""
+    memory = Memory()
+    text = ["2026-11-22T10:00:00Z " + "x" * 65_536, "9999-99-99T99:99:99Z {}", "\n"]
+    assert recorded(Logs(text), memory) == []
+    text.append('2026-11-22T10:00:01Z {"step": 1, "loss": 1}\n')
+    assert recorded(Logs(text), memory) == [(1, 1.0)]
+
+
+def test_recorder_continues_after_an_error_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "ROUND", 0.01)
+    monkeypatch.setattr(recorder, "_AT_ONCE", 1)
+    memory: Any = Memory()
+    memory.bodies["bad"] = "{"
+    releases = ("bad", "r")
+    memory.unfinished = lambda: [
+        StoredStatus(release=release, namespace="n", status="running") for release in releases
+    ]
+    keep = memory.keep
+    messages: list[str] = []
+    pods: Any = [{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}]
+    cluster: Any = Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])
+    is_kept = asyncio.Event()
+
+    async def run() -> None:
+        task = asyncio.create_task(Recorder(cluster, memory, "default", messages.append, lambda _job: pods).run())
+        loop = asyncio.get_running_loop()
+        memory.keep = lambda *entry: (keep(*entry), loop.call_soon_threadsafe(is_kept.set))
+        await is_kept.wait()
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert memory.bodies.keys() == {"bad", "r"}
+    assert messages[0].startswith("bad: its metrics cannot be recorded: JSONDecodeError")
+
+
 def test_curves_use_watched_pods_without_listing_them() -> None:
     parts: tuple[Any, Any] = (Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory())  # it cannot list pods
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
