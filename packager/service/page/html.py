@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,7 +167,9 @@ async def respond(
     caller = await caller_of(request, role)
     server = server_of(request.app.state)
     away = await server.readiness.away()
-    return _filled(server, template, status, caller=caller, open=server.trusted is not None, away=away, **values)
+    shown = {"caller": caller, "open": server.trusted is not None, "away": away, **values}
+    # A long view, such as one of many manifests, takes seconds: the requests of others must not wait for it.
+    return await asyncio.to_thread(partial(_filled, server, template, status, **shown))
 
 
 def public(server: Server, template: str, status: int = 200, **values: object) -> Response[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,11 @@ async def _new(
 ) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
-    data = inputs.data_of(definition, definition.example) if example else {}
+    data = await asyncio.to_thread(inputs.data_of, definition, definition.example) if example else {}
     if values_of:
         job = await server_of(state).jobs.job(caller, values_of)
-        data = inputs.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
+        values = {key: value for key, value in job.values.items() if key != "creator"}
+        data = await asyncio.to_thread(inputs.data_of, definition, values)
         data["/project"] = job.project
     data.setdefault("/creator", caller.name)
     return await _form(request, definition, data, values_of=values_of)
@@ -59,7 +61,7 @@ async def _sent(request: HttpRequest, state: State, name: FromPath[str]) -> Resp
         count = f"count:{action.removeprefix('more:')}"
         data[count] = str(int(data[count]) + 1) if data.get(count, "").isdecimal() and len(data[count]) < 3 else "2"
         return await _form(request, definition, data, more=action.removeprefix("more:"))
-    sent = inputs.read(definition, data)
+    sent = await asyncio.to_thread(inputs.read, definition, data)
     filled = {**sent.filled, **({"project": data["/project"]} if data.get("/project") else {})}
     if sent.complaints:
         failure = Failure("invalid-values", "not all inputs can be read", sent.complaints)
@@ -95,7 +97,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
         role="user",
         definition=definition.body,
         has_example=len(definition.example) > 1,  # more than `taskDef`
-        form=form.build(definition, data, complaints, sent),
+        form=await asyncio.to_thread(form.build, definition, data, complaints, sent),
         data=data,
         projects=_projects(request, await caller_of(request, "user"), definition),
         project_errors=[item.detail for item in complaints if item.pointer == "/project"],

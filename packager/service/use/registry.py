@@ -144,7 +144,7 @@ class TaskDefinitions:
 
     async def usable(self, caller: Caller, name: str) -> Definition:
         """Return the current revision of a definition, parsed for making jobs."""
-        return read_definition(await self._visible(caller, name))
+        return await asyncio.to_thread(read_definition, await self._visible(caller, name))
 
     async def revisions(self, caller: Caller, name: str) -> DefinitionList:
         """Return all revisions of a definition, the newest first."""

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from packager.base.errors import UnreachableError
+from packager.service.page import form, html, inputs
+from packager.service.use import registry
 from tests.service import bodies
 from tests.service.page.conftest import Site, text_of
-
-if TYPE_CHECKING:
-    import pytest
 
 # The inputs that a browser sends for `bodies.filled`.
 FORM = {
@@ -30,7 +33,7 @@ FORM = {
 }
 
 
-def inputs(answer: Any) -> list[str]:
+def names_in(answer: Any) -> list[str]:
     """Return the names of the visible inputs of a form, in order."""
     names = re.findall(r'<(?:input|select|textarea) (?!type="hidden")[^>]*?name="([^"]*)"', answer.text)
     return [name for name in names if name.startswith("/")]
@@ -51,7 +54,7 @@ def test_form_creates_a_job_and_hides_secrets(digits: Site) -> None:
 
 def test_required_values_come_first_with_the_example_as_a_hint(digits: Site) -> None:
     answer = digits.view("/new/digits")
-    names = inputs(answer)
+    names = names_in(answer)
     assert names[:4] == ["/description", "/name", "/creator", "/endpoints:0:0/endpoint"]
     required, optional = answer.text.split("<h2>Optional</h2>")
     assert "/process/export/signatureMap" in required
@@ -113,7 +116,7 @@ def test_errors_of_a_list_item_are_shown_in_its_slot(digits: Site) -> None:
 def test_list_item_is_added_and_inputs_are_kept(digits: Site) -> None:
     answer = digits.send("/new/digits", {**FORM, "action": "more:/endpoints:1"})
     assert answer.status_code == 200
-    names = inputs(answer)
+    names = names_in(answer)
     assert "/endpoints:1:1/endpoint" in names
     assert 'value="https://hooks.example.com/v1/ml/train/callback"' in answer.text
     both = {**FORM, "count:/endpoints:1": "2", "/endpoints:1:1/endpoint": "https://two.example/cb"}
@@ -183,3 +186,32 @@ def test_new_job_view_lists_the_definitions(digits: Site) -> None:
     text = text_of(digits.view("/new", "user"))
     assert "countdown countdown-task, revision 1 digits Digits on CPUs digits-task, revision 1" in text
     assert digits.view("/new/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(inputs, "read"), (inputs, "data_of"), (form, "build"), (html, "_filled"), (registry, "read_definition")],
+)
+def test_long_form_delays_no_request_of_others(
+    digits: Site, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    for role in ("admin", "viewer"):
+        digits.sign_in(role)
+    begun, may_end, work = threading.Event(), threading.Event(), getattr(module, name)
+
+    def slow(*values: Any, **more: Any) -> Any:
+        begun.set()
+        assert may_end.wait(60)
+        return work(*values, **more)
+
+    monkeypatch.setattr(module, name, slow)
+    with ThreadPoolExecutor(2) as clients:
+        path = "/new/digits?example=true"
+        pending = clients.submit(digits.send, "/new/digits", FORM) if name == "read" else clients.submit(digits.view, path)
+        assert begun.wait(60)
+        other = clients.submit(digits.get, "/v1/jobs", "viewer")
+        try:
+            assert other.result(20).status_code == 200
+        finally:
+            may_end.set()
+        assert pending.result().status_code in (200, 303)
