@@ -248,8 +248,9 @@ class _FilledChecker:
             self.add(here, f"expected a list, found {show(value)}")
             return
         seen: set[int] = set()
+        numbers = _numbers(described)
         for index, item in enumerate(value):
-            number = self._kind((*here, index), described, item)
+            number = self._kind((*here, index), numbers, item)
             if number is not None:
                 seen.add(number)
                 self._item((*here, index), described.kinds[number], item)
@@ -258,17 +259,17 @@ class _FilledChecker:
                 literal = _literal(kind)
                 self.add(here, f"needs an item of type {literal!r}" if literal else "needs an item")
 
-    def _kind(self, here: Location, described: Items, item: Json) -> int | None:
+    def _kind(self, here: Location, numbers: Mapping[str | None, int], item: Json) -> int | None:
         """Return the index of an item's kind; report an item without a kind, and return None."""
-        number = kind_of(described, item)
+        number = _number_of(numbers, item)
         if number is not None:
             return number
-        literals = [_literal(kind) for kind in described.kinds]
         given = item.get("type") if isinstance(item, dict) else None
-        words = " or ".join(str(literal) for literal in literals)
-        if isinstance(item, dict):
-            hint = similar(given, filter(None, literals)) if isinstance(given, str) else None
-            self.add((*here, "type"), f"expected {words}, found {show(given)}", hint)
+        if len(self._faults) >= MOST:
+            self._more += 1  # without a message, which is long if there are many kinds
+        elif isinstance(item, dict):
+            hint = similar(given, filter(None, numbers)) if isinstance(given, str) else None
+            self.add((*here, "type"), f"expected {' or '.join(map(str, numbers))}, found {show(given)}", hint)
         else:
             self.add(here, f"expected a mapping, found {show(item)}")
         return None
@@ -313,15 +314,21 @@ class _FilledChecker:
             self.add(here, f"expected {_NOUNS[described.type]}, found {show(value)}")
 
 
+def _numbers(described: Items) -> dict[str | None, int]:
+    """Return the indexes of the kinds of items by their literals; of the only kind without one, by None."""
+    return {_literal(kind): number for number, kind in enumerate(described.kinds)}
+
+
+def _number_of(numbers: Mapping[str | None, int], item: Json) -> int | None:
+    given = item.get("type") if isinstance(item, dict) else None
+    if None in numbers or (given is None and len(numbers) == 1):
+        return 0
+    return numbers.get(given) if isinstance(given, str) else None
+
+
 def kind_of(described: Items, item: Json) -> int | None:
     """Return the index of an item's kind in the description; None if no kind matches."""
-    literals = [_literal(kind) for kind in described.kinds]
-    if literals == [None]:
-        return 0
-    given = item.get("type") if isinstance(item, dict) else None
-    if given is None and len(literals) == 1:
-        return 0
-    return literals.index(given) if isinstance(given, str) and given in literals else None
+    return _number_of(_numbers(described), item)
 
 
 def _literal(kind: Described) -> str | None:
