@@ -30,6 +30,9 @@ _TEMPLATE_KEYS = ("template", "description", "deprecated")
 _PACKAGE_KEYS = PackageBody.__struct_fields__
 """The inputs for the package that a definition names."""
 
+_ANY_NAME = "definition"
+"""The name with which the rest of a definition is checked if its own name is wrong."""
+
 _DEFINITION_KEYS = (
     "task_template_name",
     "package",
@@ -211,7 +214,7 @@ async def _register_definition(request: HttpRequest, state: State, name: str | N
         others |= {"package": _package_of_inputs(data), "task_template_name": data.get("task_template_name") or None}
         if data.get("action") == "choices":
             return await _definition_form(request, state, data, name)
-        body = checked({**values, **others}, DefinitionBody)
+        body = await _definition_body(request, state, {**values, **others})
         if data.get("action") == "trial":
             trial = await server_of(state).definitions.trial(caller, body)
             return await _definition_form(request, state, data, name, trial=trial)
@@ -223,6 +226,25 @@ async def _register_definition(request: HttpRequest, state: State, name: str | N
     except Failure as failure:
         return await _definition_form(request, state, data, name, _shown_in_form(failure))
     return redirect(f"/definitions/{name}")
+
+
+async def _definition_body(request: HttpRequest, state: State, values: dict[str, object]) -> DefinitionBody:
+    """Return the inputs of a form as a body. Raises Failure, with all problems, also those of the other inputs."""
+    try:
+        return checked(values, DefinitionBody)
+    except Failure as failure:
+        wrong = {_top(complaint) for complaint in failure.complaints}
+        if "package" in wrong:  # without it, the meaning of the other inputs is not known
+            raise
+        rest = {key: value for key, value in values.items() if key not in wrong} | {"name": _ANY_NAME}
+        others = await server_of(state).definitions.problems(await caller_of(request), checked(rest, DefinitionBody))
+        complaints = [*failure.complaints, *(complaint for complaint in others if _top(complaint) not in wrong)]
+        raise Failure("invalid-body", f"{counted(complaints)} in the form", complaints) from None
+
+
+def _top(complaint: Complaint) -> str:
+    """Return the key of the body that a complaint is about."""
+    return complaint.pointer.split("/")[1] if complaint.pointer else ""
 
 
 async def _inputs(request: HttpRequest, name: str | None) -> dict[str, str]:

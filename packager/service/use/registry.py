@@ -174,7 +174,7 @@ class TaskDefinitions:
     async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
         """Register a definition, whose example is filled in as a trial."""
         permissions.check_role(caller, "developer")
-        body = self._placed(caller, body, body.project)
+        body = await self._placed(caller, body, body.project)
         add = self._catalog.add_definition
         row, trial = await self._checked(caller, body, lambda: add(body, caller.name))
         return answers.definition(row, await self._tasks.warnings(trial))
@@ -186,7 +186,7 @@ class TaskDefinitions:
         before = await asyncio.to_thread(self._catalog.revisions.definition, body.name)
         if asked is None and before is not None and permissions.sees_definition(caller, before):
             asked = permissions.definition_project(before)
-        body = self._placed(caller, body, asked)
+        body = await self._placed(caller, body, asked)
         if before is not None:
             permissions.check_changes_definition(caller, before)
         tried = await self._checked(caller, body, lambda: self._catalog.try_definition(body, caller.name))
@@ -196,12 +196,24 @@ class TaskDefinitions:
             warnings=await self._tasks.warnings(tried.trial),
         )
 
+    async def problems(self, caller: Caller, body: DefinitionBody) -> Sequence[Complaint]:
+        """Return the problems of a definition, except those of its name."""
+        permissions.check_role(caller, "developer")
+        try:
+            placed = replace(body, project=permissions.project_of_definition(caller, body.project, self._projects))
+            await self._checked(caller, placed, lambda: self._catalog.try_definition(placed, caller.name))
+        except Failure as failure:
+            if failure.kind not in ("invalid-body", "invalid-definition"):
+                raise
+            return failure.complaints
+        return ()
+
     async def change(
         self, caller: Caller, name: str, body: DefinitionBody, expected: int | None
     ) -> RegisteredDefinition:
         """Register the next revision of a definition whose current revision is `expected`; None for any revision."""
         before = await self._changeable(caller, name)
-        body = self._placed(caller, body, body.project or permissions.definition_project(before))
+        body = await self._placed(caller, body, body.project or permissions.definition_project(before))
         change = self._catalog.change_definition
         row, trial = await self._checked(caller, body, lambda: change(name, body, caller.name, expected))
         return answers.definition(row, await self._tasks.warnings(trial))
@@ -219,7 +231,7 @@ class TaskDefinitions:
         pool = self._checking if body.package is None else self._reading
         return await pool.run(Owner(body.project or ALL, caller.key), work)
 
-    def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
+    async def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
         """Return a definition with its project, whose name and a dot must be the start of the definition's name.
 
         So a taken name does not reveal definitions of other projects.
@@ -229,7 +241,8 @@ class TaskDefinitions:
             return body
         expected = f"expected a name that begins with '{body.project}.', as the definition belongs to that project"
         hint = f"name: {body.project}.{body.name}"
-        raise Failure("invalid-body", "the name is not one of the project", [Complaint("/name", expected, hint)])
+        complaints = [Complaint("/name", expected, hint), *await self.problems(caller, body)]
+        raise Failure("invalid-body", "the name is not one of the project", complaints)
 
     async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> StoredDefinition:
         permissions.check_role(caller, "viewer")

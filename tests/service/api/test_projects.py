@@ -193,6 +193,13 @@ def test_name_check_does_not_reveal_definitions_of_other_projects(service: Proje
             )
 
 
+def test_name_outside_the_project_hides_no_other_problem(service: Projects) -> None:
+    body = {**COUNTDOWN, "name": "own", "system_values": "x: ["}
+    for query in ("", "?dry_run=true"):
+        errors = service.post(f"/v1/definitions{query}", body, "dev").json()["errors"]
+        assert [error["pointer"] for error in errors] == ["/name", "/system_values"]
+
+
 def test_definition_with_a_user_value_named_project_is_refused(service: Projects) -> None:
     body = {**COUNTDOWN, "name": "x", "user_values_description": "project: (Optional) Project\n"}
     answer = service.post("/v1/definitions", body)

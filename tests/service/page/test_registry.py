@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from packager.service.page.html import anchor
 from tests.service import bodies
 from tests.service.page.conftest import Site, text_of
 
@@ -59,6 +60,20 @@ def test_errors_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
     long = shared.send("/new-definition", {**DEFINITION, "name": "x" * 80})
     assert long.status_code == 422
     assert "54" in text_of(long)
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 80, ""])
+@pytest.mark.parametrize("action", ["register", "trial"])
+def test_wrong_name_hides_no_other_error_of_a_definition(shared: Site, name: str, action: str) -> None:
+    others = {"user_values_description": "a: b", "system_values": "x: [", "task_template_name": "absent"}
+    form = {**DEFINITION, **others, "description": "x" * 5000}
+    answer = shared.send("/new-definition", {**form, "name": name, "action": action})
+    assert answer.status_code == 422
+    for key in ("name", "description", *others):
+        assert f'href="#{anchor(key)}"' in answer.text
+    assert "5 problems in the form" in text_of(answer)
+    alone = shared.send("/new-definition", {**DEFINITION, "name": name, "action": action})
+    assert "1 problem in the form" in text_of(alone)
 
 
 def test_template_is_tried_revised_and_registered_by_form(digits: Site) -> None:
