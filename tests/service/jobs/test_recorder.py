@@ -98,9 +98,7 @@ def test_recorder_continues_after_an_error_of_another_job(monkeypatch: pytest.Mo
     memory: Any = Memory()
     memory.bodies["bad"] = "{"
     releases = ("bad", "r")
-    memory.unfinished = lambda: [
-        StoredStatus(release=release, namespace="n", status="running") for release in releases
-    ]
+    memory.unfinished = lambda: [StoredStatus(release=release, namespace="n", status="running") for release in releases]
     keep = memory.keep
     messages: list[str] = []
     pods: Any = [{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}]

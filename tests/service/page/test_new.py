@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -206,8 +206,10 @@ def test_long_form_delays_no_request_of_others(
 
     monkeypatch.setattr(module, name, slow)
     with ThreadPoolExecutor(2) as clients:
-        path = "/new/digits?example=true"
-        pending = clients.submit(digits.send, "/new/digits", FORM) if name == "read" else clients.submit(digits.view, path)
+        if name == "read":
+            pending = clients.submit(digits.send, "/new/digits", FORM)
+        else:
+            pending = clients.submit(digits.view, "/new/digits?example=true")
         assert begun.wait(60)
         other = clients.submit(digits.get, "/v1/jobs", "viewer")
         try:
