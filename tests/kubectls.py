@@ -54,7 +54,7 @@ SAME_KUSTOMIZE = {"1.29": "1.28", "1.30": "1.28", "1.35": "1.34", "1.37": "1.36"
 KUSTOMIZES: tuple[str, ...] = tuple(version for version in VERSIONS if version not in SAME_KUSTOMIZE)
 """One version for each release of kustomize."""
 
-DEFAULT = "1.35"
+DEFAULT = "1.36"
 """The minor version of the API server in `tests/testbed`."""
 
 _CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME", ""))

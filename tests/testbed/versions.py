@@ -3,7 +3,7 @@
 After changing one, `python -m tests.testbed pin` writes it into the `go.mod` and `go.sum` below `go/`.
 """
 
-KUBERNETES = "1.35.4"
+KUBERNETES = "1.36.3"
 """The API server, controllers, scheduler and kubelet; since 1.35, the kubelet keeps pods ready when it restarts."""
 
 COREDNS = "1.12.4"
@@ -12,7 +12,7 @@ JOBSET = "0.12.0"
 LWS = "0.9.0"
 """The newest release that can be had as a Go module; its API is that of 0.10.0, which `mlpack operator` installs."""
 
-KUEUE = "0.16.2"
+KUEUE = "0.19.2"
 """Kueue and CoreDNS are built with the libraries of KUBERNETES, so their releases must match it."""
 
 SCHEDULER_PLUGINS, ITS_KUBERNETES = "0.34.7", "1.34.7"
