@@ -133,13 +133,17 @@ BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES, *((CONTAINERD,) if IMAGE_VOLU
 
 
 def build_all(builds: tuple[Build, ...] = BUILDS) -> None:
-    """Build those programs of the cluster, or of others, that the cache lacks."""
-    with only_one(CACHE / "programs"):
-        missing = [build for build in builds if not build.entry.is_dir()]
-        if missing:
-            pins.check()
-            go = toolchain()
-            for build in missing:
+    """Build those programs of the cluster, or of others, that the cache lacks.
+
+    Checkouts that build at the same time take turns after each build, so that none waits for all of another's.
+    """
+    missing = [build for build in builds if not build.entry.is_dir()]
+    if missing:
+        pins.check()
+        go = toolchain()
+    for build in missing:
+        with only_one(CACHE / "programs"):
+            if not build.entry.is_dir():  # another checkout has not built it in the meantime
                 with step(f"built {build.name}", duration=build.duration):
                     _build(build, go)
 
