@@ -201,6 +201,7 @@ def test_drained_launcher_goes_on_from_the_checkpoint_of_its_ranks(site: Site, c
     assert 5 <= resumed["resumed_from"] < resumed["steps"] == 60
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("pytorch")
 def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None:
     package = several(site, raising(site), *SMALL)
@@ -269,6 +270,7 @@ def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) 
     package.delete()
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("mxnet")
 def test_mxnet_does_not_wait_for_a_worker_that_has_failed(site: Site) -> None:
     fault = '            if (os.environ.get("DMLC_WORKER_ID"), number) == ("1", 2):\n'
