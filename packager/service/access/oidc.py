@@ -142,16 +142,18 @@ class Issuer:
 
     async def provider(self) -> Provider:
         """Return the metadata of the issuer. Raises Failure."""
-        async with self._lock:
-            await self._fetch_again(is_missing=self._provider is None)
+        if self._must_ask(is_missing=self._provider is None):
+            async with self._lock:
+                await self._fetch_again(is_missing=self._provider is None)
         if self._provider is None:
             raise Failure("issuer-unreachable", "the addresses of the issuer are not known")
         return self._provider
 
     async def _key(self, identifier: str | None, algorithm: str) -> jwt.PyJWK:
         """Return the key of a token, from the kept keys or from the issuer. Raises Failure."""
-        async with self._lock:
-            await self._fetch_again(is_missing=self._kept(identifier, algorithm) is None)
+        if self._must_ask(is_missing=self._kept(identifier, algorithm) is None):
+            async with self._lock:
+                await self._fetch_again(is_missing=self._kept(identifier, algorithm) is None)
         key = self._kept(identifier, algorithm)
         if key is not None:
             return key
@@ -159,11 +161,17 @@ class Issuer:
             raise Failure("issuer-unreachable", "the keys of the issuer are not known")
         raise _refused("it is signed with a key that its issuer does not have")
 
+    def _must_ask(self, *, is_missing: bool) -> bool:
+        """Whether a request has to wait for the issuer: not for something old that another one fetches again."""
+        return is_missing or (self._is_old() and not self._lock.locked())
+
+    def _is_old(self) -> bool:
+        return self._clock() - self._fetched > _KEEP_SECONDS
+
     async def _fetch_again(self, *, is_missing: bool) -> None:
         """Fetch metadata and keys if missing or old, unless they were just requested. Raises Failure."""
         time_now = self._clock()
-        is_old = time_now - self._fetched > _KEEP_SECONDS
-        if not (is_old or is_missing) or time_now - self._tried <= _AGAIN_SECONDS:
+        if not (self._is_old() or is_missing) or time_now - self._tried <= _AGAIN_SECONDS:
             return
         self._tried = time_now
         try:

@@ -44,6 +44,11 @@ class Caller(Value, frozen=True):
     roles: Mapping[str, str]
     is_trusted: bool = False
 
+    @property
+    def projects(self) -> str:
+        """The names of the projects in which the caller has a role: in fair queues, callers with the same are one."""
+        return ",".join(sorted(self.roles)) or EVERY
+
     def role(self, project: str | None = None) -> str | None:
         """Return the role of the caller in a project, or in all projects; None without a role."""
         held = {self.roles.get(EVERY), self.roles.get(project or EVERY)} - {None}

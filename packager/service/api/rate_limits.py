@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packager.service import processor
 from packager.service.failures import Failure
-from packager.service.fair_queues import ALL, FairPool, Owner, Turns, count_down
+from packager.service.fair_queues import FairPool, Owner, Turns, count_down
 from packager.service.processor import Shares
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Door:
         """Admit a request once: read its body and wait for its turn. Raises Failure if its caller sends too many."""
         if _KEY in request.state:
             return
-        owner = Owner(",".join(sorted(caller.roles)) or ALL, caller.key)
+        owner = Owner(caller.projects, caller.key)
         if self._at_once[owner] >= self._limits.requests_at_once:
             await self._refuse("requests_at_once", f"{self._at_once[owner]} requests of {caller.name} are at work")
         self._at_once[owner] += 1

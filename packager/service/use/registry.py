@@ -167,7 +167,9 @@ class TaskDefinitions:
         """
         permissions.check_role(caller, "developer")
         try:
-            return await self._reading.run(Owner(ALL, caller.key), lambda: self._catalog.package_parts(source))
+            return await self._reading.run(
+                Owner(caller.projects, caller.key), lambda: self._catalog.package_parts(source)
+            )
         except Failure:
             return {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import jwt
@@ -12,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from packager.base.errors import MlpackError
 from packager.service.access.oidc import Issuer
 from packager.service.access.tokens import EVERY
 from packager.service.config import OidcConfig
@@ -205,6 +207,36 @@ def test_unreachable_issuer_is_reported_and_its_keys_are_kept(fake: FakeIssuer) 
     fake.is_away = True
     trusting.time = 31 + 4000
     assert trusting.roles(fake.token())
+
+
+def test_hanging_issuer_delays_no_token_with_a_kept_key(fake: FakeIssuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusting = Trusting(fake)
+    assert trusting.roles(fake.token())
+    asked, may_end = threading.Event(), threading.Event()
+
+    def hang(_issuer: Issuer) -> None:
+        asked.set()
+        assert may_end.wait(60)
+        raise MlpackError("no answer")
+
+    monkeypatch.setattr(Issuer, "_fetch", hang)
+
+    async def run(token: str) -> None:
+        asked.clear()
+        may_end.clear()
+        waiting = asyncio.create_task(trusting.issuer.caller(token))
+        try:
+            assert await asyncio.to_thread(asked.wait, 60)
+            await asyncio.wait_for(trusting.issuer.caller(fake.token()), 10)
+            await asyncio.wait_for(trusting.issuer.provider(), 10)
+        finally:
+            may_end.set()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    trusting.time = 31  # whoever has no token of the issuer can name a key, too
+    asyncio.run(run(fake.token(OTHER, "unknown")))
+    trusting.time = 4000
+    asyncio.run(run(fake.token()))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.service.access.tokens import create
+from packager.service.access.tokens import Caller, create, key_of
 from packager.service.api import rate_limits
 from packager.service.api.rate_limits import Rates
 from packager.service.config import LimitsConfig, ProjectConfig
@@ -90,6 +91,31 @@ def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
         assert not any(call.done() for call in pending)
         may_end.set()
         assert {call.result().status_code for call in pending} == {200, 201}
+
+
+def test_packages_that_a_project_reads_for_forms_do_not_delay_those_of_another(
+    crowded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, definitions = threading.Event(), crowded.server.definitions
+
+    def parts(source: str) -> dict[str, list[str]]:
+        assert source == "blue" or may_end.wait(60)
+        return {source: []}
+
+    monkeypatch.setattr(crowded.server.catalog, "package_parts", parts)
+
+    async def run() -> None:
+        callers = [
+            Caller(name, key_of(name), {name.partition("-")[0]: "developer"}) for name in ("red-1", "red-2", "blue-1")
+        ]
+        slow = [asyncio.create_task(definitions.package_parts(caller, "red")) for caller in callers[:2]]
+        try:
+            assert await asyncio.wait_for(definitions.package_parts(callers[2], "blue"), 10) == {"blue": []}
+        finally:
+            may_end.set()
+            await asyncio.gather(*slow)
+
+    asyncio.run(run())
 
 
 def test_caller_with_too_many_concurrent_requests_is_refused(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
