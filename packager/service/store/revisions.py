@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from packager.base.errors import MlpackError
 from packager.base.values import replace
@@ -117,6 +117,12 @@ class Revisions:
         """Return the current revision of each definition, by name."""
         statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
         return self._database.rows(StoredDefinition, statement)
+
+    def count_definitions(self, start: str) -> int:
+        """Return the number of definitions whose names begin with a text."""
+        counted = select(func.count()).where(definitions.c.is_current, definitions.c.name.startswith(start))
+        with self._database.reading() as connection:
+            return int(connection.execute(counted).scalar_one())
 
     def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
         """Return a revision of a template, or the current one; None if it does not exist."""

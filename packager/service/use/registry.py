@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
     from packager.service.registry.packages.sources import PackageChoices
+    from packager.service.registry.policy import Accepted
     from packager.service.store.rows import StoredDefinition
 
 Checked = TypeVar("Checked")
@@ -115,28 +116,36 @@ class TaskDefinitions:
         projects: The projects of the server, by name.
         checking: The threads that wait for checks of definitions.
         reading: The threads in which packages are read, from registries that may be slow.
+        most: The maximum number of definitions of a project: each list reads those of all projects.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
         catalog: Catalog,
         tasks: Tasks,
         projects: Mapping[str, Project],
         checking: FairPool,
         reading: FairPool,
+        most: int,
     ) -> None:
         self._catalog = catalog
         self._tasks = tasks
         self._projects = projects
         self._checking = checking
         self._reading = reading
+        self._most = most
 
     async def read(self, caller: Caller) -> DefinitionList:
         """Return the current revision of each definition that the caller may see."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.revisions.definitions)
-        visible = [row for row in rows if permissions.sees_definition(caller, row)]
-        return DefinitionList(items=[answers.definition(row) for row in visible])
+        return await asyncio.to_thread(self._listed, caller)
+
+    def _listed(self, caller: Caller) -> DefinitionList:
+        """Return the definitions that a caller may see. A thread makes the list: thousands take seconds to parse."""
+        rows = self._catalog.revisions.definitions()
+        return DefinitionList(
+            items=[answers.definition(row) for row in rows if permissions.sees_definition(caller, row)]
+        )
 
     async def definition(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredDefinition:
         """Return a revision of a definition, or the current one."""
@@ -177,9 +186,16 @@ class TaskDefinitions:
         """Register a definition, whose example is filled in as a trial."""
         permissions.check_role(caller, "developer")
         body = await self._placed(caller, body, body.project)
-        add = self._catalog.add_definition
-        row, trial = await self._checked(caller, body, lambda: add(body, caller.name))
+        row, trial = await self._checked(caller, body, lambda: self._added(body, caller.name))
         return answers.definition(row, await self._tasks.warnings(trial))
+
+    def _added(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
+        """Register a definition, and return it with the objects of its example. Raises Failure."""
+        count = self._catalog.revisions.count_definitions(f"{body.project}.") if body.project else 0
+        if count >= self._most:
+            detail = f"the project {body.project!r} has {count:,} definitions: remove some"
+            raise Failure("quota", f"{detail} (limits.project_definitions in the configuration of the server)")
+        return self._catalog.add_definition(body, author)
 
     async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
         """Return the outcome of registering a definition, also as the next revision, without registering it."""

@@ -16,6 +16,7 @@ from packager.service.api.rate_limits import Rates
 from packager.service.config import LimitsConfig, ProjectConfig
 from packager.service.registry.checker import Checker
 from packager.service.registry.rendering import Renderer
+from packager.service.use import answers
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.conftest import BOTH
 from tests.service.fake import FakeCluster
@@ -91,6 +92,23 @@ def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
         assert not any(call.done() for call in pending)
         may_end.set()
         assert {call.result().status_code for call in pending} == {200, 201}
+
+
+def test_long_list_of_definitions_delays_no_other_request(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end, definition = threading.Event(), threading.Event(), answers.definition
+
+    def slow(row: Any) -> Any:
+        begun.set()
+        assert may_end.wait(60)
+        return definition(row)
+
+    monkeypatch.setattr(answers, "definition", slow)
+    with ThreadPoolExecutor(2) as clients, ending(may_end):
+        pending = clients.submit(crowded.get, "/v1/definitions", "red")
+        assert begun.wait(60)
+        assert clients.submit(crowded.get, "/v1/jobs", "blue").result(20).status_code == 200
+        may_end.set()
+        assert pending.result().status_code == 200
 
 
 def test_packages_that_a_project_reads_for_forms_do_not_delay_those_of_another(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import update
 
-from packager.service.config import LimitsConfig
+from packager.service.config import LimitsConfig, ProjectConfig
 from packager.service.jobs import limits
 from packager.service.store.tables import jobs
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
@@ -45,6 +45,29 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
     assert narrow.post("/v1/jobs", FILLED).status_code == 429  # the number of jobs is cached
     monkeypatch.setattr(limits, "_SECONDS", 0)
     assert narrow.post("/v1/jobs", FILLED).status_code == 201
+
+
+@BOTH
+def test_definitions_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
+    projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
+    service = Service(database, projects=projects, limits=LimitsConfig(project_definitions=2))
+
+    def added(name: str, project: str | None) -> Any:
+        return service.post("/v1/definitions", {**COUNTDOWN, "name": name, "project": project})
+
+    with service.client:
+        assert [added(f"red.{name}", "red").status_code for name in "ab"] == [201, 201]
+        refused = added("red.c", "red")
+        assert refused.status_code == 429
+        assert refused.json()["detail"] == (
+            "the project 'red' has 2 definitions: remove some "
+            "(limits.project_definitions in the configuration of the server)"
+        )
+        changed = {**COUNTDOWN, "name": "red.a", "project": "red", "description": "Another"}
+        assert service.call("PUT", "/v1/definitions/red.a", json=changed).status_code == 200
+        assert [added(name, project).status_code for name, project in (("blue.a", "blue"), ("d", None))] == [201, 201]
+        assert service.call("DELETE", "/v1/definitions/red.a").status_code == 204
+        assert added("red.c", "red").status_code == 201
 
 
 WIDE = """\
