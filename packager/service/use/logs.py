@@ -17,7 +17,7 @@ from packager.service.jobs import kept_logs
 from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
-from packager.service.use.streams import guarded
+from packager.service.use.streams import guarded, interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -202,7 +202,7 @@ class Logs:
         logs = JobLogs(self._store, self._cluster, job, _options(query), kept, live)
         if not query.is_following:
             first = await logs.opened(chosen[0])  # an error becomes the status of the answer
-            return JobLog(_in_turn(chosen, first, logs.opened), first.is_kept and not set(chosen) & live)
+            return JobLog(interrupted(_in_turn(chosen, first, logs.opened)), first.is_kept and not set(chosen) & live)
         lines, is_kept = await self._followed(logs, chosen, query)
         return JobLog(guarded(lines, check), is_kept and not set(chosen) & live)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.service.api.conftest import FILLED
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from packager.service.jobs.kube import LogOptions
     from tests.service.api.conftest import Service
 
@@ -51,6 +54,26 @@ def test_job_log_outlives_the_pods(service: Service) -> None:
     service.cluster.error = None
     assert service.call("DELETE", f"/v1/jobs/{release}").status_code == 202
     service.until(lambda: service.get(path).status_code == 404, "the record to be deleted")
+
+
+def test_log_of_many_lines_delays_no_other_request(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, _ = ended(service, ["1\n"])
+    begun, is_answered, most = threading.Event(), threading.Event(), 300_000
+
+    async def log(*_arguments: Any) -> AsyncIterator[str]:
+        begun.set()
+        for _ in range(most):
+            if is_answered.is_set():
+                return
+            yield "\n"
+
+    monkeypatch.setattr(service.cluster, "log", log)
+    with ThreadPoolExecutor(1) as clients:
+        pending = clients.submit(service.get, f"/v1/jobs/{release}/logs")
+        assert begun.wait(60)
+        assert service.get("/healthz", None).status_code == 200
+        is_answered.set()
+        assert len(pending.result().text) < most
 
 
 def test_owner_who_became_a_viewer_reads_the_log_and_changes_nothing(service: Service) -> None:
