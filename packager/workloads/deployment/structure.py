@@ -26,6 +26,9 @@ _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadl
 _METRICS = {"Resource": "resource", "Pods": "pods", "External": "external"}
 """The types of an autoscaler's metrics that the table of allowed fields has, each with the field of its source."""
 
+_DEFAULT_METRIC = {"resource": {"name": "cpu", "target": {"type": "Utilization"}}}
+"""The metric of an autoscaler that names none (pkg/apis/autoscaling/v2/defaults.go)."""
+
 
 class Deployment(Structure):
     """Pods of one template, which ReplicaSets make."""
@@ -117,11 +120,20 @@ def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
         message = f"{manifest} has replicas too, so that each apply undoes what it does"
         yield Fault(("spec", "scaleTargetRef"), message, "remove replicas there")
     yield from _sources(scaler)
+    yield from _unrequested(manifest, scaler)
+
+
+def _unrequested(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
+    """Yield metrics that are a share of a resource which the pods do not request."""
     requests = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "requests")))
     limits = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "limits")))
-    if "cpu" not in {**requests, **limits}:
-        hint = "set requests.cpu in its manifest, or in the spec's `resources`"
-        yield Fault(("spec", "metrics"), f"{manifest} requests no cpu, of which this is a share", hint)
+    for index, metric in enumerate(listing(scaler.spec.get("metrics")) or [_DEFAULT_METRIC]):
+        name = at(metric, ("resource", "name"))
+        is_share = at(metric, ("resource", "target", "type")) == "Utilization"
+        if isinstance(name, str) and is_share and name not in {**requests, **limits}:
+            hint = f"set requests.{name} in its manifest, or in the spec's `resources`"
+            message = f"{manifest} requests no {name}, of which this is a share"
+            yield Fault(("spec", "metrics", index), message, hint)
 
 
 def _sources(scaler: Manifest) -> Iterator[Fault]:

@@ -296,20 +296,38 @@ spec:
 
 
 def scaled(*changes: str) -> list[str]:
-    """Return the problems after `old => new` is replaced in the autoscaler of the applied manifests."""
+    """Return the problems after `old => new` is replaced in the autoscaler and the requests of its Deployment."""
     main = "- name: main"
     requests = f"{main} => {main}\n        resources: {{requests: {{cpu: 50m}}}}"
     scaler = SCALER
     for change in changes:
         old, _, new = change.partition(" => ")
-        assert old in scaler
-        scaler = scaler.replace(old, new)
+        assert old in scaler + requests
+        scaler, requests = scaler.replace(old, new), requests.replace(old, new)
     last = APPLIED.rpartition("---\n")[2]
     return problems("  replicas: 2\n => ", requests, f"{last} => {last}{scaler}")
 
 
 def test_autoscaler_of_the_deployment_has_no_problem() -> None:
     assert scaled() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (("name: cpu => name: memory",), ["requests no memory, of which this is a share"]),
+        (("name: cpu => name: memory", "cpu: 50m => memory: 1Gi"), []),
+        (("cpu: 50m => memory: 1Gi",), ["requests no cpu, of which this is a share"]),
+        (("Utilization, averageUtilization: 80 => AverageValue, averageValue: 1", "cpu: 50m => memory: 1Gi"), []),
+        (("  metrics:\n => ", SCALER.splitlines()[-1] + " => ", "cpu: 50m => memory: 1Gi"), ["requests no cpu"]),
+    ],
+)
+def test_deployment_must_request_each_resource_that_its_autoscaler_measures(
+    changes: tuple[str, ...], expected: list[str]
+) -> None:
+    reported = scaled(*changes)
+    assert len(reported) == len(expected)
+    assert all(text in problem for text, problem in zip(expected, reported, strict=True))
 
 
 @pytest.mark.parametrize("change", ["apiVersion: apps/v1 => apiVersion: v1", "apiVersion: apps/v1,  => "])
