@@ -72,13 +72,17 @@ class _Filling:
         return Answers(
             root=defaults.root if given.root is None and self._has_folders_as_built() else None,
             registry=defaults.registry if given.registry is None and self._is_as_built(self._env, "REGISTRY") else None,
-            assignments=tuple(self._values({*on, *storage})),
+            assignments=tuple(self._values({*on, *storage, *self._switched_on()})),
             switch_on=on,
             storage=storage,
             placement=self._placement() if PLACEMENT in on else None,
             annotations=defaults.annotations,
             **self._ids(),
         )
+
+    def _switched_on(self) -> Iterator[str]:
+        """Yield the options that the person switches on; what the site says of their keys holds for them, too."""
+        yield from (name for name in (*self._given.switch_on, *self._given.storage) if name in BY_NAME)
 
     def _storage(self) -> tuple[str, ...]:
         """Return the options of storage; none if the person has chosen some."""

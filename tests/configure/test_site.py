@@ -101,3 +101,15 @@ def test_labels_are_those_of_the_build(package: Path) -> None:
     with opened(package) as opened_package:
         labels = site.labels(opened_package)
     assert (labels.package, labels.model, labels.framework) == ("hello-mpi", "hello-mpi", "mpi")
+
+
+def test_storage_of_the_command_line_takes_the_values_of_the_site(package: Path) -> None:
+    text = "storage: {output-pvc: {OUTPUT_CLAIM: team-results}}\noptions: {shared-memory: {SHM_SIZE: 3Gi}}\n"
+    for given in (Answers(switch_on=("pvc",)), Answers(storage=("pvc",))):
+        answers = answers_of(package, text, given)
+        values = {entry.key: entry.value for entry in answers.assignments}
+        assert values == {"OUTPUT_CLAIM": "team-results", "SHM_SIZE": "3Gi"}
+    own = Answers(storage=("pvc",), assignments=(Assignment("--set", "OUTPUT_CLAIM", "mine"),))
+    assert [entry.key for entry in answers_of(package, text, own).assignments] == ["SHM_SIZE"]
+    scratch = answers_of(package, text, Answers(storage=("scratch",)))
+    assert [entry.key for entry in scratch.assignments] == ["SHM_SIZE"]
