@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.errors import UsageError
+from packager.base.problems import Problem
 from packager.configure import resources, settings
+from packager.kubernetes.manifest import at, integer
+from packager.kubernetes.ranges import out_of_range
 from packager.options import GPU
 from packager.package import kustomization, layout
 from packager.package.layout import env
-from packager.rendering.origins import Replaced
+from packager.rendering.origins import Generated, Replaced, selected
+from packager.workloads import structures
 from packager.workloads.amounts import GPUS, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
     from packager.configure.settings import Files
+    from packager.kubernetes.manifest import Manifest
+    from packager.rendering.origins import Position
 
 OPTIONS = {
     "--workers": WORKERS,
@@ -32,6 +39,9 @@ _RESOURCES = {"--memory": "memory", "--cpu": "cpu"}
 
 _GPU_COUNT = "GPU_COUNT"
 """The key of site.env for the number of GPUs, where the option gpu is on."""
+
+_NUMBER = r"[0-9]{1,10}"
+"""The form of a number of a manifest; any other value is refused where it is read."""
 
 
 def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, str]]) -> None:
@@ -89,9 +99,47 @@ def _switch_gpu(files: Files, overlays: Sequence[str]) -> None:
 
 
 def refused(files: Files, overlay: str) -> Iterator[Problem]:
-    """Yield the problems for which kustomize would refuse an overlay since the changes."""
-    before = files.original.sources(overlay).refused
-    yield from (problem for problem in files.sources(overlay).refused if problem not in before)
+    """Yield the problems for which kustomize or the kind of a workload would refuse an overlay since the changes."""
+    before = [*files.original.sources(overlay).refused, *_out_of_range(files.original, overlay)]
+    after = (*files.sources(overlay).refused, *_out_of_range(files, overlay))
+    yield from (problem for problem in after if problem not in before)
+
+
+def _out_of_range(files: Files, overlay: str) -> Iterator[Problem]:
+    """Yield the numbers of env files that the kind of a workload does not accept."""
+    for workload in settings.workloads(files, overlay):
+        filled = _fill(files, overlay, workload)
+        structure = structures.structure_of(workload)
+        ranges = structure.ranges if structure else {}
+        faults = [(fault.location, fault.message) for fault in structures.faults(workload)]
+        for location in filled:
+            path = ".".join("*" if isinstance(step, int) else step for step in location[1:])
+            if path in ranges and (message := out_of_range(at(workload.data, location), ranges[path])):
+                faults.append((location, message))
+        for location, message in faults:
+            if location in filled:
+                key, place = filled[location]
+                yield Problem(*place, f"{key}: {message}")
+
+
+def _fill(files: Files, overlay: str, workload: Manifest) -> dict[Location, tuple[str, Position]]:
+    """Fill the numbers of env files into a workload, and return the key and the place of each, by its location."""
+    keys = {
+        position: (key, origin.values[key])
+        for origin in files.sources(overlay).origins
+        if isinstance(origin, Generated)
+        for key, position in origin.keys.items()
+        if key in origin.values
+    }
+    filled: dict[Location, tuple[str, Position]] = {}
+    for origin in files.sources(overlay).origins:
+        if isinstance(origin, Replaced) and (origin.kind, origin.name) == (workload.kind, workload.name):
+            key, value = keys.get(origin.position, ("", ""))
+            for location, written in [*selected(origin.field_path, workload.data)]:
+                if integer(written) is not None and re.fullmatch(_NUMBER, value):
+                    at(workload.data, location[:-1])[location[-1]] = int(value)
+                    filled[location] = key, origin.position
+    return filled
 
 
 def _taken(files: Files, overlay: str) -> set[str]:

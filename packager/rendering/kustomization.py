@@ -50,7 +50,16 @@ _WHOLE_NUMBER = rf"0|[1-9][0-9]{{0,{_DIGITS - 1}}}"
 _QUANTITIES = (["resources", "requests"], ["resources", "limits"])
 """The last steps before the name of a resource in the path of its quantity."""
 
-_LABELS = "metadata.labels."
+_LABELS = ["metadata", "labels"]
+_ANNOTATIONS = ["metadata", "annotations"]
+_NO_LABELS = ("spec", "data")
+"""The fields of objects that contain no labels of theirs."""
+
+_LITERAL = "[A-Za-z0-9-]+"
+"""A kind or a name that kustomize, which reads a regular expression, finds only in itself."""
+
+_LABEL_KEY = "[A-Za-z0-9./_-]+"
+"""The key of a label, as a path of kustomize names it."""
 
 _REQUIREMENT = re.compile(r"\s*(?P<label>[^\s=!]+)\s*(?P<operator>==?|!=)\s*(?P<value>[^\s=!]*)\s*")
 """A requirement of a labelSelector that compares a label with a value (apimachinery, labels.Parse)."""
@@ -306,11 +315,14 @@ class _Kustomization(Entries):
             return
         key, origin = self._replacement_source(entry["source"])
         targets = entry.get("targets")
-        if origin is None or not isinstance(targets, list):
-            return
-        for target in targets:
+        for target in targets if isinstance(targets, list) else ():
             if isinstance(target, dict) and isinstance(target.get("select"), dict):
-                self._labels(target, key, origin)
+                value = origin.values.get(key) if origin and not entry["source"].get("options") else None
+                fills_label = self._labels(target, value)
+                if origin is None:
+                    continue
+                if fills_label:
+                    self.sources.numbers.add(key)
                 if not self._applies(target["select"]):
                     continue
                 self._numbers(target, key, origin)
@@ -322,19 +334,33 @@ class _Kustomization(Entries):
                     self.sources.notes.extend(images.doubts(key, origin))
                 self.sources.origins.extend(_fields_of(target, origin.keys[key]))
 
-    def _labels(self, target: dict[str, Any], key: str, origin: Generated) -> None:
-        """Note the labels that a value fills in completely, by which later targets of the same object are selected."""
+    def _labels(self, target: dict[str, Any], value: str | None) -> bool:
+        """Note the labels that a value fills in completely, by which later targets of the same object are selected.
+
+        After a target that may change labels in another way, no label is certain: all later targets may apply.
+
+        Args:
+            target: The target.
+            value: The value; None if it is not certain.
+
+        Returns:
+            Whether it fills in labels.
+        """
         paths, select = target.get("fieldPaths"), target["select"]
-        for path in paths if isinstance(paths, list) else ():
-            name = str(path).removeprefix(_LABELS)
-            if name == path:
-                continue
-            self.sources.numbers.add(key)
-            label = (str(select.get("kind")), str(select.get("name")), name)
-            if target.keys() == {"select", "fieldPaths"} and select.keys() == {"kind", "name"}:
-                self._filled_labels[label] = origin.values.get(key, "")
-            else:
-                self._filled_labels.pop(label, None)  # only some objects, or a part of the label
+        is_exact = (
+            target.keys() == {"select", "fieldPaths"}
+            and select.keys() == {"kind", "name"}
+            and all(re.fullmatch(_LITERAL, str(name)) for name in select.values())
+        )
+        fills = False
+        for steps in (split(str(path)) for path in (paths if isinstance(paths, list) else ())):
+            is_label = steps[:-1] == _LABELS and re.fullmatch(_LABEL_KEY, steps[-1]) is not None
+            fills |= is_label
+            if is_exact and is_label and value is not None:
+                self._filled_labels[str(select["kind"]), str(select["name"]), steps[-1]] = value
+            elif steps[0] not in _NO_LABELS and steps[:2] != _ANNOTATIONS:
+                self._filled_labels.clear()
+        return fills
 
     def _applies(self, select: dict[str, Any]) -> bool:
         """Return whether a target may be selected, by the labels that were filled in."""

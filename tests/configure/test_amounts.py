@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from packager.base.errors import RenderError
 from packager.kubectl.kustomize import kustomize
 from packager.modelspec import catalog
 from tests import kinds
@@ -161,6 +162,36 @@ def test_verify_checks_numbers_by_the_rules_of_the_kind(
     ), done.stdout
 
 
+@pytest.mark.parametrize(
+    ("overlay", "key", "value", "message"),
+    [
+        ("multi-node", "WORKERS", "0", "expected at least 1, found 0"),
+        ("multi-node", "SLOTS_PER_WORKER", "0", "expected 1 to 2147483647, found 0"),
+        ("servers", "WORKERS", "0", "found 0"),
+        ("array", "DEADLINE", "0", "expected at least 1, found 0"),
+        ("array", "COMPLETIONS", "0", "expected 1 to 2147483647, found 0"),
+    ],
+)
+def test_configure_refuses_a_number_that_the_kind_does_not_accept(
+    overlay: str, key: str, value: str, message: str, mlpack: Run, package: Path
+) -> None:
+    path = package / OVERLAYS / overlay / "mlops.env"
+    before = path.read_bytes()
+    done = mlpack("configure", package, "--overlay", overlay, "--set", f"{key}={value}")
+    assert done.code == 2
+    line = next(number for number, text in enumerate(before.splitlines(), 1) if text.startswith(f"{key}=".encode()))
+    assert f"{path}:{line}:1: {key}: " in done.stderr
+    assert message in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_configure_changes_a_package_that_has_an_unfit_number_already(mlpack: Run, package: Path) -> None:
+    path = package / OVERLAYS / "multi-node/mlops.env"
+    replace(path, "WORKERS=2", "WORKERS=0")
+    assert mlpack("configure", package, "--overlay", "multi-node", "--set", "SLOTS_PER_WORKER=2").code == 0
+    assert mlpack("configure", package, "--overlay", "multi-node", "--set", "WORKERS=3").code == 0
+
+
 LABEL = "        - metadata.labels.mlpack/processes\n"
 NUMBER = '"mlpack/processes!=per-gpu"'
 
@@ -180,6 +211,44 @@ def test_verify_checks_the_number_of_each_target_that_may_be_selected(
 ) -> None:
     replace(package / OVERLAYS / "multi-node/mlops.env", "SLOTS_PER_WORKER=per-gpu", f"SLOTS_PER_WORKER={slots}")
     replace(package / OVERLAYS / "multi-node/wiring.yaml", old, new)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "SLOTS_PER_WORKER: expected a whole number of at most 10 digits" in done.stdout
+
+
+LABELS = """\
+- source: {SOURCE}
+  targets:
+    - select: {SELECT}
+      fieldPaths: [metadata.labels.mlpack/processes]
+- source:
+    kind: ConfigMap
+    name: hello-mpi-env
+    fieldPath: data.SLOTS_PER_WORKER
+  targets:
+    - select: {kind: MPIJob, name: hello-mpi, labelSelector: mlpack/processes!=per-gpu}
+      fieldPaths: [spec.slotsPerWorker]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "select"),
+    [
+        ("kind: ConfigMap, name: hello-mpi-env, fieldPath: data.WORKERS", "kind: MPIJob"),
+        ("kind: ConfigMap, name: hello-mpi-env, fieldPath: data.WORKERS", "name: hello-mpi"),
+        ("kind: ConfigMap, name: hello-mpi-env, fieldPath: data.WORKERS", "kind: MPIJob, name: hello-.*"),
+        ("kind: MPIJob, name: hello-mpi, fieldPath: spec.mpiImplementation", "kind: MPIJob, name: hello-mpi"),
+        ("kind: ConfigMap, name: hello-mpi-env, fieldPath: data.WORKERS", "kind: MPI.*, name: hello-mpi"),
+    ],
+)
+def test_verify_forgets_a_label_that_another_target_may_change(
+    source: str, select: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    wiring = package / OVERLAYS / "multi-node/wiring.yaml"
+    added = LABELS.replace("SOURCE", source).replace("SELECT", select)
+    wiring.write_text(wiring.read_text(encoding="utf-8") + added, encoding="utf-8")
+    with pytest.raises(RenderError, match="per-gpu"):  # kustomize applies the target
+        workload(package, "multi-node", kubectl)
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
     assert "SLOTS_PER_WORKER: expected a whole number of at most 10 digits" in done.stdout
