@@ -337,10 +337,18 @@ def _compact(content: bytes) -> bytes:
     return b"".join(content.split())
 
 
+def _listed(content: bytes, path: Path) -> Iterator[tuple[dict[str, Any], Descriptor]]:
+    """Yield each entry of an index, and its descriptor."""
+    index = parsed(content, f"{path}: index.json")
+    manifests = index.content.get("manifests")
+    if not isinstance(manifests, list):
+        raise VerificationError(f"{path}: index.json: expected a list of manifests")
+    yield from zip(manifests, index.children, strict=True)
+
+
 def _foreign_roots(content: bytes, path: Path) -> Iterator[Root]:
     """Yield the images of an archive of another program, with the names that it has given to them."""
-    index = parsed(content, f"{path}: index.json")
-    for entry, blob in zip(index.content.get("manifests", ()), index.children, strict=True):
+    for entry, blob in _listed(content, path):
         annotations, kind = entry.get("annotations"), entry.get("mediaType")
         texts = annotations if isinstance(annotations, dict) else {}
         tag, image = (str(texts.get(key, "")) for key in (_TAG, _IMAGE))
@@ -348,8 +356,7 @@ def _foreign_roots(content: bytes, path: Path) -> Iterator[Root]:
 
 
 def _roots(content: bytes, path: Path) -> Iterator[Root]:
-    index = parsed(content, f"{path}: index.json")
-    for entry, blob in zip(index.content["manifests"], index.children, strict=True):
+    for entry, blob in _listed(content, path):
         annotations, kind = entry.get("annotations"), entry.get("mediaType")
         texts = annotations if isinstance(annotations, dict) else {}
         repository, tag = (str(texts.get(key, "")) for key in (_REPOSITORY, _TAG))

@@ -264,6 +264,8 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([LAYOUT, index(b"[]"), blob(b"[]")], "is not a manifest"),
         ([LAYOUT, index(LOOP), blob(LOOP)], "is missing"),
         ([LAYOUT, ("index.json", b"[" * 9_000)], "is not a manifest"),
+        ([LAYOUT, ("index.json", MANIFEST), blob(b"{}")], "expected a list of manifests"),
+        ([LAYOUT, ("index.json", json.dumps({**json.loads(MANIFEST), "manifests": 5}).encode())], "list of manifests"),
         ([LAYOUT, index(MANIFEST, **{"mlpack.repository": "../x"}), blob(MANIFEST), blob(b"{}")], "a repository and"),
         ([LAYOUT, index(MANIFEST, **{"org.opencontainers.image.ref.name": "a/b"}), blob(MANIFEST)], "and a tag"),
     ],
@@ -273,6 +275,13 @@ def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, byte
     path.write_bytes(tar(members))
     with pytest.raises(VerificationError, match=message):
         layout.read(path)
+
+
+def test_image_archive_without_a_list_of_manifests_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "image.tar"
+    path.write_bytes(tar([LAYOUT, ("index.json", MANIFEST), blob(b"{}")]))
+    with pytest.raises(VerificationError, match="expected a list of manifests"):
+        layout.read(path, is_ours=False)
 
 
 def test_nested_indexes_are_read_once(tmp_path: Path) -> None:
