@@ -86,11 +86,11 @@ def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def changed(site: Site, model: str, before: str, more: str) -> Path:
-    """Return a copy of a bundled model whose program has the lines `more` after the lines `before`."""
+def changed(site: Site, model: str, file: str, before: str, more: str) -> Path:
+    """Return a copy of a bundled model, of which a file has the lines `more` after the lines `before`."""
     folder = site.folder / "models" / model
     shutil.copytree(CHECKOUT / "model_specs" / model, folder)
-    program = folder / "train.py"
+    program = folder / file
     text = program.read_text(encoding="utf-8")
     assert text.count(before) == 1
     program.write_text(text.replace(before, before + more), encoding="utf-8")
@@ -101,7 +101,7 @@ def raising(site: Site) -> Path:
     """Return a copy of ResNet-50 for PyTorch whose rank 1 raises in step 2, except in a resumed run."""
     fault = "            if (ranks.rank, self.step, uncounted) == (1, 2, 0):\n"
     fault += '                raise ValueError(f"no image 7 at {time.time():.1f}")\n'
-    return changed(site, "resnet50-pytorch", "            self.step += 1\n", fault)
+    return changed(site, "resnet50-pytorch", "train.py", "            self.step += 1\n", fault)
 
 
 def several(site: Site, model: str | Path, *options: str) -> Faulty:
@@ -109,6 +109,15 @@ def several(site: Site, model: str | Path, *options: str) -> Faulty:
     package = site.build(str(model), *options)
     site.run(f"mlpack configure {package} --overlay multi-node --uid 12345 --gid 12346")
     return Faulty(site, package, "multi-node")
+
+
+def apply_again(site: Site, package: Faulty) -> None:
+    """Apply a package's multi-node overlay under another name, by the nameSuffix of an overlay around it."""
+    overlay = site.folder / "own"
+    overlay.mkdir()
+    theirs = f"../{package.folder.name}/quickstart/k8s/mlops/multi-node"
+    (overlay / "kustomization.yaml").write_text(json.dumps({"nameSuffix": "-two", "resources": [theirs]}))
+    site.run("kubectl apply -k own")
 
 
 def seconds_since(stderr: str, words: str) -> float:
@@ -250,11 +259,7 @@ def test_mxnet_trains_on_one_node(site: Site) -> None:
 def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) -> None:
     """The second JobSet has another name, by the nameSuffix of an overlay around the package's."""
     package = several(site, "cifar10-mxnet", *TINY, *THREE)
-    overlay = site.folder / "own"
-    overlay.mkdir()
-    theirs = f"../{package.folder.name}/quickstart/k8s/mlops/multi-node"
-    (overlay / "kustomization.yaml").write_text(json.dumps({"nameSuffix": "-two", "resources": [theirs]}))
-    site.run("kubectl apply -k own")
+    apply_again(site, package)
     deploy = package.run("deploy", "--timeout", "5m", timeout=400)
     assert deploy.code == 0, deploy.err
     site.run("kubectl wait --for=condition=Completed --timeout=200s jobset/cifar10-mxnet-training-multi-node-two")
@@ -272,11 +277,36 @@ def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) 
 
 @pytest.mark.alone
 @pytest.mark.usefixtures("mxnet")
+def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> None:
+    """A worker is evicted in the middle of the second epoch; the same job runs beside it without interruption."""
+    values = ("BATCHES=50", "EPOCHS=2", "LEARNING_RATE=0.002", "LOG_EVERY=5")
+    steps = ("--force", *TINY, *(f"--set environment.{value}" for value in values))
+    apply_again(site, several(site, "cifar10-mxnet", *steps))
+    package = several(site, "cifar10-mxnet", *steps, claims)
+    name = "cifar10-mxnet-training-multi-node"
+    worker = f"jobset.sigs.k8s.io/jobset-name={name},jobset.sigs.k8s.io/replicatedjob-name=worker"
+    worker += ",batch.kubernetes.io/job-completion-index=1"
+    with package.running("deploy") as deployed:
+        site.until(lambda: "Epoch[1] Batch [5]" in package.run("logs").out, "some steps", 240)
+        evict(site, site.run(f"kubectl get pods --selector={worker} --output=name").strip().removeprefix("pod/"))
+        _, stderr = deployed.communicate(timeout=400)
+    assert deployed.returncode == 0, stderr
+    assert "all pods were started again once after a drain" in stderr
+    resumed = last_json(package.run("logs").out)
+    assert 55 <= resumed["resumed_from"] < resumed["steps"] == 100
+    site.run(f"kubectl wait --for=condition=Completed --timeout=200s jobset/{name}-two")
+    uninterrupted = last_json(site.run(f"kubectl logs job/{name}-two-worker-0 --tail=-1"))
+    assert uninterrupted["resumed_from"] == 0
+    assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
+
+
+@pytest.mark.usefixtures("mxnet")
 def test_mxnet_does_not_wait_for_a_worker_that_has_failed(site: Site) -> None:
     fault = '            if (os.environ.get("DMLC_WORKER_ID"), number) == ("1", 2):\n'
     fault += '                say(f"no records at {time.time():.1f}")\n                sys.exit(3)\n'
-    each = "        for number, (images, labels) in enumerate(data.epoch(epoch), start=1):\n"
-    package = several(site, changed(site, "cifar10-mxnet", each, fault), *TINY, "--set environment.BATCHES.value=5000")
+    each = "        for number, (images, labels) in enumerate(batches, start=start + 1):\n"
+    model = changed(site, "cifar10-mxnet", "training.py", each, fault)
+    package = several(site, model, *TINY, "--set environment.BATCHES.value=5000")
     deploy = package.run("deploy", "--timeout", "5m", timeout=400)
     assert seconds_since(deploy.err, "no records") <= 15
     assert deploy.code == 7

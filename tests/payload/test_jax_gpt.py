@@ -68,7 +68,10 @@ def test_each_epoch_takes_each_window_once_in_an_order_of_its_own() -> None:
     assert taken.of_step(2, 5, seed=1) == epochs[0][5:10]
 
 
-@pytest.mark.parametrize(("file", "other"), [("stopping.py", "xgboost-tabular"), ("tokenizer.py", "llm-finetune")])
+@pytest.mark.parametrize(
+    ("file", "other"),
+    [("stopping.py", "xgboost-tabular"), ("stopping.py", "cifar10-mxnet"), ("tokenizer.py", "llm-finetune")],
+)
 def test_other_model_has_the_same_file(file: str, other: str, specs: Path) -> None:
     """A package contains only files of its own model's folder."""
     assert (specs / "jax-gpt" / file).read_bytes() == (specs / other / file).read_bytes()
