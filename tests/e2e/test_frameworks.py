@@ -198,12 +198,14 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
 
 
 @pytest.mark.usefixtures("tensorflow_image")
-def test_drained_launcher_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str) -> None:
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str, role: str) -> None:
     retries = "--set overlays.multi-node.retries=1"
     package = several(site, "resnet50", *(step.replace("single", "multi") for step in TENSORFLOW), retries, claims)
     with package.running("deploy") as deployed:
         site.until(lambda: "step 5/60" in package.run("logs").out, "some steps", 240)
-        evict(site, site.launcher())
+        launcher = site.launcher()
+        evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + "worker-1")
         _, stderr = deployed.communicate(timeout=400)
     assert deployed.returncode == 0, stderr
     resumed = last_json(package.run("logs").out)

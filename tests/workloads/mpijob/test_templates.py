@@ -1,4 +1,4 @@
-"""The scripts of an MPIJob, run without a cluster: the launcher's report about killed processes, and its exit code.
+"""The scripts of an MPIJob, run without a cluster: the launcher's report and exit code, and how ranks are stopped.
 
 They are the templates' own, with other folders in the place of /run/mlpack and the like.
 """
@@ -6,18 +6,21 @@ They are the templates' own, with other folders in the place of /run/mlpack and 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.builder.render import TEMPLATES
+from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BASE = TEMPLATES["mpijob"] / "quickstart/common/FRAMEWORK/k8s/mlops/base"
 SENTENCE = "processes were killed for taking more memory than their worker may, in:"
@@ -72,24 +75,55 @@ class Job:
         else:
             (cgroup / "memory.events").write_text(f"low 0\nmax 9\noom 9\noom_kill {kills}\noom_group_kill 0\n")
 
+    def session(self, worker: int, command: str) -> int:
+        """Run a command on a worker as its sshd does, and return the exit code."""
+        script = self.root / self.hosts[worker] / "mpi-session.sh"
+        return subprocess.run(
+            ["sh", script], env={**os.environ, "SSH_ORIGINAL_COMMAND": command}, check=False
+        ).returncode
+
     def begin(self, *workers: int) -> None:
         """Start a rank, as mpirun does, on these workers."""
         for worker in workers:
-            host = self.hosts[worker]
-            (self.root / f"run/reached-{host}").touch()
-            subprocess.run(
-                ["sh", self.root / host / "mpi-session.sh"],
-                env={**os.environ, "SSH_ORIGINAL_COMMAND": "true"},
-                check=True,
-            )
+            (self.root / f"run/reached-{self.hosts[worker]}").touch()
+            assert self.session(worker, "true") == 0
 
     def rank(self, worker: int, variable: str) -> subprocess.Popen[bytes]:
         """Start a process on a worker, with one variable in its environment."""
         process = subprocess.Popen(["sleep", "60"])
         environ = self.root / self.hosts[worker] / f"proc/{process.pid}/environ"
         environ.parent.mkdir(parents=True)
-        environ.write_bytes(f"PATH=/bin\0{variable}\0HOME=/\0".encode())
+        environ.write_bytes(f"PATH=/bin\0{variable}\0SSH_CONNECTION=x\0HOME=/\0".encode())
         return process
+
+    def forget(self, worker: int, process: subprocess.Popen[bytes]) -> None:
+        """End a process, and remove it from the worker's list."""
+        process.kill()
+        process.wait()
+        shutil.rmtree(self.root / self.hosts[worker] / f"proc/{process.pid}")
+
+    @contextmanager
+    def serving(self, shell: str = "sh", code: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """Start worker 0; its sshd ends with 0 when it is told to, or at once with a code."""
+        host = self.root / self.hosts[0]
+        places = {
+            "/run/mlpack": host,
+            "/run/sshd": host / "sshd",
+            "/etc/mlpack/runtime": host,
+            "/proc": host / "proc",
+        }
+        self._script("mpi-worker.sh", places, host.name)
+        os.mkfifo(host / "fifo")
+        self.program("ssh-keygen", "")
+        end = "for _ in $(seq 600); do sleep 0.1; done" if code is None else f"exit {code}"
+        self.program("sshd", f"trap 'exit 0' TERM\necho begin >{host}/fifo\n{end}")
+        environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        with subprocess.Popen([*shell.split(), str(host / "mpi-worker.sh")], env=environment) as worker:
+            (host / "fifo").read_bytes()
+            try:
+                yield worker
+            finally:
+                worker.kill()
 
     @contextmanager
     def running(self, code: int) -> Iterator[subprocess.Popen[bytes]]:
@@ -116,6 +150,13 @@ class Job:
             check=False,
         )
         return done.returncode, done.stderr, self.status.read_text() if self.status.exists() else ""
+
+
+def has_pending_sigterm(process: subprocess.Popen[bytes]) -> bool:
+    """Whether SIGTERM waits for a process that SIGSTOP has stopped."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (pending,) = re.findall(r"^ShdPnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(pending, 16) & 1 << signal.SIGTERM - 1)
 
 
 @pytest.fixture
@@ -205,3 +246,60 @@ def test_launcher_that_is_stopped_before_ranks_begin_ends_mpirun(job: Job, begun
     with job.running(0) as launcher:
         launcher.terminate()
         assert launcher.wait(30) == 9
+
+
+def test_ranks_get_sigterm_once_for_each_launcher(job: Job) -> None:
+    assert job.session(0, "stop") == 1
+    job.begin(0)
+    rank = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
+    rank.send_signal(signal.SIGSTOP)
+    os.waitpid(rank.pid, os.WUNTRACED)
+    assert job.session(0, "stop") == 0
+    assert has_pending_sigterm(rank)
+    job.forget(0, rank)
+    started_to_save = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
+    started_to_save.send_signal(signal.SIGSTOP)
+    os.waitpid(started_to_save.pid, os.WUNTRACED)
+    assert job.session(0, "stop") == 0
+    assert not has_pending_sigterm(started_to_save)
+    job.begin(0)
+    assert job.session(0, "stop") == 0
+    assert has_pending_sigterm(started_to_save)
+    job.forget(0, started_to_save)
+
+
+def test_launcher_fails_if_ranks_of_a_stopped_worker_end_with_0(job: Job) -> None:
+    job.begin(0, 1)
+    rank = job.rank(0, "PMI_RANK=0")
+    assert job.session(0, "stop") == 0
+    assert rank.wait(30) == -signal.SIGTERM
+    lost = f"mpi-launcher.sh: {job.hosts[0]} was lost on the way: what mpirun calls a success is none\n"
+    assert job.end() == (1, lost, "")
+
+
+@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
+def test_worker_that_is_stopped_serves_until_ranks_and_mpirun_have_ended(job: Job, shell: str) -> None:
+    if shell.startswith("busybox"):
+        shell = f"{tools.require('busybox')} sh"
+    rank, daemon = job.rank(0, "OMPI_COMM_WORLD_RANK=0"), job.rank(0, "PATH=/")
+    with job.serving(shell) as worker:
+        worker.terminate()
+        assert rank.wait(30) == -signal.SIGTERM
+        job.forget(0, rank)
+        assert (worker.poll(), daemon.poll(), job.session(0, "joined")) == (None, None, 1)
+        job.forget(0, daemon)
+        assert worker.wait(30) == 0
+
+
+def test_worker_without_ranks_ends_at_once_when_it_is_stopped(job: Job) -> None:
+    daemon = job.rank(0, "NOT_PMI_RANK=1")
+    with job.serving() as worker:
+        worker.terminate()
+        assert worker.wait(30) == 0
+    assert daemon.poll() is None
+    job.forget(0, daemon)
+
+
+def test_worker_ends_with_the_exit_code_of_sshd(job: Job) -> None:
+    with job.serving(code=3) as worker:
+        assert worker.wait(30) == 3
