@@ -1,4 +1,4 @@
-"""Checks that pods run a package, and see a model, that containerd mounts as image volumes.
+"""Checks that pods run a package, train from one, and see a model, that containerd mounts as image volumes.
 
 python -m tests.imagevolumes
 
@@ -23,7 +23,10 @@ from tests.e2e.registry import ClusterRegistry, serving
 from tests.gitops import CheckError
 from tests.testbed import lifecycle
 
-_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+_IMAGES = {"hello-mpi": "docker.io/mpioperator/mpi-pi:openmpi", "xgboost-tabular": "localhost/xgboost:3.4.1"}
+_TRAINED, _REQUESTS, _ERROR = "xgboost-tabular-cpu", "variants.0.resources.requests.cpu", 0.1
+"""The package that is trained from, what its pods request, and the most rows that it may classify wrongly."""
+
 _MODELS = Path(__file__).resolve().parents[1] / "model_specs"
 _SCRIPT = """\
 #!/bin/sh
@@ -89,10 +92,27 @@ class Volumes:
         self.mlpack("configure", "hello-mpi.tar.gz", *(f"--set={value}" for value in values))
         print("ok   the package is pushed, and its digest is set in site.env", flush=True)
         for overlay in ("single-node", "multi-node"):
-            self._overlay(overlay)
+            logs = self._overlay("hello-mpi", overlay)
+            if "the package and the model are there" not in logs:
+                raise CheckError(f"the pods do not see the model: {logs}")
+            print(f"ok   {overlay} sees its package and the model, read-only", flush=True)
+        self._train()
 
-    def _overlay(self, overlay: str) -> None:
-        package = ("hello-mpi.configured.tar.gz", "--overlay", overlay)
+    def _train(self) -> None:
+        """Check that a bundled model trains on three nodes, with its programs from the image volume."""
+        self.mlpack("build", "xgboost-tabular", "--with=package-volume", "--set", f"{_REQUESTS}=50m")
+        pinned = self.push(f"{_TRAINED}.tar.gz", "xgboost")
+        user = ("--uid", "12345", "--gid", "12346", "--overlay", "multi-node")
+        self.mlpack("configure", f"{_TRAINED}.tar.gz", f"--set=PACKAGE_IMAGE={pinned}", *user)
+        logs = self._overlay(_TRAINED, "multi-node")
+        result = json.loads(logs.splitlines()[-1])
+        if (result["uid"], result["workers"], result["rounds"]) != (12345, 3, 100) or result["held_out_error"] > _ERROR:
+            raise CheckError(f"the pods did not train: {result}")
+        print(f"ok   {_TRAINED} has trained on 3 nodes: held-out error {result['held_out_error']}", flush=True)
+
+    def _overlay(self, name: str, overlay: str) -> str:
+        """Deploy an overlay of a configured package until it has succeeded, and return the log of its main pod."""
+        package = (f"{name}.configured.tar.gz", "--overlay", overlay)
         findings = json.loads(self.mlpack("doctor", *package, "-o", "json"))["findings"]
         volumes = [finding for finding in findings if finding["check"] == "volumes"]
         if not volumes or any(finding["state"] != "ok" for finding in volumes):
@@ -101,21 +121,20 @@ class Volumes:
             print(f"ok   doctor: {finding['message']}", flush=True)
         self.mlpack("deploy", *package, "--timeout", "4m")
         logs = self.mlpack("logs", *package)
-        if "the package and the model are there" not in logs:
-            raise CheckError(f"the pods do not see the model: {logs}")
-        print(f"ok   {overlay} sees its package and the model, read-only, and has succeeded", flush=True)
         names = self.kubectl("get", "configmaps", "--output=name")
         if "scripts" in names:
             raise CheckError(f"a ConfigMap contains the code: {names}")
-        print(f"ok   {overlay}: no ConfigMap contains the code", flush=True)
+        print(f"ok   {name}, {overlay}: has succeeded, and no ConfigMap contains the code", flush=True)
         self.mlpack("delete", *package, "--yes")
+        return logs
 
 
 def main() -> int:
     """Make all checks, and return the exit code."""
     try:
         kubeconfig = lifecycle.up()
-        lifecycle.build_image(_MODELS / "hello-mpi", _IMAGE)
+        for model, image in _IMAGES.items():
+            lifecycle.build_image(_MODELS / model, image)
         with tempfile.TemporaryDirectory() as name, serving(Path(name) / "registry") as registry:
             volumes = Volumes(Path(name), registry, kubeconfig)
             try:
