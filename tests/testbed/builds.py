@@ -27,6 +27,7 @@ class Build:
         duration: The duration of the build on two cores, as text.
         variables: The variables that the linker sets.
         manifests: The files of required modules that are stored with the programs, as (module, path in it).
+        program: The name of another module whose program is built with the requirements of this one, if it has none.
         toolchain: The Go that builds them, as in GOTOOLCHAIN: "local" is that of the machine. Its go.mod names it, too.
     """
 
@@ -36,18 +37,27 @@ class Build:
     variables: tuple[tuple[str, str], ...] = ()
     manifests: tuple[tuple[str, str], ...] = ()
     toolchain: str = field(default="local", repr=False)
+    program: str = field(default="", repr=False)
 
     @property
     def sources(self) -> Path:
-        """The folder of the module."""
+        """The folder of the module, with its go.mod."""
         return SOURCES / "go" / self.name
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the program."""
+        return SOURCES / "go" / (self.program or self.name)
 
     @property
     def entry(self) -> Path:
         """The folder in the cache, which depends on the versions, flags and architecture."""
         digest = hashlib.sha256(repr(self).encode())
-        for file in sorted(file for file in self.sources.rglob("*") if file.is_file()):
-            digest.update(str(file.relative_to(self.sources)).encode() + b"\0" + file.read_bytes())
+        files = {str(file.relative_to(self.sources)): file for file in self.sources.rglob("*") if file.is_file()}
+        if self.program:
+            files["main.go"] = self.folder / "main.go"
+        for path, file in sorted(files.items()):
+            digest.update(path.encode() + b"\0" + file.read_bytes())
         return CACHE / "programs" / platform.machine() / f"{self.name}-{digest.hexdigest()[:16]}"
 
 
@@ -118,7 +128,8 @@ GITOPS = Build(
 )
 # Not for the cluster: `python -m tests.argocd` runs them. Both repo-servers are built from the same program.
 ARGOCD, ARGOCD_3_1 = (
-    Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes") for name in ("argocd", "argocd-3.1")
+    Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes", program=program)
+    for name, program in (("argocd", ""), ("argocd-3.1", "argocd"))
 )
 ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes", toolchain=f"go{versions.GO_OF_ARGO_CD_OCI}")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
@@ -173,8 +184,9 @@ def _build(build: Build, go: Path) -> None:
     compiler = ["-gcflags", "all=-dwarf=false"]
     linker = ["-ldflags", "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)]
     with cache_entry(build.entry) as folder:
-        command = bound(go, "build", *compiler, *linker, "-o", f"{folder}/", *build.packages)
-        run(command, cwd=build.sources, env=env)
+        requirements = ("-modfile", build.sources / "go.mod") if build.program else ()
+        command = bound(go, "build", *requirements, *compiler, *linker, "-o", f"{folder}/", *build.packages)
+        run(command, cwd=build.folder, env=env)
         for module, path in build.manifests:
             home = run([go, "list", "-m", "-f", "{{.Dir}}", module], cwd=build.sources, env=env).strip()
             origin, target = Path(home, path), folder / Path(path).name

@@ -60,6 +60,9 @@ _RESOLVE = {
 }
 """How Go finds the modules that only programs need, where tests need modules that are not to be had."""
 
+_PROGRAMS = {"argocd-3.1": "argocd"}
+"""The modules without a program, and the folder of the program that is built with their requirements."""
+
 _TOOLCHAINS = {"argocd-oci": f"go{versions.GO_OF_ARGO_CD_OCI}"}
 """The toolchains of modules that require a newer one than the machine needs to have."""
 
@@ -87,7 +90,10 @@ def write(go: Path) -> None:
                 run([go, "mod", "edit", f"-require={module}@v{version}"], cwd=folder, env=env)
             if "k8s.io/kubernetes" in modules:
                 _replace_staging(go, folder, modules["k8s.io/kubernetes"])
-            run([go, *_RESOLVE.get(name, ("mod", "tidy"))], cwd=folder, env=env)
+            program = folder.parent / _PROGRAMS.get(name, name)
+            modfile = ("-modfile", folder / "go.mod") if program != folder else ()
+            command, *arguments = _RESOLVE.get(name, ("mod", "tidy"))
+            run([go, command, *arguments, *modfile], cwd=program, env=env)
 
 
 def _replace_staging(go: Path, folder: Path, version: str) -> None:
