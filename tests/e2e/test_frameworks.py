@@ -277,7 +277,6 @@ def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) 
     package.delete()
 
 
-@pytest.mark.alone
 @pytest.mark.usefixtures("mxnet")
 def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> None:
     """A worker is evicted in the middle of the second epoch; the same job runs beside it without interruption."""
@@ -302,6 +301,7 @@ def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> No
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("mxnet")
 def test_mxnet_does_not_wait_for_a_worker_that_has_failed(site: Site) -> None:
     fault = '            if (os.environ.get("DMLC_WORKER_ID"), number) == ("1", 2):\n'
