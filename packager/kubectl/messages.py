@@ -101,8 +101,8 @@ CANNOT_EVALUATE = re.compile(
 
 CONFLICT = re.compile(r'conflicts? with "([^"]+)"[^:]*:((?:\s+(?:-\s*)?\.\S+)+)')
 
-SERVER = re.compile(r"^(Error from server( \(\w+\))?|Unable to connect to the server): ")
-"""The prefix of kubectl before a server's message."""
+SERVER = re.compile(r"^(Error from server( \(\w+\))?|Unable to connect to the server|unable to upgrade connection): ")
+"""The prefix of kubectl before a server's message; the last is that of exec, from 1.36 on also of a refusal."""
 
 
 @dataclass(frozen=True, slots=True)

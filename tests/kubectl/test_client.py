@@ -123,6 +123,11 @@ def test_status_refuses_missing_kubeconfig(mlpack: Mlpack) -> None:
         ('error: Get "https://h/api": write tcp: write: broken pipe', UnreachableError, ""),
         ('error: Get "https://h/api": read tcp: read: connection timed out', UnreachableError, ""),
         ('Error from server (Forbidden): pods "x" is forbidden: not yet ready to handle request', UnreachableError, ""),
+        (
+            'error: unable to upgrade connection: pods "x" is forbidden: User "u" cannot create resource "pods/exec"',
+            DeniedError,
+            'pods "x" is forbidden: User "u" cannot create resource "pods/exec"',
+        ),
         ('W1121 1:2 a warning\nerror: context "x" does not exist', UsageError, "context 'x' not found"),
     ],
 )
