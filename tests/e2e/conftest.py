@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.e2e import schedulers
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Images, Site
 from tests.e2e.storage import NodeFolder
-from tests.testbed import builds
 from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
@@ -82,32 +82,16 @@ def images(kubeconfig: Path) -> Images:
 
 @pytest.fixture(scope="session")
 def coscheduling(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run the second scheduler on this machine, with the rights of the cluster's administrator."""
-    builds.build_all((builds.SCHEDULING,))
-    folder = tmp_path_factory.mktemp("coscheduling")
-    plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
-    plugins["queueSort"] = {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]}
-    waiting = {"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 5}}
-    configuration = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "profiles": [{"schedulerName": "scheduler-plugins-scheduler", "plugins": plugins, "pluginConfig": [waiting]}],
-    }
-    (folder / "scheduler.json").write_text(json.dumps(configuration))
-    kubectl = ["kubectl", f"--kubeconfig={kubeconfig}"]
-    crd = builds.SCHEDULING.entry / "scheduling.x-k8s.io_podgroups.yaml"
-    subprocess.run([*kubectl, "apply", "--server-side", f"--filename={crd}"], check=True)
-    established = ("wait", "--for=condition=Established", "--timeout=60s", f"--filename={crd}")
-    subprocess.run([*kubectl, *established], check=True)
-    argv = [str(builds.SCHEDULING.entry / "scheduler"), f"--config={folder / 'scheduler.json'}", "--secure-port=0"]
-    with (folder / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log, cwd=folder) as scheduler:
+    """Run the scheduler of scheduler-plugins beside the cluster's."""
+    with schedulers.coscheduling(kubeconfig, tmp_path_factory.mktemp("coscheduling")):
         yield
-        ended = scheduler.poll()
-        scheduler.terminate()
-    subprocess.run([*kubectl, "delete", f"--filename={crd}"], check=True)
-    assert ended is None, (folder / "log").read_text()
+
+
+@pytest.fixture(scope="session")
+def volcano(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run the scheduler of Volcano beside the cluster's."""
+    with schedulers.volcano(kubeconfig, tmp_path_factory.mktemp("volcano")):
+        yield
 
 
 @pytest.fixture

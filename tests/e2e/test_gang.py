@@ -1,4 +1,4 @@
-"""Tests of the option `gang` with the coscheduling of scheduler-plugins: all pods that compute start, or none does."""
+"""Tests of the option `gang` with real gang schedulers: all pods that compute start, or none does."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 pytestmark = [
-    pytest.mark.usefixtures("mpi_image", "coscheduling"),
+    pytest.mark.usefixtures("mpi_image"),
     pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster may have no such scheduler"),
 ]
 
-WITH_GANG = "--with gang --site GANG=coscheduling"
 TOO_MUCH = "1500m"
 """The CPUs of a pod of which the test cluster's node, which has 2, can run one and not two."""
 
 
-def test_pods_of_a_jobset_start_only_when_all_fit(site: Site) -> None:
-    package = Faulty(site, site.build(str(SPEC), f"--set environment.FAULT=none {WITH_GANG}"), "nodes")
+def with_gang(scheduler: str) -> str:
+    """Return the options of `build` for a gang scheduler."""
+    return f"--with gang --site GANG={scheduler}"
+
+
+@pytest.mark.parametrize("gang", ["coscheduling", "volcano"])
+def test_pods_of_a_jobset_start_only_when_all_fit(site: Site, gang: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(gang)
+    package = Faulty(site, site.build(str(SPEC), f"--set environment.FAULT=none {with_gang(gang)}"), "nodes")
     site.run(f"mlpack configure {package.folder} --cpu {TOO_MUCH}")
     deploy = package.run("deploy", "--timeout=20s")
     assert deploy.code != 0

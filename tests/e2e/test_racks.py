@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import KUEUE_API
 from tests.e2e.faults import Faulty
 from tests.e2e.racks import GPU, LEVEL, RDMA, TOLERATES, racks
-from tests.e2e.test_gang import WITH_GANG
+from tests.e2e.test_gang import with_gang
 from tests.e2e.test_jobset import SPEC
 from tests.testbed.operators import QUEUES
 
@@ -102,14 +102,14 @@ def apply(built: Faulty) -> None:
 
 @pytest.mark.usefixtures("coscheduling")
 def test_gang_of_more_nodes_than_have_devices_starts_no_pod(site: Site, nodes: list[str]) -> None:
-    large = package(site, len(nodes) + 1, WITH_GANG)
+    large = package(site, len(nodes) + 1, with_gang("coscheduling"))
     deploy = large.run("deploy", "--timeout=20s")
     assert deploy.code != 0
     assert [pod["spec"].get("nodeName") for pod in site.get("pods")["items"]] == [None] * (len(nodes) + 1)
     last = deploy.err.splitlines()[-2]
     assert f"of 4 nodes, 4 have too little {GPU} left and 4 have too little {RDMA} left" in last, deploy.err
     large.delete()
-    apply(package(site, len(nodes), f"{WITH_GANG} --set name=fits"))
+    apply(package(site, len(nodes), f"{with_gang('coscheduling')} --set name=fits"))
     assert sorted(racks_of_pods(site, len(nodes))) == ["a", "a", "b"]
 
 

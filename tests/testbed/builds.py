@@ -103,12 +103,18 @@ KUBERNETES = Build(
 COSIGN = Build("cosign", ("github.com/sigstore/cosign/v3/cmd/cosign",), "about 5 minutes")
 # Not for the cluster: `python -m tests.registries` runs them. The second has the API of referrers.
 REGISTRIES = Build("registries", ("github.com/distribution/distribution/v3/cmd/registry", "./ggcr"), "about 3 minutes")
-# The scheduler that starts all pods of a group or none, for the option gang; it runs only while its tests do.
+# The schedulers that start all pods of a group or none, for the option gang; they run only while their tests do.
 SCHEDULING = Build(
     "scheduling",
     ("sigs.k8s.io/scheduler-plugins/cmd/scheduler",),
     "about 4 minutes",
     manifests=(("sigs.k8s.io/scheduler-plugins", "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"),),
+)
+VOLCANO = Build(
+    "volcano",
+    ("volcano.sh/volcano/cmd/scheduler",),
+    "about 4 minutes",
+    manifests=(("volcano.sh/volcano", "config/crd/volcano/bases"),),
 )
 # Not for every cluster: `python -m tests.gitops` runs them beside it.
 GITOPS = Build(

@@ -46,6 +46,11 @@ _REQUIRED = {
         "k8s.io/kubernetes": versions.ITS_KUBERNETES,
         "sigs.k8s.io/scheduler-plugins": versions.SCHEDULER_PLUGINS,
     },
+    "volcano": {
+        "k8s.io/kubernetes": versions.ITS_KUBERNETES,
+        "volcano.sh/apis": versions.VOLCANO_APIS,
+        "volcano.sh/volcano": versions.VOLCANO,
+    },
     "kubernetes": {
         "k8s.io/kubernetes": versions.KUBERNETES,
         "github.com/coredns/coredns": versions.COREDNS,
@@ -56,6 +61,7 @@ _REQUIRED = {
 _RESOLVE = {
     "gitops": ("list", "-deps", "tool"),
     "scheduling": ("list", "-deps", "tool"),
+    "volcano": ("list", "-deps", "tool"),
     "argocd-oci": ("list", "-deps", "."),
 }
 """How Go finds the modules that only programs need, where tests need modules that are not to be had."""

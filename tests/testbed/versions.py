@@ -16,7 +16,10 @@ KUEUE = "0.19.2"
 """Kueue and CoreDNS are built with the libraries of KUBERNETES, so their releases must match it."""
 
 SCHEDULER_PLUGINS, ITS_KUBERNETES = "0.34.7", "1.34.7"
-"""The scheduler that starts all pods of a group or none, and the Kubernetes whose libraries its go.mod requires."""
+"""A scheduler that starts all pods of a group or none, and the Kubernetes whose libraries its go.mod requires."""
+
+VOLCANO, VOLCANO_APIS = "1.14.1", "1.14.0"
+"""Another one, built with the same libraries, and the newest release of its types that can be had as a module."""
 
 GO_FUSE = "2.12.1"
 GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
