@@ -2,7 +2,9 @@
 
 The reasons are those of the plugins of kube-scheduler (pkg/scheduler/framework/plugins), and the form of the message is
 that of `FitError.Error` (kube-scheduler/framework). Those about groups are of scheduler-plugins 0.34 (pkg/coscheduling)
-and of Volcano 1.15 (pkg/scheduler/api: `JobInfo.FitError`, `FitErrors.Error`). Tests: diagnosis/test_scheduling.py.
+and of Volcano 1.14 (pkg/scheduler/api: `FitError` and `TaskSchedulingReason` of JobInfo).
+
+Tests: diagnosis/test_scheduling.py.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ _CAUSES = (
     NodeReason("PodGroup not found", "its PodGroup does not exist", Action.RUN_AGAIN, of_pod=True, of_group=True),
     NodeReason(
         rf"optimistic rejection in PostFilter|{_NO_ROOM}|podGroup \S+ failed recently"
-        r"|rejected due to timeout after waiting \S+ at plugin Coscheduling",
+        r"|rejected due to timeout after waiting \S+ at plugin Coscheduling"
+        r"|Pod \S+ can possibly be assigned to \S+, once (?:resource is released and )?minAvailable is satisfied",
         "there is no room for all pods of its group, which start together",
         Action.WAIT_FOR_ROOM,
         of_pod=True,

@@ -34,6 +34,11 @@ PODS = json.loads((RECORDED / "unscheduled.json").read_text(encoding="utf-8"))
             "there is no room for all pods of its group, which start together",
             Remedy.of(Action.WAIT_FOR_ROOM),
         ),
+        (
+            "gang-volcano-fits",
+            "there is no room for all pods of its group, which start together",
+            Remedy.of(Action.WAIT_FOR_ROOM),
+        ),
         ("gang-absent", "its PodGroup does not exist", RUN_AGAIN),
     ],
 )
