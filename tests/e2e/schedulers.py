@@ -62,16 +62,18 @@ def volcano(kubeconfig: Path, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _running(kubeconfig: Path, folder: Path, build: Build, crds: str, flags: Sequence[str]) -> Iterator[None]:
-    """Build a scheduler, apply its CRDs, run it, and delete the CRDs; fail if it has ended by itself."""
+    """Build a scheduler, apply its CRDs, run it, and delete the CRDs; fail if the scheduler ended by itself."""
     builds.build_all((build,))
     path = build.entry / crds
     _kubectl(kubeconfig, "apply", "--server-side", f"--filename={path}")
     _kubectl(kubeconfig, "wait", "--for=condition=Established", "--timeout=60s", f"--filename={path}")
     argv = [str(build.entry / "scheduler"), *flags]
     with (folder / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log, cwd=folder) as scheduler:
-        yield
-        ended = scheduler.poll()
-        scheduler.terminate()
+        try:
+            yield
+            ended = scheduler.poll()
+        finally:
+            scheduler.terminate()  # leaving the block waits for its end
     _kubectl(kubeconfig, "delete", f"--filename={path}")
     assert ended is None, (folder / "log").read_text()
 
