@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed import pins, versions
@@ -27,8 +27,6 @@ class Build:
         duration: The duration of the build on two cores, as text.
         variables: The variables that the linker sets.
         manifests: The files of required modules that are stored with the programs, as (module, path in it).
-        program: The name of another module whose program is built with the requirements of this one, if it has none.
-        toolchain: The Go that builds them, as in GOTOOLCHAIN: "local" is that of the machine. Its go.mod names it, too.
     """
 
     name: str
@@ -36,8 +34,6 @@ class Build:
     duration: str
     variables: tuple[tuple[str, str], ...] = ()
     manifests: tuple[tuple[str, str], ...] = ()
-    toolchain: str = field(default="local", repr=False)
-    program: str = field(default="", repr=False)
 
     @property
     def sources(self) -> Path:
@@ -46,15 +42,15 @@ class Build:
 
     @property
     def folder(self) -> Path:
-        """The folder of the program."""
-        return SOURCES / "go" / (self.program or self.name)
+        """The folder of the program, which may be that of another module."""
+        return SOURCES / "go" / pins.PROGRAMS.get(self.name, self.name)
 
     @property
     def entry(self) -> Path:
         """The folder in the cache, which depends on the versions, flags and architecture."""
         digest = hashlib.sha256(repr(self).encode())
         files = {str(file.relative_to(self.sources)): file for file in self.sources.rglob("*") if file.is_file()}
-        if self.program:
+        if self.folder != self.sources:
             files["main.go"] = self.folder / "main.go"
         for path, file in sorted(files.items()):
             digest.update(path.encode() + b"\0" + file.read_bytes())
@@ -134,10 +130,9 @@ GITOPS = Build(
 )
 # Not for the cluster: `python -m tests.argocd` runs them. Both repo-servers are built from the same program.
 ARGOCD, ARGOCD_3_1 = (
-    Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes", program=program)
-    for name, program in (("argocd", ""), ("argocd-3.1", "argocd"))
+    Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes") for name in ("argocd", "argocd-3.1")
 )
-ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes", toolchain=f"go{versions.GO_OF_ARGO_CD_OCI}")
+ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
     "containerd",
@@ -185,12 +180,13 @@ def toolchain() -> Path:
 
 def _build(build: Build, go: Path) -> None:
     # Static, since pause runs in an image that holds nothing else.
-    env = {"CGO_ENABLED": "0", "GOTOOLCHAIN": build.toolchain, "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
+    env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
+    env["GOTOOLCHAIN"] = pins.TOOLCHAINS.get(build.name, "local")
     # What debuggers read the linker leaves out. Where the compiler does too, k8s.io/api/core/v1 takes it a sixth less.
     compiler = ["-gcflags", "all=-dwarf=false"]
     linker = ["-ldflags", "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)]
     with cache_entry(build.entry) as folder:
-        requirements = ("-modfile", build.sources / "go.mod") if build.program else ()
+        requirements = ("-modfile", build.sources / "go.mod") if build.folder != build.sources else ()
         command = bound(go, "build", *requirements, *compiler, *linker, "-o", f"{folder}/", *build.packages)
         run(command, cwd=build.folder, env=env)
         for module, path in build.manifests:

@@ -66,10 +66,10 @@ _RESOLVE = {
 }
 """How Go finds the modules that only programs need, where tests need modules that are not to be had."""
 
-_PROGRAMS = {"argocd-3.1": "argocd"}
+PROGRAMS = {"argocd-3.1": "argocd"}
 """The modules without a program, and the folder of the program that is built with their requirements."""
 
-_TOOLCHAINS = {"argocd-oci": f"go{versions.GO_OF_ARGO_CD_OCI}"}
+TOOLCHAINS = {"argocd-oci": f"go{versions.GO_OF_ARGO_CD_OCI}"}
 """The toolchains of modules that require a newer one than the machine needs to have."""
 
 _INSTEAD = {("k8s.io/csi-translation-lib", "0.34.7"): "0.34.5"}
@@ -89,14 +89,14 @@ def check() -> None:
 def write(go: Path) -> None:
     """Write the versions into the go.mod files, and let Go resolve the other requirements."""
     for name, modules in _REQUIRED.items():
-        env = {"GOTOOLCHAIN": _TOOLCHAINS.get(name, "local"), "GOFLAGS": "-mod=mod"}
+        env = {"GOTOOLCHAIN": TOOLCHAINS.get(name, "local"), "GOFLAGS": "-mod=mod"}
         folder = SOURCES / "go" / name
         with step(f"go/{name}: go.mod, go.sum"):
             for module, version in modules.items():
                 run([go, "mod", "edit", f"-require={module}@v{version}"], cwd=folder, env=env)
             if "k8s.io/kubernetes" in modules:
                 _replace_staging(go, folder, modules["k8s.io/kubernetes"])
-            program = folder.parent / _PROGRAMS.get(name, name)
+            program = folder.parent / PROGRAMS.get(name, name)
             modfile = ("-modfile", folder / "go.mod") if program != folder else ()
             command, *arguments = _RESOLVE.get(name, ("mod", "tidy"))
             run([go, command, *arguments, *modfile], cwd=program, env=env)
