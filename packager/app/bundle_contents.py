@@ -291,14 +291,14 @@ def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> Non
 def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:
     """Return the facts about each package, by its digest; each config is read once."""
     packages: dict[str, ArtefactFacts] = {}
-    known: dict[Descriptor, ArtefactFacts | None] = {}
+    facts_by_config: dict[Descriptor, ArtefactFacts | None] = {}
     for root in roots:
         blobs = content.manifests[root.blob.digest][1].blobs
         if not blobs or blobs[0].size > _CONFIG_BYTES:
             continue
-        if blobs[0] not in known:
-            known[blobs[0]] = _facts(content, root, blobs[0])
-        if (facts := known[blobs[0]]) is not None:
+        if blobs[0] not in facts_by_config:
+            facts_by_config[blobs[0]] = _facts(content, root, blobs[0])
+        if (facts := facts_by_config[blobs[0]]) is not None:
             packages[root.blob.digest] = facts
     return packages
 

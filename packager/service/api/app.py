@@ -119,8 +119,10 @@ def _complaint(item: Mapping[str, object], kind: type | None) -> Complaint:
     place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
     field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", answer, re.DOTALL)
     if field is None:
-        words = form(tuple(place), schema(kind)) if kind and issubclass(kind, Fields) else form((), {"type": "object"})
-        return Complaint(pointer(tuple(place)), f"expected {words}" if words else answer)
+        expected = (
+            form(tuple(place), schema(kind)) if kind and issubclass(kind, Fields) else form((), {"type": "object"})
+        )
+        return Complaint(pointer(tuple(place)), f"expected {expected}" if expected else answer)
     detail = f"unknown key {show(field[2])}" if "unknown" in field[1] else "is missing"
     return Complaint(pointer((*place, field[2])), detail)
 
