@@ -164,6 +164,8 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
         project_jobs: Jobs of a project that have not ended.
         job_pods: Pods of a job at the same time.
         project_definitions: Definitions of a project.
+        project_revisions: Revisions of the definitions of a project, also of removed ones, which jobs still use.
+        project_tokens: Tokens of a project.
         project_mib: MiB in the database that the jobs of a project and their logs use.
         connections: Connections in total.
         address_connections: Connections from one address, which may be the address of a proxy.
@@ -178,6 +180,8 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     project_jobs: AtLeastOne = 10_000
     job_pods: AtLeastOne = 1_000
     project_definitions: AtLeastOne = 1_000
+    project_revisions: AtLeastOne = 10_000
+    project_tokens: AtLeastOne = 1_000
     project_mib: AtLeastOne = 10_240
     connections: AtLeastOne = 1_000
     address_connections: AtLeastOne = 500

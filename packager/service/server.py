@@ -168,9 +168,9 @@ class Server:
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse, sealer)
         self.templates = TaskTemplates(self.catalog, self._rendering)
-        pools, most = (self._checking, self._reading), settings.limits.project_definitions
-        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, *pools, most)
-        self.tokens = Tokens(store, self.projects)
+        pools = (self._checking, self._reading)
+        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, *pools, settings.limits)
+        self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
         self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
 

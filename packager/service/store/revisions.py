@@ -118,11 +118,12 @@ class Revisions:
         statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
         return self._database.rows(StoredDefinition, statement)
 
-    def count_definitions(self, start: str) -> int:
-        """Return the number of definitions whose names begin with a text."""
-        counted = select(func.count()).where(definitions.c.is_current, definitions.c.name.startswith(start))
+    def count_definitions(self, start: str) -> tuple[int, int]:
+        """Return the number of definitions whose names begin with a text, and of their and removed ones' revisions."""
+        counted = select(func.count().filter(definitions.c.is_current), func.count())
         with self._database.reading() as connection:
-            return int(connection.execute(counted).scalar_one())
+            current, total = connection.execute(counted.where(definitions.c.name.startswith(start))).one()
+        return int(current), int(total)
 
     def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
         """Return a revision of a template, or the current one; None if it does not exist."""

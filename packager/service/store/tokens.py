@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from packager.service.store.rows import StoredToken, columns
 from packager.service.store.tables import tokens
@@ -34,6 +34,12 @@ class StoredTokens:
         if projects is not None:
             statement = statement.where(tokens.c.project.in_(projects))
         return self._database.rows(StoredToken, statement)
+
+    def count(self, project: str) -> int:
+        """Return the number of tokens of a project, expired ones included."""
+        counted = select(func.count()).where(tokens.c.project == project)
+        with self._database.reading() as connection:
+            return int(connection.execute(counted).scalar_one())
 
     def by_digest(self, digest: str) -> StoredToken | None:
         """Return the token with a digest; None if it does not exist."""

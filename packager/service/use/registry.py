@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
+    from packager.service.config import LimitsConfig
     from packager.service.fair_queues import FairPool
     from packager.service.jobs.tasks import Tasks
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
@@ -116,7 +117,7 @@ class TaskDefinitions:
         projects: The projects of the server, by name.
         checking: The threads that wait for checks of definitions.
         reading: The threads in which packages are read, from registries that may be slow.
-        most: The maximum number of definitions of a project: each list reads those of all projects.
+        limits: The maximum numbers of definitions and revisions of a project: each list reads those of all projects.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
@@ -126,14 +127,14 @@ class TaskDefinitions:
         projects: Mapping[str, Project],
         checking: FairPool,
         reading: FairPool,
-        most: int,
+        limits: LimitsConfig,
     ) -> None:
         self._catalog = catalog
         self._tasks = tasks
         self._projects = projects
         self._checking = checking
         self._reading = reading
-        self._most = most
+        self._limits = limits
 
     async def read(self, caller: Caller) -> DefinitionList:
         """Return the current revision of each definition that the caller may see."""
@@ -191,11 +192,28 @@ class TaskDefinitions:
 
     def _added(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
         """Register a definition, and return it with the objects of its example. Raises Failure."""
-        count = self._catalog.revisions.count_definitions(f"{body.project}.") if body.project else 0
-        if count >= self._most:
+        count = self._check_revisions(body)
+        if count >= self._limits.project_definitions:
             detail = f"the project {body.project!r} has {count:,} definitions: remove some"
             raise Failure("quota", f"{detail} (limits.project_definitions in the configuration of the server)")
         return self._catalog.add_definition(body, author)
+
+    def _changed(
+        self, name: str, body: DefinitionBody, author: str, expected: int | None
+    ) -> tuple[StoredDefinition, Accepted]:
+        """Register a revision, and return it with the objects of its example. Raises Failure."""
+        self._check_revisions(body)
+        return self._catalog.change_definition(name, body, author, expected)
+
+    def _check_revisions(self, body: DefinitionBody) -> int:
+        """Return the number of definitions of a project; raise Failure if there is no room for another revision."""
+        if body.project is None:
+            return 0
+        count, revisions = self._catalog.revisions.count_definitions(f"{body.project}.")
+        if revisions >= self._limits.project_revisions:
+            detail = f"the project {body.project!r} has {revisions:,} revisions of definitions, also of removed ones"
+            raise Failure("quota", f"{detail} (limits.project_revisions in the configuration of the server)")
+        return count
 
     async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
         """Return the outcome of registering a definition, also as the next revision, without registering it."""
@@ -232,7 +250,7 @@ class TaskDefinitions:
         """Register the next revision of a definition whose current revision is `expected`; None for any revision."""
         before = await self._changeable(caller, name)
         body = await self._placed(caller, body, body.project or permissions.definition_project(before))
-        change = self._catalog.change_definition
+        change = self._changed
         row, trial = await self._checked(caller, body, lambda: change(name, body, caller.name, expected))
         return answers.definition(row, await self._tasks.warnings(trial))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.registry.bodies import TokenBody
+    from packager.service.store.rows import StoredToken
     from packager.service.store.store import Store
 
 
@@ -26,11 +27,13 @@ class Tokens:
     Args:
         store: The database.
         projects: The projects of the server, by name.
+        most: The maximum number of tokens of a project.
     """
 
-    def __init__(self, store: Store, projects: Mapping[str, Project]) -> None:
+    def __init__(self, store: Store, projects: Mapping[str, Project], most: int) -> None:
         self._store = store
         self._projects = projects
+        self._most = most
 
     async def read(self, caller: Caller) -> TokenList:
         """Return the tokens, without their texts."""
@@ -44,8 +47,16 @@ class Tokens:
         if body.project is not None:
             permissions.check_knows_project(caller, body.project, self._projects)
         permissions.check_admin(caller, body.project)
-        row, text = await asyncio.to_thread(tokens.create, self._store, body.name, body.role, body.days, body.project)
+        row, text = await asyncio.to_thread(self._created, body)
         return NewToken(**as_plain(answers.token(row)), token=text)
+
+    def _created(self, body: TokenBody) -> tuple[StoredToken, str]:
+        """Store a new token, and return it and its text. Raises Failure."""
+        count = self._store.tokens.count(body.project) if body.project is not None else 0
+        if count >= self._most:
+            detail = f"the project {body.project!r} has {count:,} tokens: remove some"
+            raise Failure("quota", f"{detail} (limits.project_tokens in the configuration of the server)")
+        return tokens.create(self._store, body.name, body.role, body.days, body.project)
 
     async def remove(self, caller: Caller, identifier: str) -> None:
         """Remove a token; requests with it are refused from then on. Raises Failure if not found."""
