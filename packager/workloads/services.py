@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, listing, mapping
+from packager.workloads.pods import lasting_containers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,8 +78,7 @@ def too_many(selector: dict[str, Any], location: Location) -> Iterator[Fault]:
 
 
 def _targets(serving: Pods, service: Manifest) -> Iterator[Fault]:
-    main = mapping(at(serving.spec, ("containers", 0)))
-    names = _ports(main)
+    names = [name for container in lasting_containers(serving.spec) for name in _ports(container)]
     for index, port in enumerate(listing(service.spec.get("ports"))):
         target = mapping(port).get("targetPort")
         if isinstance(target, str) and target not in names:

@@ -9,11 +9,12 @@ from packager.base.problems import show
 from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.kubernetes.ranges import INT32, out_of_range
 from packager.workloads import services
-from packager.workloads.pods import Pods, number_of_pods
+from packager.workloads.pods import Pods, lasting_containers, number_of_pods
 from packager.workloads.structure import Structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
@@ -124,16 +125,27 @@ def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
 
 
 def _unrequested(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
-    """Yield metrics that are a share of a resource which the pods do not request."""
-    requests = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "requests")))
-    limits = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "limits")))
+    """Yield metrics that are a share of a resource which a container does not request.
+
+    The controller needs the request of the pod, or of each container that runs until its end (calculatePodRequests in
+    pkg/controller/podautoscaler/replica_calculator.go).
+    """
+    pod = mapping(at(manifest.data, (*_TEMPLATE, "spec")))
     for index, metric in enumerate(listing(scaler.spec.get("metrics")) or [_DEFAULT_METRIC]):
         name = at(metric, ("resource", "name"))
-        is_share = at(metric, ("resource", "target", "type")) == "Utilization"
-        if isinstance(name, str) and is_share and name not in {**requests, **limits}:
+        if not isinstance(name, str) or at(metric, ("resource", "target", "type")) != "Utilization":
+            continue
+        lacking = [show(item.get("name")) for item in lasting_containers(pod) if name not in _requested(item)]
+        if lacking and name not in _requested(pod):
             hint = f"set requests.{name} in its manifest, or in the spec's `resources`"
-            message = f"{manifest} requests no {name}, of which this is a share"
+            message = f"{manifest}: {' and '.join(lacking)} requests no {name}, of which this is a share"
             yield Fault(("spec", "metrics", index), message, hint)
+
+
+def _requested(part: Mapping[str, Any]) -> set[str]:
+    """Return the resources that a container or a pod requests: a limit is a request, too."""
+    resources = mapping(part.get("resources"))
+    return {*mapping(resources.get("requests")), *mapping(resources.get("limits"))}
 
 
 def _sources(scaler: Manifest) -> Iterator[Fault]:

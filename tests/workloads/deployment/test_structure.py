@@ -330,6 +330,30 @@ def test_deployment_must_request_each_resource_that_its_autoscaler_measures(
     assert all(text in problem for text, problem in zip(expected, reported, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("second", "is_reported"),
+    [("{name: second}", True), ("{name: second, resources: {limits: {cpu: 1}}}", False)],
+)
+def test_each_container_must_request_what_the_autoscaler_measures(second: str, *, is_reported: bool) -> None:
+    last = APPLIED.rpartition("---\n")[2]
+    probe = "readinessProbe: {tcpSocket: {port: http}}"
+    both = f"{probe} => {probe}\n        resources: {{requests: {{cpu: 50m}}}}\n      - {second}"
+    reported = problems("  replicas: 2\n => ", both, f"{last} => {last}{SCALER}")
+    assert ["'second' requests no cpu, of which this is a share" in problem for problem in reported] == (
+        [True] if is_reported else []
+    )
+
+
+def test_service_may_have_the_port_of_any_container_that_runs_as_long_as_the_pod() -> None:
+    port = "ports: [{name: http, containerPort: 8080}]"
+    first = f"- name: main\n        {port}\n        readinessProbe: {{tcpSocket: {{port: http}}}} => - name: main"
+    proxy = f"{{name: proxy, {port}}}"
+    assert problems(f"{first}\n      - {proxy}") == []
+    starting = f"{first}\n      initContainers: [{proxy}]"
+    assert ["no pod has a port 'http'" in problem for problem in problems(starting)] == [True]
+    assert problems(starting.replace("name: proxy,", "name: proxy, restartPolicy: Always,")) == []
+
+
 @pytest.mark.parametrize("change", ["apiVersion: apps/v1 => apiVersion: v1", "apiVersion: apps/v1,  => "])
 def test_autoscaler_of_another_api_is_reported(change: str) -> None:
     [problem] = scaled(change)
