@@ -36,6 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "e2e" in Path(item.fspath).parts:
             item.add_marker("e2e")
+    # Trainings at the same time take longer than one after the other. pytest-xdist gives the first tests to the first
+    # process (--dist worksteal), and a process without work takes the last tests of another.
+    items.sort(key=lambda item: item.get_closest_marker("trains") is None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.faults import Faulty
+from tests.e2e.models import changed, paced
 from tests.e2e.site import CHECKOUT, Images, last_json
 from tests.e2e.storage import NodeFolder
 from tests.e2e.test_jobset import pod_of
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Site
 
+pytestmark = pytest.mark.trains
+
 SMALL = (
     "--set environment.STEPS.value=4",
     "--set environment.BATCH_SIZE.value=2",
@@ -32,7 +34,8 @@ SMALL = (
     "--set overlays.single-node.resources.requests.cpu=50m",
 )
 TENSORFLOW = (
-    "--set environment.STEPS=60",
+    "--set environment.STEPS=20",
+    "--set environment.BATCH_SIZE=2",
     "--set environment.IMAGE_SIZE=32",
     "--set overlays.single-node.resources.requests.cpu=50m",
     "--set overlays.single-node.resources.requests.memory=512Mi",
@@ -84,17 +87,6 @@ def claims(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Itera
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def changed(site: Site, model: str, file: str, before: str, more: str) -> Path:
-    """Return a copy of a bundled model, of which a file has the lines `more` after the lines `before`."""
-    folder = site.folder / "models" / model
-    shutil.copytree(CHECKOUT / "model_specs" / model, folder)
-    program = folder / file
-    text = program.read_text(encoding="utf-8")
-    assert text.count(before) == 1
-    program.write_text(text.replace(before, before + more), encoding="utf-8")
-    return folder
 
 
 def raising(site: Site) -> Path:
@@ -165,17 +157,17 @@ def test_pytorch_on_two_nodes_resumes_from_its_checkpoint_after_one_has_failed(s
 @pytest.mark.usefixtures("pytorch")
 def test_drained_pytorch_resumes_with_the_same_loss(site: Site, claims: str) -> None:
     """A pod of two is evicted in the middle; two ranks of one node take the same steps without interruption."""
-    steps = ("--force", *SMALL, "--set environment.STEPS.value=40")
+    steps = ("--force", *SMALL, "--set environment.STEPS.value=20")
     uninterrupted = trained(site, "single-node", "resnet50-pytorch", *steps)
-    package = several(site, "resnet50-pytorch", *steps, claims)
+    package = several(site, paced(site, "resnet50-pytorch"), *steps, claims)
     with package.running("deploy") as deployed:
-        site.until(lambda: "step 5/40" in package.run("logs").out, "some steps", 240)
+        site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 240)
         evict(site, pod_of(site, 1).removeprefix("pod/"))
         _, stderr = deployed.communicate(timeout=400)
     assert deployed.returncode == 0, stderr
     assert "all pods were started again once after a drain" in stderr
     resumed = last_json(package.run("logs").out)
-    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 40
+    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 20
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
 
 
@@ -184,16 +176,16 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
     """The pod is evicted in the middle, makes a checkpoint, and is deployed again."""
     steps = ("--force", *TENSORFLOW)
     uninterrupted = trained(site, "single-node", "resnet50", *steps)
-    package = Faulty(site, site.build("resnet50", *steps, claims), "single-node")
+    package = Faulty(site, site.build(str(paced(site, "resnet50")), *steps, claims), "single-node")
     site.run(f"mlpack configure {package.folder} --overlay single-node --uid 12345 --gid 12346")
     assert package.run("deploy", "--no-wait").code == 0
-    site.until(lambda: "step 5/60" in package.run("logs").out, "some steps", 240)
+    site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 240)
     evict(site, package.workload.removeprefix("pod/"))
     site.run(f"kubectl wait --for=delete --timeout=60s {package.workload}")
     deploy = package.run("deploy", "--timeout", "5m", timeout=400)
     assert deploy.code == 0, deploy.err
     resumed = last_json(package.run("logs").out)
-    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 60
+    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 20
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
 
 
@@ -201,15 +193,16 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
 @pytest.mark.parametrize("role", ["launcher", "worker"])
 def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str, role: str) -> None:
     retries = "--set overlays.multi-node.retries=1"
-    package = several(site, "resnet50", *(step.replace("single", "multi") for step in TENSORFLOW), retries, claims)
+    options = (*(step.replace("single", "multi") for step in TENSORFLOW), retries, claims)
+    package = several(site, paced(site, "resnet50"), *options)
     with package.running("deploy") as deployed:
-        site.until(lambda: "step 5/60" in package.run("logs").out, "some steps", 240)
+        site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 240)
         launcher = site.launcher()
         evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + "worker-1")
         _, stderr = deployed.communicate(timeout=400)
     assert deployed.returncode == 0, stderr
     resumed = last_json(package.run("logs").out)
-    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 60
+    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 20
 
 
 @pytest.mark.alone
@@ -280,10 +273,10 @@ def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) 
 @pytest.mark.usefixtures("mxnet")
 def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> None:
     """A worker is evicted in the middle of the second epoch; the same job runs beside it without interruption."""
-    values = ("BATCHES=50", "EPOCHS=2", "LEARNING_RATE=0.002", "LOG_EVERY=5")
+    values = ("BATCHES=20", "EPOCHS=2", "LEARNING_RATE=0.002", "LOG_EVERY=5")
     steps = ("--force", *TINY, *(f"--set environment.{value}" for value in values))
     apply_again(site, several(site, "cifar10-mxnet", *steps))
-    package = several(site, "cifar10-mxnet", *steps, claims)
+    package = several(site, paced(site, "cifar10-mxnet"), *steps, claims)
     name = "cifar10-mxnet-training-multi-node"
     worker = f"jobset.sigs.k8s.io/jobset-name={name},jobset.sigs.k8s.io/replicatedjob-name=worker"
     worker += ",batch.kubernetes.io/job-completion-index=1"
@@ -294,7 +287,7 @@ def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> No
     assert deployed.returncode == 0, stderr
     assert "all pods were started again once after a drain" in stderr
     resumed = last_json(package.run("logs").out)
-    assert 55 <= resumed["resumed_from"] < resumed["steps"] == 100
+    assert 25 <= resumed["resumed_from"] < resumed["steps"] == 40
     site.run(f"kubectl wait --for=condition=Completed --timeout=200s jobset/{name}-two")
     uninterrupted = last_json(site.run(f"kubectl logs job/{name}-two-worker-0 --tail=-1"))
     assert uninterrupted["resumed_from"] == 0

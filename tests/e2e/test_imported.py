@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.site import CHECKOUT, Images, last_json
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ def unpacked(site: Site, model: str) -> Path:
     return package
 
 
+@pytest.mark.trains
 def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: Site, images: Images) -> None:
     image = images.build(CHECKOUT / "model_specs/cifar10-mxnet", "localhost/mxnet:1.9.1")
     container: dict[str, Any] = {
@@ -108,6 +111,7 @@ def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: S
     site.run(f"mlpack delete {package} -y")
 
 
+@pytest.mark.trains
 def test_imported_zoo_training_runs_with_both_wrappers(site: Site, tensorflow_image: str) -> None:
     assert tensorflow_image
     for name, content in ZOO.items():

@@ -13,6 +13,8 @@ from tests.e2e.test_truth_verdicts import evict
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
+pytestmark = pytest.mark.trains
+
 NAME = "jax-gpt-cpu"
 SMALL = (
     "--set environment.STEPS.value=80",

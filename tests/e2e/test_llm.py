@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.faults import Faulty
+from tests.e2e.models import paced
 from tests.e2e.site import CHECKOUT, Images, last_json
 from tests.e2e.test_jobset import pod_of
 from tests.e2e.test_truth_verdicts import evict
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Site
 
+pytestmark = pytest.mark.trains
+
 SMALL = (
     "--set environment.STEPS.value=6",
     "--set environment.BATCH_SIZE.value=2",
@@ -24,7 +27,7 @@ SMALL = (
     "--set environment.CHECKPOINT_EVERY.value=2",
     "--set variants.0.resources.requests.cpu=50m",  # other tests need room on the node at the same time
 )
-MANY = ("--set environment.STEPS.value=60", "--set environment.LOG_EVERY.value=1")
+MANY = ("--set environment.STEPS.value=20", "--set environment.LOG_EVERY.value=1")
 NAME = "llm-finetune-cpu"
 ASK = """\
 import json, os, sys, urllib.request
@@ -57,9 +60,9 @@ def pytorch(images: Images) -> str:
     return images.build(CHECKOUT / "model_specs/llm-finetune", "localhost/pytorch:2.14.1")
 
 
-def overlay(site: Site, name: str, *options: str) -> Faulty:
+def overlay(site: Site, name: str, *options: str, model: str = "llm-finetune") -> Faulty:
     """Build the model's package for uid 12345, and return one of its overlays."""
-    folder = site.build("llm-finetune", "--force", *SMALL, *options)
+    folder = site.build(model, "--force", *SMALL, *options)
     site.run(f"mlpack configure {folder} --overlay {name} --uid 12345 --gid 12346")
     return Faulty(site, folder, name)
 
@@ -88,7 +91,7 @@ def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(si
     package = overlay(site, "single-node", *single)
     uninterrupted = result(package)
     assert package.run("delete").code == 0
-    interrupted = overlay(site, "multi-node", *shared, *MANY)
+    interrupted = overlay(site, "multi-node", *shared, *MANY, model=str(paced(site, "llm-finetune")))
     assert interrupted.run("deploy", "--no-wait").code == 0
     site.until(lambda: '"step": 2,' in interrupted.run("logs").out, "the second step", 240)
     evict(site, pod_of(site, 1).removeprefix("pod/"))
@@ -97,7 +100,7 @@ def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(si
     assert interrupted.run("delete").code == 0
     resumed = result(overlay(site, "single-node", *shared, *single))
     assert resumed["ranks"] == 1
-    assert 2 <= resumed["resumed_from"] < resumed["steps"] == 60
+    assert 2 <= resumed["resumed_from"] < resumed["steps"] == 20
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=0.05)
 
 

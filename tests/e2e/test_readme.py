@@ -42,6 +42,7 @@ def storage(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iter
     folder.run(f"rm -r {folder.path}")
 
 
+@pytest.mark.trains
 @pytest.mark.usefixtures("storage")
 def test_quick_start_of_the_readme_trains_and_tunes_and_serves_a_model(site: Site, images: Images) -> None:
     images.build(CHECKOUT / "model_specs/llm-finetune", IMAGE)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SMALL = "--set environment.IMAGE_SIZE=64"
 """The options of tests that need no images of full size."""
 
-pytestmark = pytest.mark.usefixtures("tensorflow_image")
+pytestmark = [pytest.mark.trains, pytest.mark.usefixtures("tensorflow_image")]
 
 
 @pytest.mark.alone  # the training uses all CPUs

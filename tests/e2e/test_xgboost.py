@@ -16,6 +16,8 @@ from tests.e2e.test_truth_verdicts import evict
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
+pytestmark = pytest.mark.trains
+
 NAME = "xgboost-tabular-cpu"
 MODEL = "/v1/models/xgboost-tabular"
 SMALL = ("--set variants.0.resources.requests.cpu=50m", "--set environment.THREADS.value=1")

@@ -334,7 +334,7 @@ def test_deployment_must_request_each_resource_that_its_autoscaler_measures(
     ("second", "is_reported"),
     [("{name: second}", True), ("{name: second, resources: {limits: {cpu: 1}}}", False)],
 )
-def test_each_container_must_request_what_the_autoscaler_measures(second: str, *, is_reported: bool) -> None:
+def test_each_container_must_request_the_measured_resource(second: str, *, is_reported: bool) -> None:
     last = APPLIED.rpartition("---\n")[2]
     probe = "readinessProbe: {tcpSocket: {port: http}}"
     both = f"{probe} => {probe}\n        resources: {{requests: {{cpu: 50m}}}}\n      - {second}"
