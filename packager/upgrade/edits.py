@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 
 _SWITCH = ("off", "on")
+
+_MOST_BYTES = 2 << 20
+"""The most bytes that are read for the known edits of a file: it is read again for each. People make fewer edits."""
 
 
 class EditKind(StrEnum):
@@ -67,23 +71,34 @@ class Edit(Value, frozen=True):
 
 
 def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:
-    """Return the known edits that a file has, in the order of its content.
+    """Return the known edits that a file has, in the order of its content; none if there are too many of them.
 
     Args:
         path: The path of the file below the package's root.
         before: The delivered content.
         now: The present content.
     """
-    if path.endswith(".env"):
-        return tuple(_values(path, before, now))
     try:
-        if posixpath.basename(path) == layout.KUSTOMIZATION:
-            return (*_switches(path, before, now), *_components(path, before, now), *_images(path, before, now))
-        if layout.is_patch(path):
-            return tuple(_ids(path, before, now))
+        known = tuple(_known(path, before, now))
     except (UsageError, UnicodeDecodeError):
-        pass  # a file that is not YAML has no known edits
-    return ()
+        return ()  # a file that is not YAML has no known edits
+    return known if _are_few(known, now) else ()
+
+
+def _known(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+    if path.endswith(".env"):
+        yield from _values(path, before, now)
+    elif posixpath.basename(path) == layout.KUSTOMIZATION:
+        yield from _switches(path, before, now)
+        yield from _components(path, before, now)
+        yield from _images(path, before, now)
+    elif layout.is_patch(path):
+        yield from _ids(path, before, now)
+
+
+def _are_few(edits: Sequence[object], text: bytes) -> bool:
+    """Return whether edits can be made in a file one by one, each of which reads all of it."""
+    return len(edits) * len(text) <= _MOST_BYTES
 
 
 def state(edit: Edit, text: bytes) -> str | None:
@@ -152,33 +167,41 @@ def undone(text: bytes, edit: Edit) -> bytes:
 def _values(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
     rows = now.split(b"\n")
     lines = list(envfile.lines(now))
-    keys = [line.key for line in lines]
+    keys = Counter(line.key for line in lines)
     old = {line.key: line.value for line in envfile.lines(before)}
     own = set(envfile.keys(before))
+    last = _last_delivered(rows, own)
     for line in lines:
         is_plain = rows[line.number - 1].removesuffix(b"\r") == f"{line.key}={line.value}".encode()
-        is_known = line.key in own or _is_last(rows[line.number :], own)
-        if not is_plain or not is_known or keys.count(line.key) > 1 or not re.fullmatch(envfile.NAME, line.key):
+        is_known = line.key in own or line.number > last
+        if not is_plain or not is_known or keys[line.key] > 1 or not re.fullmatch(envfile.NAME, line.key):
             continue
         if re.fullmatch(envfile.VALUE, line.value) and old.get(line.key) != line.value:
             yield Edit(path, EditKind.value, line.key, old.get(line.key), line.value)
 
 
-def _is_last(rows: Sequence[bytes], own: set[str]) -> bool:
-    """Return whether only lines of other added keys follow, as `mlpack configure --add` writes them."""
-    return all(
-        not row or (not row.lstrip().startswith(b"#") and row.partition(b"=")[0].decode(errors="replace") not in own)
-        for row in rows
+def _last_delivered(rows: Sequence[bytes], own: set[str]) -> int:
+    """Return the number of the last line that is a comment or has one of the package's own keys; 0 without one.
+
+    Below it are only lines of added keys, as `mlpack configure --add` writes them.
+    """
+    return max(
+        (
+            number
+            for number, row in enumerate(rows, start=1)
+            if row.lstrip().startswith(b"#") or row.partition(b"=")[0].decode(errors="replace") in own
+        ),
+        default=0,
     )
 
 
 def _switches(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
     old = {component.path: component for component in kustomization.components(before, path)}
     current = kustomization.components(now, path)
-    names = [component.name for component in current]
+    names = Counter(component.name for component in current)
     for component in current:
         earlier = old.get(component.path)
-        if earlier and earlier.on is not component.on and names.count(component.name) == 1:
+        if earlier and earlier.on is not component.on and names[component.name] == 1:
             yield Edit(path, EditKind.option, component.name, _SWITCH[earlier.on], _SWITCH[component.on])
 
 
@@ -194,11 +217,15 @@ def _images(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
     """Yield the replaced images; an entry that `mlpack configure` would not write is no known edit."""
     old = {entry.name: entry for entry in kustomization.images(before, path)}
     current = kustomization.images(now, path)
-    names = [entry.name for entry in current]
-    for entry in current:
-        earlier = old.get(entry.name)
-        is_plain = entry == ImageEntry.of(entry.name, entry.image) and _has_lines_of(now, entry, path)
-        if entry != earlier and names.count(entry.name) == 1 and is_plain:
+    names = Counter(entry.name for entry in current)
+    replaced = [
+        entry
+        for entry in current
+        if entry != old.get(entry.name) and names[entry.name] == 1 and entry == ImageEntry.of(entry.name, entry.image)
+    ]
+    for entry in replaced if _are_few(replaced, now) else ():
+        if _has_lines_of(now, entry, path):
+            earlier = old.get(entry.name)
             yield Edit(path, EditKind.image, entry.name, earlier.image if earlier else None, entry.image)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from packager.package import kustomization
@@ -93,6 +95,29 @@ def test_id_is_edit_if_all_places_have_it() -> None:
 def test_file_without_yaml_has_no_edits(path: str) -> None:
     assert edits.read(path, b"a: 1\n", b"a: [\n") == ()
     assert edits.read(path, b"a: 1\n", b"\xff\xfe") == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "now"),
+    [
+        (ENV, BEFORE, BEFORE + b"".join(b"OWN%d=1\n" % number for number in range(20_000))),
+        (
+            KUSTOMIZATION,
+            b"images: []\n",
+            b"images:\n" + b"".join(b'- name: a%d\n  newTag: "1"\n' % number for number in range(2_000)),
+        ),
+        (
+            KUSTOMIZATION,
+            b"components: []\n",
+            b"components:\n" + b"".join(b"- ../own-%d\n" % number for number in range(2_000)),
+        ),
+    ],
+)
+def test_file_with_too_many_edits_counts_as_lines(path: str, before: bytes, now: bytes) -> None:
+    few = {ENV: 3, KUSTOMIZATION: 2}[path]
+    ends = [match.end() for match in re.finditer(rb"1\"?\n|own-\d+\n", now)]
+    assert len(edits.read(path, before, now[: ends[few]])) > 0
+    assert edits.read(path, before, now) == ()
 
 
 def test_edit_has_place_in_file_that_has_its_key() -> None:
