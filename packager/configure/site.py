@@ -69,13 +69,14 @@ class _Filling:
         given, defaults = self._given, self._defaults
         storage = self._storage()
         on = self._options(storage)
+        used = {*on, *storage, *self._switched_on()}
         return Answers(
             root=defaults.root if given.root is None and self._has_folders_as_built() else None,
             registry=defaults.registry if given.registry is None and self._is_as_built(self._env, "REGISTRY") else None,
-            assignments=tuple(self._values({*on, *storage, *self._switched_on()})),
+            assignments=tuple(self._values(used)),
             switch_on=on,
             storage=storage,
-            placement=self._placement() if PLACEMENT in on else None,
+            placement=self._placement() if PLACEMENT in used else None,
             annotations=defaults.annotations,
             **self._ids(),
         )

@@ -113,3 +113,10 @@ def test_storage_of_the_command_line_takes_the_values_of_the_site(package: Path)
     assert [entry.key for entry in answers_of(package, text, own).assignments] == ["SHM_SIZE"]
     scratch = answers_of(package, text, Answers(storage=("scratch",)))
     assert [entry.key for entry in scratch.assignments] == ["SHM_SIZE"]
+
+
+def test_placement_of_the_command_line_takes_the_fields_of_the_site(package: Path) -> None:
+    text = "nodeSelector: {pool: train}\n"
+    answers = answers_of(package, text, Answers(switch_on=("placement",)))
+    assert (answers.switch_on, answers.placement) == ((), {"nodeSelector": {"pool": "train"}})
+    assert answers_of(package, text, Answers(switch_off=("placement",))).placement is None
