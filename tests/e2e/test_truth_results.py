@@ -63,7 +63,10 @@ def test_results_name_an_unreadable_file_while_other_files_change(sleeper: Fault
     assert here(sleeper)["secret"] == 2, again.err
 
 
-@pytest.mark.parametrize("change", ["echo x >>file", "truncate -s 1000 file; sleep 0.1; truncate -s 60M file"])
+# Each content is new: with two that alternate, a copy could be consistent by chance.
+@pytest.mark.parametrize(
+    "change", ["echo x >>file", "truncate -s 1000 file; date +%s.%N >>file; sleep 0.1; truncate -s 60M file"]
+)
 def test_results_name_a_file_that_changes_while_it_is_read(sleeper: Faulty, change: str) -> None:
     inside(sleeper, "truncate -s 60M file")
     inside(sleeper, f"(timeout 60 sh -c 'while :; do {change}; sleep 0.1; done' >/dev/null 2>&1 &)")
