@@ -69,8 +69,8 @@ def test_results_name_an_unreadable_file_while_other_files_change(sleeper: Fault
 )
 def test_results_name_a_file_that_changes_while_it_is_read(sleeper: Faulty, change: str) -> None:
     inside(sleeper, "truncate -s 60M file")
-    inside(sleeper, f"(timeout 60 sh -c 'while :; do {change}; sleep 0.1; done' >/dev/null 2>&1 &)")
-    torn = sleeper.site.until(lambda: (ran := results(sleeper)).code == 7 and ran, "a torn file", 60)
+    inside(sleeper, f"(timeout 120 sh -c 'while :; do {change}; sleep 0.1; done' >/dev/null 2>&1 &)")
+    torn = sleeper.site.until(lambda: (ran := results(sleeper)).code == 7 and ran, "a torn file", 120)
     assert "changed while it was read, and may be inconsistent: file\n" in torn.err
     assert f"{INCOMPLETE}1 changed while it was read\n" in torn.err
 
@@ -99,7 +99,7 @@ def test_results_copy_50001_files_within_two_minutes(sleeper: Faulty) -> None:
 def test_results_report_an_interruption_if_the_pod_is_deleted(sleeper: Faulty) -> None:
     inside(sleeper, "echo a >a && truncate -s 3G zz")
     with sleeper.running("results", str(sleeper.site.folder / "here")) as copying:
-        sleeper.site.until(lambda: sum(here(sleeper).values()) > 1 << 20, "the first megabyte", 30)
+        sleeper.site.until(lambda: sum(here(sleeper).values()) > 1 << 20, "the first megabyte", 120)
         sleeper.site.run(f"kubectl delete pod {POD} --grace-period=1")
         stderr = copying.communicate(timeout=90)[1]
     assert copying.returncode == 7, stderr
