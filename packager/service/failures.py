@@ -49,6 +49,11 @@ RETRY_SECONDS = {429: 60, 503: 5}
 _LONGEST_DETAIL = 2_000
 
 
+def over_limit(limit: str, detail: str) -> Failure:
+    """Return the error of a request for which one of `limits` in server.yaml leaves no room."""
+    return Failure("quota", f"{detail} (limits.{limit} in the configuration of the server)")
+
+
 class Failure(MlpackError):  # noqa: N818 - it is an answer
     """The request is refused.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest
 from packager.service.complaints import Complaint
-from packager.service.failures import RETRY_SECONDS, Failure
+from packager.service.failures import RETRY_SECONDS, Failure, over_limit
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Room:
         total = sum(taken.unfinished.values()) + added.total()
         limits = self._limits
         if own >= limits.caller_jobs:
-            raise _full("caller_jobs", f"{own:,} jobs of the caller in project {project!r} have not ended")
+            raise over_limit("caller_jobs", f"{own:,} jobs of the caller in project {project!r} have not ended")
         if total >= limits.project_jobs:
-            raise _full("project_jobs", f"{total:,} jobs of the project {project!r} have not ended")
+            raise over_limit("project_jobs", f"{total:,} jobs of the project {project!r} have not ended")
         if taken.size >= limits.project_mib << 20:
             size = f"jobs and logs of the project {project!r} take {taken.size >> 20:,} MiB"
-            raise _full("project_mib", f"{size}: delete some jobs")
+            raise over_limit("project_mib", f"{size}: delete some jobs")
 
     def check_pods(self, objects: Iterable[Object]) -> None:
         """Raise Failure if the objects of a job start more pods at once than the server permits.
@@ -75,7 +75,3 @@ class Room:
             taken = await asyncio.to_thread(self._store.taken, project)
             self._read[project], self._added[project] = (monotonic(), taken), Counter()
         return taken
-
-
-def _full(limit: str, detail: str) -> Failure:
-    return Failure("quota", f"{detail} (limits.{limit} in the configuration of the server)")

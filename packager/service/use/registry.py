@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from packager.base.values import replace
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
-from packager.service.failures import Failure
+from packager.service.failures import Failure, over_limit
 from packager.service.fair_queues import ALL, Owner
 from packager.service.jobs import records
 from packager.service.registry.catalog import read_definition
@@ -117,7 +117,7 @@ class TaskDefinitions:
         projects: The projects of the server, by name.
         checking: The threads that wait for checks of definitions.
         reading: The threads in which packages are read, from registries that may be slow.
-        limits: The maximum numbers of definitions and revisions of a project: each list reads those of all projects.
+        limits: The limits of the server, such as the number of definitions of a project: each list reads them all.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
@@ -192,28 +192,26 @@ class TaskDefinitions:
 
     def _added(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
         """Register a definition, and return it with the objects of its example. Raises Failure."""
-        count = self._check_revisions(body)
-        if count >= self._limits.project_definitions:
-            detail = f"the project {body.project!r} has {count:,} definitions: remove some"
-            raise Failure("quota", f"{detail} (limits.project_definitions in the configuration of the server)")
+        self._check_room(body.project, is_new=True)
         return self._catalog.add_definition(body, author)
 
     def _changed(
         self, name: str, body: DefinitionBody, author: str, expected: int | None
     ) -> tuple[StoredDefinition, Accepted]:
         """Register a revision, and return it with the objects of its example. Raises Failure."""
-        self._check_revisions(body)
+        self._check_room(body.project, is_new=False)
         return self._catalog.change_definition(name, body, author, expected)
 
-    def _check_revisions(self, body: DefinitionBody) -> int:
-        """Return the number of definitions of a project; raise Failure if there is no room for another revision."""
-        if body.project is None:
-            return 0
-        count, revisions = self._catalog.revisions.count_definitions(f"{body.project}.")
+    def _check_room(self, project: str | None, *, is_new: bool) -> None:
+        """Raise Failure if a project has no room for another revision, or for a new definition."""
+        if project is None:
+            return
+        count, revisions = self._catalog.revisions.count_definitions(f"{project}.")
         if revisions >= self._limits.project_revisions:
-            detail = f"the project {body.project!r} has {revisions:,} revisions of definitions, also of removed ones"
-            raise Failure("quota", f"{detail} (limits.project_revisions in the configuration of the server)")
-        return count
+            detail = f"the project {project!r} has {revisions:,} revisions of definitions, also of removed ones"
+            raise over_limit("project_revisions", f"{detail}: an admin of the server can raise the limit")
+        if is_new and count >= self._limits.project_definitions:
+            raise over_limit("project_definitions", f"the project {project!r} has {count:,} definitions: remove some")
 
     async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
         """Return the outcome of registering a definition, also as the next revision, without registering it."""
@@ -250,8 +248,7 @@ class TaskDefinitions:
         """Register the next revision of a definition whose current revision is `expected`; None for any revision."""
         before = await self._changeable(caller, name)
         body = await self._placed(caller, body, body.project or permissions.definition_project(before))
-        change = self._changed
-        row, trial = await self._checked(caller, body, lambda: change(name, body, caller.name, expected))
+        row, trial = await self._checked(caller, body, lambda: self._changed(name, body, caller.name, expected))
         return answers.definition(row, await self._tasks.warnings(trial))
 
     async def remove(self, caller: Caller, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.values import as_plain
 from packager.service.access import permissions, tokens
-from packager.service.failures import Failure
+from packager.service.failures import Failure, over_limit
 from packager.service.use import answers
 from packager.service.use.answers import NewToken, TokenList
 
@@ -55,7 +55,7 @@ class Tokens:
         count = self._store.tokens.count(body.project) if body.project is not None else 0
         if count >= self._most:
             detail = f"the project {body.project!r} has {count:,} tokens: remove some"
-            raise Failure("quota", f"{detail} (limits.project_tokens in the configuration of the server)")
+            raise over_limit("project_tokens", detail)
         return tokens.create(self._store, body.name, body.role, body.days, body.project)
 
     async def remove(self, caller: Caller, identifier: str) -> None:
