@@ -247,7 +247,8 @@ _OWN_GROUPS = frozenset(("", "apps", "autoscaling", "batch", "policy"))
 
 def lasting_containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the containers of a pod that run as long as it does; sidecars are in `initContainers`."""
-    sidecars = [item for item in map(mapping, listing(spec.get("initContainers"))) if item.get("restartPolicy")]
+    starting = map(mapping, listing(spec.get("initContainers")))
+    sidecars = [container for container in starting if container.get("restartPolicy") == "Always"]
     return [*map(mapping, listing(spec.get("containers"))), *sidecars]
 
 

@@ -125,9 +125,9 @@ def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
 
 
 def _unrequested(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
-    """Yield metrics that are a share of a resource which a container does not request.
+    """Yield metrics that are a share of a resource, for each container that does not request it.
 
-    The controller needs the request of the pod, or of each container that runs until its end (calculatePodRequests in
+    The controller needs the request of the pod, or of all containers that run as long as the pod (calculateRequests in
     pkg/controller/podautoscaler/replica_calculator.go).
     """
     pod = mapping(at(manifest.data, (*_TEMPLATE, "spec")))
@@ -135,11 +135,11 @@ def _unrequested(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
         name = at(metric, ("resource", "name"))
         if not isinstance(name, str) or at(metric, ("resource", "target", "type")) != "Utilization":
             continue
-        lacking = [show(item.get("name")) for item in lasting_containers(pod) if name not in _requested(item)]
-        if lacking and name not in _requested(pod):
-            hint = f"set requests.{name} in its manifest, or in the spec's `resources`"
-            message = f"{manifest}: {' and '.join(lacking)} requests no {name}, of which this is a share"
-            yield Fault(("spec", "metrics", index), message, hint)
+        for container in () if name in _requested(pod) else lasting_containers(pod):
+            if name not in _requested(container):
+                hint = f"set requests.{name} in its manifest, or in the spec's `resources`"
+                who = f"{manifest}: container {show(container.get('name'))}"
+                yield Fault(("spec", "metrics", index), f"{who} requests no {name}, of which this is a share", hint)
 
 
 def _requested(part: Mapping[str, Any]) -> set[str]:
