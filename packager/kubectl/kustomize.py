@@ -34,8 +34,8 @@ _SECONDS = 30.0
 _OUT_OF_MEMORY = re.compile(
     r"^(?:(?:fatal error|runtime): .*(?:out of|cannot allocate) memory|SIGSEGV: segmentation violation$)", re.MULTILINE
 )
-"""Words of Go's runtime. The collector of Go 1.26 and 1.27 writes into memory that it did not get (`newSpanSPMC` in
-runtime/mgcmark_greenteagc.go does not check it); an error of kubectl itself begins with `panic: `."""
+"""Words of Go's runtime. The garbage collector of Go 1.26 and 1.27 does not check whether it gets memory (`newSpanSPMC`
+in runtime/mgcmark_greenteagc.go), and crashes without it. A crash of kubectl's own code begins with `panic: `."""
 
 _LONGEST_WORD = 200
 """Characters of a word of kubectl's messages, which quote whole manifests."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SWITCH = ("off", "on")
 
 _MOST_BYTES = 2 << 20
-"""The most bytes that are read for the known edits of a file: it is read again for each. People make fewer edits."""
+"""The maximum of the size of a file times the number of its known edits: each edit reads the whole file again."""
 
 
 class EditKind(StrEnum):
@@ -79,13 +79,13 @@ def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:
         now: The present content.
     """
     try:
-        known = tuple(_known(path, before, now))
+        edits = tuple(_edits(path, before, now))
     except (UsageError, UnicodeDecodeError):
         return ()  # a file that is not YAML has no known edits
-    return known if _are_few(known, now) else ()
+    return edits if _are_few(edits, now) else ()
 
 
-def _known(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
+def _edits(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
     if path.endswith(".env"):
         yield from _values(path, before, now)
     elif posixpath.basename(path) == layout.KUSTOMIZATION:
@@ -97,7 +97,7 @@ def _known(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
 
 
 def _are_few(edits: Sequence[object], text: bytes) -> bool:
-    """Return whether edits can be made in a file one by one, each of which reads all of it."""
+    """Return whether a file has few enough edits to make them one by one."""
     return len(edits) * len(text) <= _MOST_BYTES
 
 
