@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.observe import selector_flag
-from packager.kubernetes.objects import created, name, uid
+from packager.kubernetes.objects import created, is_running, name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import PodLog
 from packager.kubernetes.stopped import has_ended
@@ -62,6 +62,7 @@ class LogKeeper:
         self._kind = kind
         self._watch = watch
         self._logs: dict[str, PodLog] = {}
+        self._running: list[Object] = []
 
     def __call__(self, *, events: bool) -> Snapshot | None:
         """Return a snapshot with all logs that were kept so far. Raises the errors of `read`."""
@@ -74,8 +75,17 @@ class LogKeeper:
             for pod in pods:
                 earlier = self._logs[uid(pod)].lines if uid(pod) in self._logs else ()
                 self._logs[uid(pod)] = PodLog(pod, lines.get(name(pod)) or earlier)
+            self._add_missed(snapshot)
+        self._running = [pod for pod in snapshot.pods if is_running(pod)]
         self._add_watched(snapshot)
         return replace(snapshot, logs=tuple(self._logs.values()))
+
+    def _add_missed(self, snapshot: Snapshot) -> None:
+        """Add the pods that were running in the last snapshot and were deleted before their logs could be read."""
+        present = set(map(uid, snapshot.pods))
+        for pod in self._running:
+            if uid(pod) not in present:
+                self._logs.setdefault(uid(pod), PodLog(pod, ()))
 
     def _add_watched(self, snapshot: Snapshot) -> None:
         """Add the pods that the watch has seen, and the snapshot no longer contains."""

@@ -107,6 +107,16 @@ def test_log_keeper_reads_all_pods_once_and_keeps_logs_of_deleted_pods() -> None
     assert kubectl.calls == [("logs", selector, "--tail=200", "--prefix", "--ignore-errors")]
 
 
+def test_running_pod_that_is_deleted_before_its_log_is_read_is_kept_without_lines() -> None:
+    running = {"name": "node", "state": {"running": {}}}
+    before = [{**pod(index), "status": {"phase": "Running", "containerStatuses": [running]}} for index in (0, 1)]
+    waiting = pod(2)
+    after = Snapshot(WORKLOAD, pods=(pod(1, **GOING),))
+    logs = {"a-node-0-0-x": (), "a-node-0-1-x": ("one", "two")}
+    assert kept(FakeKubectl(LOGS), Snapshot(WORKLOAD, pods=(*before, waiting)), after) == [{}, logs]
+    assert kept(FakeKubectl(LOGS), Snapshot(WORKLOAD, pods=tuple(before)), Snapshot(WORKLOAD)) == [{}, {}]
+
+
 def test_log_keeper_returns_empty_logs_if_the_cluster_does_not_answer() -> None:
     present = Snapshot(WORKLOAD, pods=(pod(1, **GOING),))
     assert kept(FakeKubectl(UnreachableError("away")), present) == [{"a-node-0-1-x": ()}]

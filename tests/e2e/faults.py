@@ -58,7 +58,7 @@ class Faulty:
     def command(self, verb: str, *arguments: str) -> list[str]:
         return ["mlpack", verb, str(self.folder), f"--overlay={self.overlay}", *arguments]
 
-    def run(self, verb: str, *arguments: str, timeout: float = 180) -> Ran:
+    def run(self, verb: str, *arguments: str, timeout: float = 300) -> Ran:
         begin = time.monotonic()
         done = subprocess.run(
             self.command(verb, *arguments),

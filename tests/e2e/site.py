@@ -91,7 +91,7 @@ class Site:
     def remove(self) -> None:
         self.run(f"kubectl delete namespace {self.namespace} --wait=false --ignore-not-found")
 
-    def shell(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def shell(self, command: str, *, cwd: Path | None = None, timeout: float = 660) -> subprocess.CompletedProcess[str]:
         """Run a command line in bash, and return the finished process."""
         return subprocess.run(
             ["bash", "-c", command],
@@ -103,7 +103,7 @@ class Site:
             check=False,
         )
 
-    def run(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> str:
+    def run(self, command: str, *, cwd: Path | None = None, timeout: float = 660) -> str:
         """Run a command line, assert that it succeeds, and return its stdout."""
         done = self.shell(command, cwd=cwd, timeout=timeout)
         assert done.returncode == 0, f"{command}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -139,11 +139,11 @@ class Site:
         """Return the types of an MPIJob's conditions that are true."""
         return self.run(f"kubectl get mpijob {job} -o jsonpath='{CONDITIONS}'").split()
 
-    def end_of(self, job: str, *, timeout: float = 300) -> str:
+    def end_of(self, job: str, *, timeout: float = 660) -> str:
         """Wait for an MPIJob to end, and return "Succeeded" or "Failed"."""
         return self._end(f"mpijob/{job}", CONDITIONS, timeout)
 
-    def end_of_pod(self, pod: str, *, timeout: float = 300) -> str:
+    def end_of_pod(self, pod: str, *, timeout: float = 660) -> str:
         """Wait for a pod to end, and return its phase, "Succeeded" or "Failed"."""
         return self._end(f"pod/{pod}", "{.status.phase}", timeout)
 
@@ -171,7 +171,7 @@ class Site:
             assert watching.returncode <= 0, f"kubectl get {workload} ended with {watching.returncode}"
         raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {status_line!r}")
 
-    def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
+    def until(self, condition: Any, what: str, timeout: float = 300) -> Any:
         """Return the first true value of `condition()`; fail with `what` after `timeout`.
 
         Polls take at most a third of the time, since they compete for the processor with the awaited event.

@@ -30,7 +30,7 @@ def test_all_code_keys_of_a_spec_take_effect_in_each_kind(site: Site) -> None:
     for overlay in ("multi-node", "one-job", "single-node", "nodes", "server"):
         site.run(f"kubectl -k {package}/quickstart/k8s/mlops/{overlay} apply")
     assert site.end_of_pod("code-single-node") == "Succeeded"
-    site.run("kubectl wait --for=condition=Complete --timeout=300s job/code-one-job")
+    site.run("kubectl wait --for=condition=Complete --timeout=600s job/code-one-job")
     assert site.end_of("code-multi-node") == "Succeeded"
 
     prepared = "prepared with 1 (two words) in src"
@@ -45,10 +45,10 @@ def test_all_code_keys_of_a_spec_take_effect_in_each_kind(site: Site) -> None:
         f"run.sh in src: 3 words (train two words run.sh), {LARGE} bytes, {prepared}"
     ] * 2
 
-    site.run("kubectl wait --for=condition=Completed --timeout=300s jobset/code-nodes")
+    site.run("kubectl wait --for=condition=Completed --timeout=600s jobset/code-nodes")
     log = site.run("kubectl logs --selector=jobset.sigs.k8s.io/jobset-name=code-nodes --tail=-1").splitlines()
     assert log == [f"run.sh in src: 3 words (train two words run.sh), {LARGE} bytes, {prepared}"] * 2
-    site.run("kubectl rollout status --timeout=300s deployment/code-server")
+    site.run("kubectl rollout status --timeout=600s deployment/code-server")
     assert site.run("kubectl logs deployment/code-server").splitlines() == [
         f"serve.sh in tools: 2 words (serve two words), {LARGE} bytes, prepared with 1 (two words) in tools"
     ]

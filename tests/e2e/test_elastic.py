@@ -50,7 +50,7 @@ def test_torchrun_goes_on_without_a_node_and_with_its_replacement(site: Site) ->
         site.until(lambda: last(package)["worlds"][-1] == 1, "node 0 to go on alone", 180)
         assert last(package)["from"] > 0
         site.run("kubectl delete resourcequota one")
-        _, err = deploy.communicate(timeout=300)
+        _, err = deploy.communicate(timeout=660)
         assert deploy.returncode == 0, err
     assert "jobset/elastic-nodes has succeeded\n" in err
     assert last(package)["worlds"][-3:] == [2, 1, 2]
@@ -64,7 +64,7 @@ def test_all_nodes_start_again_when_the_first_one_leaves(site: Site) -> None:
     with package.running("deploy", "--timeout", "8m") as deploy:
         site.until(lambda: last(package).get("worlds", [0])[-1] == 2, "both nodes to work", 240)
         evict(site, pod_of(site, 0))
-        _, err = deploy.communicate(timeout=420)
+        _, err = deploy.communicate(timeout=660)
         assert deploy.returncode == 0, err
     assert last(package)["step"] >= 40
     assert last(package)["worlds"][-1] == 2

@@ -124,7 +124,7 @@ def trained(site: Site, overlay: str, model: str, *options: str) -> dict[str, An
     package = site.build(model, *options)
     where = f"{package} --overlay {overlay}"
     site.run(f"mlpack configure {where} --uid 12345 --gid 12346")
-    site.run(f"mlpack deploy {where} --timeout 5m", timeout=400)
+    site.run(f"mlpack deploy {where} --timeout 10m", timeout=660)
     result = last_json(site.run(f"mlpack logs {where}"))
     site.run(f"mlpack delete {where} -y")
     assert (result["uid"], result["gid"], result["data"]) == (12345, 12346, "synthetic")
@@ -143,7 +143,7 @@ def test_pytorch_ends_with_equal_weights_on_both_ranks_of_a_node(site: Site, pre
 def test_pytorch_on_two_nodes_resumes_from_its_checkpoint_after_one_has_failed(site: Site, claims: str) -> None:
     options = ("--set environment.CHECKPOINT_EVERY.value=1", "--set overlays.multi-node.retries=1")
     package = several(site, raising(site), *SMALL, *options, claims)
-    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
     assert ": attempt 1 of 2" in deploy.err
     result = last_json(package.run("logs").out)
@@ -163,7 +163,7 @@ def test_drained_pytorch_resumes_with_the_same_loss(site: Site, claims: str) -> 
     with package.running("deploy") as deployed:
         site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 240)
         evict(site, pod_of(site, 1).removeprefix("pod/"))
-        _, stderr = deployed.communicate(timeout=400)
+        _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     assert "all pods were started again once after a drain" in stderr
     resumed = last_json(package.run("logs").out)
@@ -182,7 +182,7 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
     site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 240)
     evict(site, package.workload.removeprefix("pod/"))
     site.run(f"kubectl wait --for=delete --timeout=60s {package.workload}")
-    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
     resumed = last_json(package.run("logs").out)
     assert 5 <= resumed["resumed_from"] < resumed["steps"] == 20
@@ -199,7 +199,7 @@ def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, cla
         site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 240)
         launcher = site.launcher()
         evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + "worker-1")
-        _, stderr = deployed.communicate(timeout=400)
+        _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     resumed = last_json(package.run("logs").out)
     assert 5 <= resumed["resumed_from"] < resumed["steps"] == 20
@@ -209,21 +209,24 @@ def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, cla
 @pytest.mark.usefixtures("pytorch")
 def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None:
     package = several(site, raising(site), *SMALL)
-    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert seconds_since(deploy.err, "ValueError: no image 7") <= 15
     assert deploy.code == 7
     shown = "jobset/resnet50v1-5-pytorch-fp32-training-multi-node"
     # When one node has ended, JobSet stops the other one, whose torchrun is about to end.
     how = r"(container node ended with exit code 1|it was stopped after ValueError: no image 7 at [0-9.]+)"
     assert re.search(f"^error: {shown} has failed: node 1: {how}\n", deploy.err, re.MULTILINE), deploy.err
-    end = r"node 0(?:: container node ended with exit code 1| was stopped; its last lines:)\n"
-    first, other = re.split(end, deploy.err, maxsplit=1)
+    # Its pod is deleted as well, on a busy machine before its log can be read.
+    unread = " was stopped; its log is empty, or was deleted before it could be read"
+    end = rf"node 0(: container node ended with exit code 1| was stopped; its last lines:|{unread})\n"
+    assert re.search(end, deploy.err), deploy.err
+    first, how, other = re.split(end, deploy.err, maxsplit=1)
     lines = (
         '  | [rank1]:     raise ValueError(f"no image 7 at {time.time():.1f}")\n  | [rank1]: ValueError: no image 7 at '
     )
     assert lines in first
     assert "Connection closed by peer" not in first
-    assert "Connection closed by peer" in other
+    assert how == unread or "Connection closed by peer" in other
     package.delete()
 
 
@@ -255,9 +258,9 @@ def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) 
     """The second JobSet has another name, by the nameSuffix of an overlay around the package's."""
     package = several(site, "cifar10-mxnet", *TINY, *THREE)
     apply_again(site, package)
-    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
-    site.run("kubectl wait --for=condition=Completed --timeout=200s jobset/cifar10-mxnet-training-multi-node-two")
+    site.run("kubectl wait --for=condition=Completed --timeout=600s jobset/cifar10-mxnet-training-multi-node-two")
     for name in ("cifar10-mxnet-training-multi-node", "cifar10-mxnet-training-multi-node-two"):
         pods = f"--selector=jobset.sigs.k8s.io/jobset-name={name},jobset.sigs.k8s.io/replicatedjob-name=worker"
         lines = site.run(f"kubectl logs {pods} --tail=-1").splitlines()
@@ -283,12 +286,12 @@ def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> No
     with package.running("deploy") as deployed:
         site.until(lambda: "Epoch[1] Batch [5]" in package.run("logs").out, "some steps", 240)
         evict(site, site.run(f"kubectl get pods --selector={worker} --output=name").strip().removeprefix("pod/"))
-        _, stderr = deployed.communicate(timeout=400)
+        _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     assert "all pods were started again once after a drain" in stderr
     resumed = last_json(package.run("logs").out)
     assert 25 <= resumed["resumed_from"] < resumed["steps"] == 40
-    site.run(f"kubectl wait --for=condition=Completed --timeout=200s jobset/{name}-two")
+    site.run(f"kubectl wait --for=condition=Completed --timeout=600s jobset/{name}-two")
     uninterrupted = last_json(site.run(f"kubectl logs job/{name}-two-worker-0 --tail=-1"))
     assert uninterrupted["resumed_from"] == 0
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
@@ -302,7 +305,7 @@ def test_mxnet_does_not_wait_for_a_worker_that_has_failed(site: Site) -> None:
     each = "        for number, (images, labels) in enumerate(batches, start=start + 1):\n"
     model = changed(site, "cifar10-mxnet", "training.py", each, fault)
     package = several(site, model, *TINY, "--set environment.BATCHES.value=5000")
-    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert seconds_since(deploy.err, "no records") <= 15
     assert deploy.code == 7
     shown = "jobset/cifar10-mxnet-training-multi-node"

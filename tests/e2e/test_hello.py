@@ -46,5 +46,5 @@ def test_pod_runs_with_the_commands_of_the_readme(site: Site, mpi_image: str) ->
 @pytest.mark.parametrize("package", sorted(RELEASES.glob("*/hello-mpi.tar.gz")), ids=lambda path: path.parent.name)
 def test_package_of_an_earlier_version_is_deployed(site: Site, mpi_image: str, package: Path) -> None:
     assert mpi_image
-    site.run(f"mlpack deploy {package} --yes --timeout 4m")
+    site.run(f"mlpack deploy {package} --yes --timeout 10m")
     assert last_json(site.run(f"mlpack logs {package}"))["ranks"] == 2

@@ -97,7 +97,7 @@ def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: S
     (site.folder / "job.yaml").write_text(json.dumps(job), encoding="utf-8")
     site.run("mlpack import mxjob job.yaml")
     package = unpacked(site, "./sums")
-    site.run(f"mlpack deploy {package} --timeout 5m", timeout=400)
+    site.run(f"mlpack deploy {package} --timeout 10m", timeout=660)
     pods = f"--selector=jobset.sigs.k8s.io/jobset-name={package.name}-dist"
     # A JobSet that has succeeded deletes the pods that have not ended yet, such as the scheduler's.
     events = site.run("kubectl get events --field-selector=reason=SuccessfulCreate -o jsonpath='{..message}'")
@@ -124,7 +124,7 @@ def test_imported_zoo_training_runs_with_both_wrappers(site: Site, tensorflow_im
     for script, steps in ((None, 5), ("fp32_training_demo.sh", 2)):
         if script:
             site.run(f"mlpack configure {package} --set SCRIPT=run/{script}")
-        site.run(f"mlpack deploy {package} --timeout 5m", timeout=400)
+        site.run(f"mlpack deploy {package} --timeout 10m", timeout=660)
         result = last_json(site.run(f"mlpack logs {package}"))
         assert (result["steps"], result["fell"], result["uid"]) == (steps, True, 12345)
         site.run(f"mlpack delete {package} -y")

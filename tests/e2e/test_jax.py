@@ -40,7 +40,7 @@ def package_of(site: Site, overlay: str, *options: str) -> Faulty:
 def test_drained_language_model_resumes_with_the_same_loss(site: Site, claim: str) -> None:
     """A pod of two is evicted in the middle; one node takes batches of the same size without interruption."""
     reference = package_of(site, "single-node", "--set environment.BATCH_SIZE.value=4")
-    deploy = reference.run("deploy", "--timeout", "6m", timeout=400)
+    deploy = reference.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
     uninterrupted = last_json(reference.run("logs").out)
     assert (uninterrupted["processes"], uninterrupted["steps"], uninterrupted["resumed_from"]) == (1, 80, 0)
@@ -52,7 +52,7 @@ def test_drained_language_model_resumes_with_the_same_loss(site: Site, claim: st
         site.until(lambda: '"step": 5,' in package.run("logs").out, "some steps", 240)
         pod = site.run("kubectl get pods -l batch.kubernetes.io/job-completion-index=1 -o name")
         evict(site, pod.split("/")[1].strip())
-        _, stderr = deployed.communicate(timeout=400)
+        _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     assert "all pods were started again once after a drain" in stderr
     log = package.run("logs").out

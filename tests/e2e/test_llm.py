@@ -69,7 +69,7 @@ def overlay(site: Site, name: str, *options: str, model: str = "llm-finetune") -
 
 def result(package: Faulty) -> dict[str, Any]:
     """Deploy a package, and return the summary that its program prints at the end."""
-    deploy = package.run("deploy", "--timeout", "8m", timeout=600)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
     summary = last_json(package.run("logs").out)
     assert (summary["uid"], summary["gid"]) == (12345, 12346)
@@ -127,12 +127,12 @@ def test_trained_model_answers_by_the_openai_api(site: Site, claim: str) -> None
 
     serving = site.build("llm-serving", "--mode cpu --set variants.0.resources.requests.cpu=50m", claim)
     site.run(f"mlpack configure {serving} --uid 12345 --gid 12346")
-    site.run(f"mlpack deploy {serving} --timeout 5m")
+    site.run(f"mlpack deploy {serving} --timeout 10m")
     answers(site, serving, "single-node", "llm")
 
 
 def test_serving_without_a_model_names_the_fix(site: Site) -> None:
     package = overlay(site, "serving")
-    deploy = package.run("deploy", "--timeout", "6m", timeout=450)
+    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 7
     assert "train one first, with storage that stays, or set BASE_MODEL" in deploy.err

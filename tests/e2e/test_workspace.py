@@ -76,7 +76,7 @@ def test_job_uses_a_secret_a_download_three_configmaps_and_a_pushed_dataset(
     site.run(f"mlpack workspace push {package} dataset --folder DATASET_DIR --force")
     assert node.run(f"cat {node.path}/dataset/data; stat -c %u {node.path}/dataset/data") == "numbers\n12345\n"
     site.run(f"cp -R {package} copy && mkdir copy/output && mlpack workspace push {package} copy --folder MODEL_DIR")
-    site.run(f"mlpack deploy {package} --pod-security restricted --timeout 5m")
+    site.run(f"mlpack deploy {package} --pod-security restricted --timeout 10m")
     site.run(f"mlpack workspace pull {package} here --folder OUTPUT_DIR")
     digests = [hashlib.sha256(content).hexdigest() for content in (KEY.encode(), WEIGHTS)]
     result = (site.folder / "here/result").read_text(encoding="utf-8")

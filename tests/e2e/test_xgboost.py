@@ -55,7 +55,7 @@ def package_of(site: Site, *options: str) -> str:
 
 def test_run_trains_on_three_nodes_and_serves_the_model(site: Site, claim: str) -> None:
     package = package_of(site, claim)
-    run = site.shell(f"mlpack run {package} --timeout 5m", timeout=330)
+    run = site.shell(f"mlpack run {package} --timeout 10m", timeout=660)
     assert run.returncode == 0, run.stderr
     log = site.run(f"mlpack logs {package} --overlay multi-node")
     summary = last_json(log)
@@ -78,7 +78,7 @@ def test_drained_training_resumes_with_the_same_loss(site: Site, claim: str) -> 
     """A pod of three is evicted in the middle; one node takes as many rounds without interruption."""
     reference = Faulty(site, site.folder / NAME, "single-node")
     package_of(site, *LONG)
-    deploy = reference.run("deploy", "--timeout", "5m", timeout=330)
+    deploy = reference.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
     uninterrupted = last_json(reference.run("logs").out)
     assert reference.run("delete").code == 0
@@ -91,7 +91,7 @@ def test_drained_training_resumes_with_the_same_loss(site: Site, claim: str) -> 
             site,
             site.run("kubectl get pods -l batch.kubernetes.io/job-completion-index=1 -o name").split("/")[1].strip(),
         )
-        _, stderr = deployed.communicate(timeout=300)
+        _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     assert "all pods were started again once after a drain" in stderr
     log = package.run("logs").out

@@ -18,6 +18,7 @@ from packager.kubernetes.objects import (
     condition,
     events_about,
     is_being_deleted,
+    is_running,
     labels,
     moment,
     name,
@@ -366,8 +367,10 @@ def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:
     pods = attempts.current([log.pod for log in snapshot.logs if attempts.attempt(log.pod) == restarts])
     ended_well = {name(pod) for pod in snapshot.pods if status(pod).get("phase") == "Succeeded"}
     unexplained = [pod for pod in pods if shown(pod) not in failed and name(pod) not in ended_well]
-    stopped = [pod for pod in unexplained if attempts.kept_lines(snapshot, pod)]
+    stopped = [pod for pod in unexplained if attempts.kept_lines(snapshot, pod) or is_running(pod)]
     for pod in stopped[:_MOST_STOPPED]:
-        message = f"{attempts.who(pod)} was stopped; its last lines:"
-        lines = attempts.without_torchrun(attempts.kept_lines(snapshot, pod))[-LAST_LINES:]
+        kept = attempts.kept_lines(snapshot, pod)
+        rest = "its last lines:" if kept else "its log is empty, or was deleted before it could be read"
+        message = f"{attempts.who(pod)} was stopped; {rest}"
+        lines = attempts.without_torchrun(kept)[-LAST_LINES:]
         yield Finding("Stopped", shown(pod), message, blocks=False, log=lines)

@@ -367,6 +367,14 @@ def test_logs_of_stopped_pods_are_shown_after_their_deletion() -> None:
     )
 
 
+def test_stopped_pod_without_a_log_is_named_if_it_was_running() -> None:
+    cause, other, never_started = failed(1, 9, "ValueError"), pod(0), pod(2, state={"waiting": {}})
+    logs = (PodLog(other, ()), PodLog(never_started, ()))
+    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), cause, logs=logs), Past())
+    message = "node 0 was stopped; its log is empty, or was deleted before it could be read"
+    assert verdict.findings[1:] == (Finding("Stopped", f"pod/{name(other)}", message, blocks=False),)
+
+
 @pytest.mark.parametrize("end", ["", "Completed", "Failed:ReachedMaxRestarts"])
 def test_failure_of_an_earlier_attempt_is_reported_until_the_end(end: str) -> None:
     before, now = failed(1, 9, "ValueError"), pod(0, attempt=1)
