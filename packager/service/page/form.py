@@ -18,7 +18,6 @@ from packager.service.page.inputs import (
     shown,
     slot_count,
     slot_name,
-    takes_headers,
     without_type,
 )
 from packager.service.registry.description import SECRET, FreeMapping, Group, Items, Leaf
@@ -226,7 +225,7 @@ class _FormBuilder:
                 for part in self.parts((below,), leaf, mapping(item).get(below), slot)
                 if isinstance(part, Field)
             ]
-            if takes_headers(kind):
+            if entry.takes_headers(kind):
                 text = "HTTP headers, one in a line. They are secrets: no view shows them."
                 fields.append(self._made(f"{slot}/headers", ("headers",), text, False, "headers", ""))
             slots.append(Slot(f"{literal or here[-1]} {index + 1}", tuple(fields)))

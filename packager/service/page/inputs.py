@@ -104,7 +104,7 @@ class _InputReader:
             for index in range(slot_count(here, number, self._data, 1)):
                 slot = slot_name(here, number, index)
                 item = self.group((), without_type(kind), first, slot)
-                headers = self._headers(f"{slot}/headers") if takes_headers(kind) else None
+                headers = self._headers(f"{slot}/headers") if entry.takes_headers(kind) else None
                 if headers:
                     item["headers"] = headers
                 if item:
@@ -173,11 +173,6 @@ def without_type(kind: Group) -> Group:
     if literal_type(kind) is None:
         return kind
     return Group(tuple((key, entry) for key, entry in kind.entries if key != "type"), kind.required)
-
-
-def takes_headers(kind: Group) -> bool:
-    """Return whether items of a kind are endpoints, which may have headers."""
-    return any(key == "endpoint" for key, _ in kind.entries)
 
 
 def examples_of(kind: Group, example: object) -> list[dict[str, Json]]:

@@ -36,6 +36,9 @@ SECRET = "secret"  # noqa: S105 - a type
 EVENTS = ("pending", "running", "succeeded", "failed", "deleted")
 """The statuses that an endpoint of type `event` can request."""
 
+ENDPOINTS = ("endpoints",)
+"""The place of the list of endpoints, in which callbacks and headers are looked for."""
+
 ENVELOPE = {
     "taskDef": "name of the task definition",
     "description": "description of the job",
@@ -73,10 +76,21 @@ class Group(Value, frozen=True):
 
 
 class Items(Value, frozen=True):
-    """A list; each item has one of the described kinds."""
+    """A list; each item has one of the described kinds.
+
+    Attributes:
+        kinds: The kinds of items.
+        required: Whether an item of a kind is required.
+        are_endpoints: Whether this is the list `endpoints` of the job, whose headers are secrets and are sealed.
+    """
 
     kinds: tuple[Described, ...]
     required: bool
+    are_endpoints: bool = False
+
+    def takes_headers(self, kind: Described) -> bool:
+        """Whether items of a kind may have headers."""
+        return self.are_endpoints and isinstance(kind, Group) and any(key == "endpoint" for key, _ in kind.entries)
 
 
 Described = Leaf | FreeMapping | Group | Items
@@ -147,7 +161,7 @@ class _DescriptionReader:
             self._add(here, f"two kinds of items have the type {literal!r}")
         if len(kinds) > 1 and len(literals) < len(kinds):
             self._add(here, "several kinds of items need a key 'type' each, by which they are known")
-        return Items(kinds, any(kind.required for kind in kinds))
+        return Items(kinds, any(kind.required for kind in kinds), are_endpoints=here == ENDPOINTS)
 
     def _leaf(self, here: Location, value: Json) -> Described:
         match = _LEAF.fullmatch(value) if isinstance(value, str) else None
@@ -253,7 +267,7 @@ class _FilledChecker:
             number = self._kind((*here, index), numbers, item)
             if number is not None:
                 seen.add(number)
-                self._item((*here, index), described.kinds[number], item)
+                self._item((*here, index), described, described.kinds[number], item)
         for number, kind in enumerate(described.kinds):
             if kind.required and number not in seen:
                 literal = _literal(kind)
@@ -274,11 +288,11 @@ class _FilledChecker:
             self.add(here, f"expected a mapping, found {show(item)}")
         return None
 
-    def _item(self, here: Location, kind: Described, item: Json) -> None:
+    def _item(self, here: Location, items: Items, kind: Described, item: Json) -> None:
         if not isinstance(kind, Group):
             self._check(here, kind, item)
             return
-        has_headers = any(key == "endpoint" for key, _ in kind.entries)
+        has_headers = items.takes_headers(kind)
         literal = _literal(kind)
         entries = tuple((key, entry) for key, entry in kind.entries if key != "type" or literal is None)
         also: dict[str, Described] = {"headers": FreeMapping()} if has_headers else {}
@@ -412,8 +426,8 @@ def _schema(described: Described) -> dict[str, Json]:
     if isinstance(described, Group):
         schema = _schema_of_mapping(*_keys(described))
         return schema if described.required else {**schema, "type": ["object", "null"]}
-    kinds: list[Json] = [_schema_of_item(kind) for kind in described.kinds]
-    needed: list[Json] = [{"contains": _schema_of_item(kind)} for kind in described.kinds if kind.required]
+    kinds: list[Json] = [_schema_of_item(described, kind) for kind in described.kinds]
+    needed: list[Json] = [{"contains": _schema_of_item(described, kind)} for kind in described.kinds if kind.required]
     return {
         "type": "array" if described.required else ["array", "null"],
         "items": kinds[0] if len(kinds) == 1 else {"oneOf": kinds},
@@ -421,7 +435,7 @@ def _schema(described: Described) -> dict[str, Json]:
     }
 
 
-def _schema_of_item(kind: Described) -> dict[str, Json]:
+def _schema_of_item(items: Items, kind: Described) -> dict[str, Json]:
     if not isinstance(kind, Group):
         return _schema(kind)
     properties, required = _keys(kind)
@@ -429,7 +443,7 @@ def _schema_of_item(kind: Described) -> dict[str, Json]:
     if literal:
         properties["type"] = {"const": literal}
         required = sorted({*required, "type"})
-    if "endpoint" in properties:
+    if items.takes_headers(kind):
         properties["headers"] = {"type": "object", "additionalProperties": {"type": "string"}}
         if literal == "event":
             words: Json = {"type": "array", "items": {"enum": [*EVENTS]}, "minItems": 1, "uniqueItems": True}

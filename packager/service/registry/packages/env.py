@@ -83,7 +83,7 @@ def described(origin: PackageOrigin, system: Mapping[str, Json], given: Group | 
     complaints: list[Complaint] = []
     entries = dict(given.entries) if given else {}
     leaves = {name: _leaf(key, None) for name, key in offered.items()}
-    endpoints = entries.get("endpoints", Items((_EVENT,), required=False))
+    endpoints = entries.get("endpoints", Items((_EVENT,), required=False, are_endpoints=True))
     if given:
         complaints += [
             _described(f"users of a package fill in {ENV} and endpoints: unknown key {show(key)}")
