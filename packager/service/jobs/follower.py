@@ -241,9 +241,11 @@ class Follower:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
             await self._end(job, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
         if goal == "cancel":
-            await asyncio.to_thread(self._store.settle, release)
+            is_done = await asyncio.to_thread(self._store.settle, release)
         else:
-            await asyncio.to_thread(self._store.remove_job, release)
+            is_done = await asyncio.to_thread(self._store.remove_job, release, goal)
+        if not is_done:  # meanwhile it was deleted as well, or with its storage
+            self.look_at(release)
         self._pulse.tell()
 
     async def _delete_objects(self, job: StoredJob, *, with_claims: bool) -> None:

@@ -50,7 +50,7 @@ STATUSES = (*ACTIVE, *FINAL)
 """All statuses of a job."""
 
 GOALS = ("cancel", "delete", "delete-storage")
-"""The goals of a job, except `run`."""
+"""The goals of a job, except `run`; each includes those before it."""
 
 _PROBE = "probe"
 _PROBE_BYTES = 16 << 10
@@ -365,9 +365,11 @@ class Store:
             connection.execute(update(jobs).where(jobs.c.release == release).values(applied=True))
 
     def want(self, release: str, goal: str, actor: str) -> StoredJob | None:
-        """Set the goal of a job, and return the job; None if it does not exist."""
+        """Set the goal of a job unless it has a later one of GOALS; return the job, or None if it does not exist."""
+        own = jobs.c.release == release
+        later = GOALS[GOALS.index(goal) + 1 :]
         with self._writing() as connection:
-            connection.execute(update(jobs).where(jobs.c.release == release).values(goal=goal))
+            connection.execute(update(jobs).where(own, jobs.c.goal.not_in(later)).values(goal=goal))
             job = _job(connection, release)
             if job is not None:
                 reason = "Cancelling" if goal == "cancel" else "Deleting"
@@ -395,16 +397,24 @@ class Store:
             outbox.announce(connection, after, self._add_event(connection, event), before.status)
             return True
 
-    def settle(self, release: str) -> None:
-        """Record that a cancelled job needs no more work."""
+    def settle(self, release: str) -> bool:
+        """Record that a cancelled job needs no more work; return False if it has got another goal."""
+        own = jobs.c.release == release
         with self._writing() as connection:
-            connection.execute(update(jobs).where(jobs.c.release == release).values(goal="run"))
+            settled = update(jobs).where(own, jobs.c.goal == "cancel").values(goal="run")
+            return bool(connection.execute(settled).rowcount)
 
-    def remove_job(self, release: str) -> None:
-        """Remove a job and its events; waiting callbacks stay until they are sent."""
+    def remove_job(self, release: str, goal: str) -> bool:
+        """Remove a job whose goal, `delete` or `delete-storage`, is reached, and its events.
+
+        Waiting callbacks stay until they are sent. Returns False if the job has got another goal, and stays.
+        """
+        own = jobs.c.release == release
         with self._writing() as connection:
+            if not connection.execute(delete_from(jobs).where(own, jobs.c.goal == goal)).rowcount:
+                return False
             self.outbox.forget(connection, release)
-            connection.execute(delete_from(jobs).where(jobs.c.release == release))
+            return True
 
     def events(
         self, release: str | None, after: int = 0, limit: int = 1000, projects: Sequence[str] | None = None

@@ -442,7 +442,8 @@ def test_callback_of_a_removed_job_is_delivered_and_then_removed(post: Post) -> 
     post.job()
     post.send()
     post.becomes("deleted", reason="Deleted")
-    post.store.remove_job("demo-1")
+    post.store.want("demo-1", "delete", "ada")
+    assert post.store.remove_job("demo-1", "delete")
     assert post.states() == [("deleted", "waiting")]
     post.send()
     assert post.endpoints.told == ["pending", "deleted"]
@@ -469,7 +470,8 @@ def test_courier_logs_undecryptable_headers_and_continues(post: Post, monkeypatc
 def test_callback_of_a_removed_job_is_signed_with_the_secret_of_its_project(post: Post) -> None:
     post.job("demo-1", project="vision")
     post.becomes("deleted")
-    post.store.remove_job("demo-1")
+    post.store.want("demo-1", "delete", "ada")
+    assert post.store.remove_job("demo-1", "delete")
     post.send()
     assert post.endpoints.told == ["pending", "deleted"]
     time = int(post.time.timestamp())

@@ -150,9 +150,28 @@ def test_job_status_changes_are_recorded_as_events(store: Store) -> None:
     assert store.unfinished() == []
     assert store.want(release, "delete", "ada")
     assert [row.release for row in store.unfinished()] == [release]
-    store.remove_job(release)
+    assert store.remove_job(release, "delete")
     assert store.job(release) is None
     assert store.events(None) == []
+
+
+@BOTH
+def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
+    release = added(store)
+
+    def goal() -> str:
+        job = store.job(release)
+        assert job
+        return job.goal
+
+    store.want(release, "cancel", "ada")
+    store.want(release, "delete-storage", "ada")
+    assert not store.settle(release)  # the end of the cancel, which began before
+    store.want(release, "delete", "ada")
+    assert not store.remove_job(release, "delete")
+    assert goal() == "delete-storage"
+    assert store.remove_job(release, "delete-storage")
+    assert not store.remove_job(release, "delete-storage")
 
 
 @BOTH
