@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from lightkube import AsyncClient
+from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
@@ -41,6 +42,8 @@ _LONGEST_LINE = 64 << 10
 
 _TIMEOUT = httpx2.Timeout(30.0)
 """The time limit in seconds: a busy API server, or one that calls a kubelet or webhook, is slow."""
+
+_CONNECTIONS = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
 
 _PAGE = 100
 """The number of objects in a page of a list: each pod takes 50 KiB of memory while it is read."""
@@ -153,6 +156,7 @@ class Cluster:
         config = _configured(context)
         try:
             client = AsyncClient(config=config, field_manager=MANAGER, timeout=_TIMEOUT)
+            _unlimit(client, config)
         except ConfigError as error:
             raise _not_configured(error) from None
         if server_name := _server_name(config):
@@ -361,6 +365,16 @@ def _expect(client: AsyncClient, server_name: str) -> None:
 
     connections: Any = client._client  # noqa: SLF001 - its options for a transport exclude those for certificates
     connections._client.event_hooks["request"].append(expect)  # noqa: SLF001
+
+
+def _unlimit(client: AsyncClient, config: SingleConfig) -> None:
+    """Let a client open as many connections as it needs: a watch or a followed log keeps its connection.
+
+    lightkube passes no limits on to httpx2, which opens 100 connections and lets all other requests wait.
+    """
+    options: Any = ConnectionParams(timeout=_TIMEOUT).httpx_params(config)
+    connections: Any = client._client  # noqa: SLF001
+    connections._client = httpx2.AsyncClient(**options, limits=_CONNECTIONS)  # noqa: SLF001
 
 
 def without_managed_fields(item: Object) -> Object:

@@ -65,6 +65,27 @@ def test_log_splits_long_lines_and_replaces_invalid_bytes(api: ApiServer) -> Non
     assert (text[0], len(text), set(text[1:])) == ("\ufffd", 1_000_001, {"x"})
 
 
+@pytest.mark.usefixtures("api")
+def test_requests_are_answered_beside_any_number_of_watches() -> None:
+    async def ask() -> object:
+        cluster = Cluster.connect()
+        watches = [cluster.watch("Pod", "jobs", "0") for _ in range(110)]
+        waiting = []
+        for watch in watches:
+            waiting.append(asyncio.ensure_future(anext(watch, None)))
+            await asyncio.sleep(0.005)
+        try:
+            async with asyncio.timeout(20):
+                return await cluster.get("Job", "absent", "jobs")
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            await cluster.close()
+
+    assert asyncio.run(ask()) is None
+
+
 def test_log_raises_the_error_of_the_api_server(api: ApiServer) -> None:
     api.refusal = 'container "main" in pod "p-1" is waiting to start: ContainerCreating'
     with pytest.raises(RefusedError, match="is waiting to start: ContainerCreating") as caught:
