@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +14,7 @@ from packager.base.values import Value, replace
 from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
+from packager.service.fair_queues import count_down
 from packager.service.jobs import kept_logs
 from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
 from packager.service.store.databases import AwayError
@@ -37,6 +39,12 @@ _LINES_AHEAD = 100
 """The most lines of several pods that wait for a slow reader."""
 
 _POLL_SECONDS = 2.0
+
+_FIRST_LINE_SECONDS = 1.0
+
+_MOST_FOLLOWED = (400, 120, 40)
+"""The most logs that are followed at a time: of all jobs, of the jobs of a project, and by a caller. Each takes a
+connection to the cluster."""
 
 
 class LogOfPod(Value, frozen=True):
@@ -174,6 +182,12 @@ class Logs:
         self._store = store
         self._cluster = cluster
         self._server = server
+        self._places = Places()
+
+    @property
+    def followed(self) -> int:
+        """The number of logs that are followed."""
+        return self._places.taken
 
     async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
         """Return the log of a job that the caller owns, or in whose project they act for others.
@@ -189,13 +203,13 @@ class Logs:
             ClusterError: The cluster does not answer.
         """
 
-        async def check() -> StoredJob:
+        async def check() -> tuple[Caller, StoredJob]:
             caller = await authenticate()
-            return await asyncio.to_thread(
+            return caller, await asyncio.to_thread(
                 permissions.own_job, caller, release, self._store.job, "read the logs of others", "viewer"
             )
 
-        job = await check()
+        caller, job = await check()
         kept = await asyncio.to_thread(self._store.logs.of_job, release)
         live = await self._live_pods(job, has_kept=bool(kept))
         chosen = _chosen({*live, *(entry.pod for entry in kept)}, query.pod, follow=query.is_following)
@@ -203,21 +217,27 @@ class Logs:
         if not query.is_following:
             first = await logs.opened(chosen[0])  # an error becomes the status of the answer
             return JobLog(interrupted(_in_turn(chosen, first, logs.opened)), first.is_kept and not set(chosen) & live)
-        lines, is_kept = await self._followed(logs, chosen, query)
-        return JobLog(guarded(lines, check), is_kept and not set(chosen) & live)
+        owner = (job.project, caller.key)
+        if not self._places.has_room(*owner):
+            raise Failure("too-many-requests", f"too many logs are followed: {_limits_of_followed()}")
+        followed, is_kept = await self._followed(logs, chosen, query, owner)
+        return JobLog(guarded(followed, check), is_kept and not set(chosen) & live)
 
-    @staticmethod
-    async def _followed(logs: JobLogs, chosen: Sequence[str], query: LogQuery) -> tuple[AsyncGenerator[str], bool]:
+    async def _followed(
+        self, logs: JobLogs, chosen: Sequence[str], query: LogQuery, owner: tuple[str, str]
+    ) -> tuple[AsyncGenerator[str], bool]:
         """Return lines as they are written, and whether the log was kept."""
-        begun: dict[str, _Opened]
-        if len(chosen) > 1:
-            begun = {name: partial(logs.started, name) for name in chosen}
-            return Followed(logs).lines(begun), False
-        first = await logs.opened(chosen[0])
-        if query.pod is None and not query.is_previous and logs.job.status not in FINAL:
-            begun = {chosen[0]: partial(_at_hand, first)}
-            return Followed(logs).lines(begun), False
-        return _in_turn(chosen, first, logs.opened), first.is_kept
+        begun: dict[str, _Opened] = {name: partial(logs.started, name) for name in chosen}
+        is_kept = False
+        if len(chosen) == 1:
+            # An error becomes the status of the answer. But a kubelet does not answer before the first line, for which
+            # the request must not wait in the place of others.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_LINE_SECONDS):
+                    first = await logs.opened(chosen[0])
+                begun, is_kept = {chosen[0]: partial(_at_hand, first)}, first.is_kept
+        is_growing = query.pod is None and not query.is_previous and logs.job.status not in FINAL
+        return Followed(logs, self._places, owner).lines(begun, is_growing=is_growing or len(chosen) > 1), is_kept
 
     async def _live_pods(self, job: StoredJob, *, has_kept: bool) -> set[str]:
         """Return the names of a job's pods; no names if the cluster does not answer and logs were kept."""
@@ -275,25 +295,33 @@ class Followed:
     """The logs of the existing pods of a job and of pods that start later, merged as lines are written.
 
     With several pods, each line begins with the name of its pod.
+
+    Args:
+        logs: The source of the logs.
+        places: The places for followed logs; a log without a place waits for one.
+        owner: The project of the job and the key of the caller.
     """
 
-    def __init__(self, logs: JobLogs) -> None:
+    def __init__(self, logs: JobLogs, places: Places, owner: tuple[str, str]) -> None:
         self._logs = logs
+        self._places = places
+        self._owner = owner
         self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._begun = logs.job.pod_names
         self._open = 0
 
-    async def lines(self, begun: Mapping[str, _Opened]) -> AsyncGenerator[str]:
-        """Yield the lines until the job and all logs have ended.
+    async def lines(self, begun: Mapping[str, _Opened], *, is_growing: bool) -> AsyncGenerator[str]:
+        """Yield the lines until all logs have ended.
 
         Args:
             begun: The functions that open the logs of the existing pods, by the names of the pods.
+            is_growing: Whether the logs of pods that start later are read too, until the job has ended.
         """
         for pod, opened in begun.items():
             self._begin(pod, opened)
-        self._open += 1
-        later = asyncio.create_task(self._begin_later())
+        later = [asyncio.create_task(self._begin_later())] if is_growing else []
+        self._open += len(later)
         try:
             while self._open:
                 pod, line = await self._lines.get()
@@ -302,7 +330,7 @@ class Followed:
                 else:
                     yield f"{pod}: {line}" if len(self._readers) > 1 else line
         finally:
-            tasks = (later, *self._readers.values())
+            tasks = (*later, *self._readers.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -339,6 +367,12 @@ class Followed:
 
     async def _read(self, pod: str, opened: _Opened) -> None:
         """Put the lines of a log into the queue, and None at its end."""
+        is_waiting = False
+        while not self._places.take(*self._owner):
+            if not is_waiting:
+                await self._lines.put((pod, f"[waits until fewer logs are followed: {_limits_of_followed()}]\n"))
+            is_waiting = True
+            await asyncio.sleep(_POLL_SECONDS)
         try:
             log = await opened()
             if log.first is not None:
@@ -349,4 +383,42 @@ class Followed:
             await self._lines.put((pod, f"[{error}]\n"))
         except AwayError:  # the message may name hosts and users
             await self._lines.put((pod, "[the database does not answer]\n"))
+        finally:
+            self._places.free(*self._owner)
         await self._lines.put((pod, None))
+
+
+def _limits_of_followed() -> str:
+    everybody, project, caller = _MOST_FOLLOWED
+    return f"at most {caller} by a caller, {project} of a project and {everybody} of all"
+
+
+class Places:
+    """Counts the logs that are followed, by project and by caller."""
+
+    def __init__(self) -> None:
+        self._projects: Counter[str] = Counter()
+        self._callers: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """The number of places that are taken."""
+        return self._projects.total()
+
+    def has_room(self, project: str, caller: str) -> bool:
+        """Whether there is a place."""
+        counts = (self.taken, self._projects[project], self._callers[caller])
+        return all(count < most for count, most in zip(counts, _MOST_FOLLOWED, strict=True))
+
+    def take(self, project: str, caller: str) -> bool:
+        """Take a place, if there is one."""
+        if not self.has_room(project, caller):
+            return False
+        self._projects[project] += 1
+        self._callers[caller] += 1
+        return True
+
+    def free(self, project: str, caller: str) -> None:
+        """Give back a place."""
+        count_down(self._projects, project)
+        count_down(self._callers, caller)

@@ -15,7 +15,8 @@ from tests.service.api.conftest import FILLED
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+    from concurrent.futures import Future
 
     from packager.service.jobs.kube import LogOptions
     from tests.service.api.conftest import Service
@@ -230,6 +231,61 @@ def test_follow_includes_pods_that_start_later(
     service.cluster.end(release, "Complete")
     reader.join(60)
     assert answers == [f"two\n{second}: again\n{second}: done\n"]
+
+
+@pytest.fixture
+def silent(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the release of a running job whose pod writes nothing until the end of the test."""
+    monkeypatch.setattr("packager.service.use.logs._FIRST_LINE_SECONDS", 0.1)
+    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.05)
+    release = service.created()
+    service.cluster.logs[f"{release}-x2x9p"] = []
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    yield release
+    service.cluster.pod(release, "Succeeded", exit_code=0)
+    service.cluster.end(release, "Complete")
+    service.until(lambda: service.server.logs.followed == 0, "the ends of the logs")
+    service.status(release, "succeeded")
+
+
+def followers(service: Service, release: str, count: int, role: str = "admin") -> list[Future[Any]]:
+    """Follow the log of a job in several threads, and return their answers."""
+    pool = ThreadPoolExecutor(count)
+    path = f"/v1/jobs/{release}/logs?follow=true"
+    answers = [pool.submit(service.get, path, role) for _ in range(count)]
+    pool.shutdown(wait=False)
+    return answers
+
+
+def test_followed_logs_without_lines_hold_back_no_other_request(service: Service, silent: str) -> None:
+    answers = followers(service, silent, 4)  # more than the places of a caller
+    for _ in range(10):
+        assert service.get("/v1/jobs").status_code == 200
+    assert not any(answer.done() for answer in answers)
+
+
+def test_followed_log_without_lines_ends_when_its_token_is_removed(
+    service: Service, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packager.service.use.streams.LOOK_SECONDS", 0.1)
+    stored, service.tokens["eva"] = create(service.server.store, "eva", "admin", None)
+    [answer] = followers(service, silent, 1, "eva")
+    service.until(lambda: service.server.logs.followed == 1, "the log to be followed")
+    service.server.store.tokens.remove(stored.id)
+    assert (answer.result(60).status_code, answer.result().text) == (200, "")
+
+
+def test_caller_follows_a_limited_number_of_logs(
+    service: Service, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packager.service.use.logs._MOST_FOLLOWED", (9, 8, 1))
+    followers(service, silent, 1)
+    service.until(lambda: service.server.logs.followed == 1, "the log to be followed")
+    refused = service.get(f"/v1/jobs/{silent}/logs?follow=true")
+    detail = "too many logs are followed: at most 1 by a caller, 8 of a project and 9 of all"
+    assert (refused.status_code, refused.json()["detail"]) == (429, detail)
+    assert service.get(f"/v1/jobs/{silent}/logs").status_code == 200
 
 
 def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
