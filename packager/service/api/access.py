@@ -17,6 +17,7 @@ from packager.base.values import replace
 from packager.service.access import permissions, sessions, tokens
 from packager.service.api import requestlog
 from packager.service.failures import Failure
+from packager.service.store.requests import MOST_KEPT
 from packager.service.store.rows import KeyedRequest
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.api.rate_limits import Door
     from packager.service.server import Server
+    from packager.service.store.requests import KeyedRequests
 
 Body = TypeVar("Body")
 
@@ -149,7 +151,8 @@ async def once(
             the answer and stored together with the resource; None without a key.
 
     Raises:
-        Failure: The key is too long, was used with another body, or its first request is still at work.
+        Failure: The key is too long, was used with another body, or its first request is still at work; or too many
+            answers are kept.
     """
     requests = server_of(request.app.state).store.requests
     if key is None:
@@ -173,6 +176,7 @@ async def once(
         response.headers["Idempotency-Replayed"] = "true"
         return response
     try:
+        await asyncio.to_thread(_check_room, requests, keyed.caller)
         status, body, location = await make(keyed)
     except BaseException:
         await asyncio.to_thread(requests.forget, keyed)
@@ -181,6 +185,13 @@ async def once(
         requests.finish, replace(keyed, status=status, body=jsonio.compact(body), location=location)
     )
     return _created(status, body, location)
+
+
+def _check_room(requests: KeyedRequests, caller: str) -> None:
+    """Raise Failure if too many answers to requests of a caller are kept."""
+    if not requests.has_room(caller):
+        detail = f"the answers of a day to requests with an Idempotency-Key have {MOST_KEPT >> 20} MiB at most"
+        raise Failure("too-many-requests", detail)
 
 
 def _created(status: int, body: dict[str, object], location: str | None) -> Response[dict[str, object]]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from packager.base.values import replace
 from packager.service.store.rows import KeyedRequest, columns, read
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 KEPT_REQUESTS = timedelta(hours=24)
 """The time for which the response to a request with an idempotency key is kept."""
+
+MOST_KEPT = 16 << 20
+"""The maximum size of the requests of a caller, in characters, with which a further one is kept."""
 
 _LONGEST_REQUEST = timedelta(minutes=5)
 """The time after which a request with an idempotency key can be taken over, although its replica runs."""
@@ -52,6 +55,13 @@ class KeyedRequests:
             begun = replace(request, created=now(), replica=self.replica)
             connection.execute(insert(requests).values(columns(begun)))
         return None
+
+    def has_room(self, caller: str) -> bool:
+        """Whether a further request of a caller may be kept; a lost answer never makes a second job."""
+        sizes = (func.length(column) for column in (requests.c.path, requests.c.key, requests.c.body))
+        total = select(func.sum(sum(func.coalesce(size, 0) for size in sizes))).where(requests.c.caller == caller)
+        with self._database.reading() as connection:
+            return int(connection.execute(total).scalar() or 0) < MOST_KEPT
 
     def _is_at_work(self, connection: Connection, request: KeyedRequest) -> bool:
         if request.created < as_text(datetime.now(UTC) - _LONGEST_REQUEST):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import threading
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -269,6 +270,20 @@ def test_stored_jobs_can_be_read_while_the_cluster_is_unreachable(service: Servi
 
 
 @BOTH
+def test_answers_to_requests_with_idempotency_keys_are_limited(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = service.post("/v1/jobs", FILLED, "user", headers={"Idempotency-Key": "one"})
+    monkeypatch.setattr("packager.service.store.requests.MOST_KEPT", len(first.text))
+    refused = service.post("/v1/jobs", FILLED, "user", headers={"Idempotency-Key": "two"})
+    assert (refused.status_code, refused.json()["type"]) == (429, "urn:mlpack:problem:too-many-requests")
+    again = service.post("/v1/jobs", FILLED, "user", headers={"Idempotency-Key": "one"})
+    assert (again.status_code, again.json()["release"]) == (201, first.json()["release"])
+    assert service.post("/v1/jobs", FILLED, "user").status_code == 201
+    assert service.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "two"}).status_code == 201  # of another caller
+
+
+@BOTH
 def test_requests_with_one_idempotency_key_create_one_job(service: Service) -> None:
     headers = {"Idempotency-Key": "one"}
     first = service.post("/v1/jobs", FILLED, headers=headers)
@@ -342,6 +357,25 @@ def test_job_is_cancelled_once_by_a_developer_and_not_by_another_user(service: S
     assert job["reason"] == "Cancelled"
     assert ("Job", release) not in service.cluster.objects
     assert service.post(f"/v1/jobs/{release}/cancel", role="developer").status_code == 409
+
+
+def test_job_that_is_deleted_while_it_is_being_cancelled_is_removed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = service.created()
+    begun, may_end, delete = threading.Event(), threading.Event(), service.cluster.delete
+
+    async def slow(kind: str, name: str, namespace: str) -> None:
+        begun.set()
+        await asyncio.to_thread(may_end.wait, 30)
+        await delete(kind, name, namespace)
+
+    monkeypatch.setattr(service.cluster, "delete", slow)
+    assert service.post(f"/v1/jobs/{release}/cancel").status_code == 202
+    assert begun.wait(30)
+    assert service.call("DELETE", f"/v1/jobs/{release}").status_code == 202
+    may_end.set()
+    service.until(lambda: service.get(f"/v1/jobs/{release}").status_code == 404, "the job to be removed")
 
 
 @pytest.mark.parametrize(("query", "kept"), [("", True), ("?storage=keep", True), ("?storage=delete", False)])
