@@ -158,7 +158,8 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
         project_requests_per_second: Requests per second of all callers with the same projects, with the same burst.
         project_processor_percent: Processor time of all callers with the same projects while others use the server, as
             a percentage of one processor.
-        requests_at_once: Simultaneous requests of a caller.
+        requests_at_once: Simultaneous requests of a caller, streams among them.
+        project_requests_at_once: Simultaneous requests of all callers with the same projects, streams among them.
         streams: Simultaneous streams of events and logs of a caller.
         caller_jobs: Jobs of a caller in a project that have not ended.
         project_jobs: Jobs of a project that have not ended.
@@ -175,6 +176,7 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     project_requests_per_second: AtLeastOne = 200
     project_processor_percent: AtLeastOne = 30
     requests_at_once: AtLeastOne = 32
+    project_requests_at_once: AtLeastOne = 250
     streams: AtLeastOne = 20
     caller_jobs: AtLeastOne = 3_000
     project_jobs: AtLeastOne = 10_000

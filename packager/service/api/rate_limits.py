@@ -94,6 +94,7 @@ class Door:
         self._parsing = FairPool("body", threads=_PARSING, share=1, most=limits.requests_at_once)
         self._anonymous = Rates(_ANONYMOUS_PER_SECOND, clock)
         self._at_once: Counter[Owner] = Counter()
+        self._of_project: Counter[str] = Counter()
         self._streams: Counter[Owner] = Counter()
 
     async def enter(self, request: HttpRequest, caller: Caller) -> None:
@@ -103,7 +104,11 @@ class Door:
         owner = Owner(caller.projects, caller.key)
         if self._at_once[owner] >= self._limits.requests_at_once:
             await self._refuse("requests_at_once", f"{self._at_once[owner]} requests of {caller.name} are at work")
+        if self._of_project[owner.project] >= self._limits.project_requests_at_once:
+            detail = f"{self._of_project[owner.project]} requests of the project are at work, streams among them"
+            await self._refuse("project_requests_at_once", detail)
         self._at_once[owner] += 1
+        self._of_project[owner.project] += 1
         self._shares.see(owner.project)
         visit = request.state[_KEY] = _Visit(owner, processor.current())
         await self._wait("project_requests_per_second", self._of_projects, owner.project, "the project")
@@ -165,6 +170,7 @@ class Door:
         self.answered(scope)
         self._shares.end(visit.owner.project, visit.counted, visit.meter.seconds)
         count_down(self._at_once, visit.owner)
+        count_down(self._of_project, visit.owner.project)
         if visit.has_stream:
             count_down(self._streams, visit.owner)
 

@@ -31,7 +31,8 @@ def crowded(database: str) -> Iterator[Service]:
     projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
     cluster = FakeCluster()
     cluster.namespaces = {"ns-red", "ns-blue"}
-    service = Service(database, cluster=cluster, projects=projects, limits=LimitsConfig(requests_at_once=6, streams=2))
+    limits = LimitsConfig(requests_at_once=6, project_requests_at_once=6, streams=2)
+    service = Service(database, cluster=cluster, projects=projects, limits=limits)
     for name in projects:
         service.tokens[name] = create(service.server.store, name, "developer", None, name)[1]
     with service.client:
@@ -149,8 +150,14 @@ def test_caller_with_too_many_concurrent_requests_is_refused(crowded: Service, m
         pending = [clients.submit(crowded.post, "/v1/jobs", FILLED, "red") for _ in range(6)]
         crowded.until(lambda: sum(crowded.client.app.state.door._at_once.values()) == 6, "six requests at work")  # noqa: SLF001
         answer = crowded.get("/v1/jobs", "red")
+        crowded.tokens["rose"] = create(crowded.server.store, "rose", "developer", None, "red")[1]
+        of_project = crowded.get("/v1/jobs", "rose")
+        assert crowded.get("/v1/jobs", "blue").status_code == 200
         may_end.set()
         assert {call.result().status_code for call in pending} == {201}
+    where = "(limits.project_requests_at_once in the configuration of the server)"
+    assert of_project.status_code == 429
+    assert of_project.json()["detail"] == f"6 requests of the project are at work, streams among them {where}"
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
     assert answer.json()["detail"] == (
         "6 requests of red are at work (limits.requests_at_once in the configuration of the server)"
