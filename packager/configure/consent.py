@@ -45,7 +45,8 @@ def consent(files: Files) -> Consent:
     new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
     with_capability = {option.name for option in components.OPTIONS if option.capabilities}
     level = components.level(new_options - with_capability)
-    allowed = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    variables = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    allowed = [word for word in variables if words.is_word(word)]  # `verify` refuses the others in any case
     if _ACCOUNT in new_options:
         allowed.append("ServiceAccount")
     texts = [files.read(path) for path in settings.site_files(files.package)]

@@ -11,7 +11,7 @@
     security      the Pod Security level: reported; a problem if it exceeds the requested one, or an edit weakens it
     changes       the edited lines
     original      an overlay without its edits, to find what the edits have added
-    additions, replaced: workloads that an edit adds, and images, programs and storage that it changes
+    additions, replaced: workloads and code that an edit adds, and images, programs and storage that it changes
     usage         the claims, passwords, queues, classes, devices and addresses that the package names
     fetched       the files that its pods fetch
     expected      the digest that the user expects
@@ -297,6 +297,7 @@ def _permission_problems(overlay: RenderedOverlay, original: Original, checks: C
     yield from objects.check(overlay, checks.allowed, checks.namespace)
     yield from credentials.check(overlay, checks.allowed, original)
     yield from additions.check(overlay, original, checks.allowed)
+    yield from additions.code(overlay, original, checks.allowed)
     yield from workspace.check(overlay)
 
 

@@ -71,7 +71,8 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
         word = words.variable(name)
         if name not in known and word not in allowed and not is_reported:
             message = "an edit adds this variable, and programs may run what it says"
-            yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(KIND, word)
+            hint = permits_hint(word if words.is_word(word) else "")
+            yield overlay.problem(manifest, location, message, hint, at_key=True).about(KIND, word)
 
 
 def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:

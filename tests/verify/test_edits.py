@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
@@ -34,6 +35,12 @@ LIST = f"{SINGLE}/kustomization.yaml"
 
 def _append(path: Path, text: str) -> None:
     path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
+
+
+def rendered(overlay: Path, kubectl: Path) -> list[dict[str, Any]]:
+    """Return the objects that an overlay renders to."""
+    done = subprocess.run([str(kubectl), "kustomize", str(overlay)], check=True, capture_output=True, text=True)
+    return list(yaml.safe_load_all(done.stdout))
 
 
 def _switch_on(package: Path, *options: str, overlay: str = SINGLE) -> None:
@@ -225,6 +232,38 @@ def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubec
     refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
     assert (refused.code, problem in refused.stderr) == (5, True)
     assert mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}").code == 0
+
+
+@pytest.mark.parametrize("part", ["data", "binaryData"])
+def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path, part: str) -> None:
+    """A module beside the program shadows one of Python's; its text may be too long to be shown whole."""
+    [name] = [
+        item["metadata"]["name"].removesuffix("-single-node")
+        for item in rendered(package / SINGLE, kubectl)
+        if item["kind"] == "ConfigMap" and "-scripts" in item["metadata"]["name"]
+    ]
+    value = json.dumps("aGVsbG8=" * 300)
+    _append(package / PATCH, f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n")
+    _append(package / PATCH, f"{part}:\n  argparse.py: {value}\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = f"{part}.argparse.py: an edit changes or adds this file, which programs may run"
+    assert f"{message} (--allow configmap.{part} permits it)\n" in done.stdout
+    assert (done.code, done.stdout.count("\n")) == (5, 1)
+    allowed = mlpack("verify", package, "--kubectl", kubectl, "--allow", f"configmap.{part}")
+    assert (allowed.code, allowed.stdout) == (0, "")
+
+
+def test_renamed_code_is_not_changed_code(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / LIST, "namePrefix: mine-\n")
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+
+
+def test_name_that_no_allow_can_permit_is_not_suggested(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / ENV, "export A=1\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "an edit adds this variable" in done.stdout
+    assert "--allow" not in done.stdout
 
 
 def test_forbidden_variable_is_refused_even_with_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
