@@ -58,19 +58,21 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a note on the variables that pods read from the package's Secret, and on each of their service accounts."""
+    """Yield a note on each Secret that pods read, with the keys, and on each of their service accounts."""
     yield from _account_notes(overlay)
-    own = _own_secret(overlay)
-    places = [
-        (pods, location)
-        for pods in (overlay.pods if own is not None else ())
-        for location, _ in secrets(pods)
-        if _is_own(overlay, pods, location, str(own))
-    ]
-    if places:
-        keys = dict.fromkeys(str(at(pods.manifest.data, (*location[:-1], "key"))) for pods, location in places)
-        message = f"the pods of {overlay.name} read {', '.join(keys)} from the Secret {own!r} of the namespace"
-        pods, location = places[0]
+    keys: dict[tuple[str, object], dict[str, None]] = {}
+    places: dict[tuple[str, object], tuple[Pods, Location]] = {}
+    for pods in overlay.pods:
+        for location, name in secrets(pods):
+            is_variable = location[-2] == "secretKeyRef"
+            use = ("read" if is_variable or location[-2] == "secretRef" else "mount", name)
+            key = str(at(pods.manifest.data, (*location[:-1], "key"))) if is_variable else "all keys"
+            keys.setdefault(use, {})[key] = None
+            places.setdefault(use, (pods, location))
+    for (verb, name), names in keys.items():
+        pods, location = places[verb, name]
+        what = f"read {', '.join(names)} from" if verb == "read" else "mount"
+        message = f"the pods of {overlay.name} {what} the Secret {name!r} of the namespace"
         yield replace(overlay.problem(pods.manifest, location, ""), message=message)
 
 

@@ -1,4 +1,4 @@
-"""Lists the objects and addresses outside of a package that an overlay uses: claims, Secrets, queues and others."""
+"""Lists the objects and addresses outside of a package that an overlay uses: claims, queues, networks and others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
 from packager.workloads import kueue
+from packager.workloads.podgroups import KAI_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,10 +16,22 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
+    from packager.workloads.pods import Pods
+
+
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"
+"""The annotation with the networks to which Multus attaches a pod; one of another namespace is NAMESPACE/NAME."""
+
+_QUEUES = {
+    kueue.LABEL: "waits in the queue {!r} of the namespace",
+    KAI_QUEUE: "waits in the queue {!r} of KAI",
+    kueue.PRIORITY: "has the priority class {!r} of Kueue",
+}
+"""The messages about labels, to which their values are added."""
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a note for each claim, priority class, pull secret, device, queue and address, at its first place."""
+    """Yield a note for each claim, class, pull secret, device, network, queue and address, at its first place."""
     places: dict[str, tuple[Manifest, Location]] = {}
     for message, manifest, location in (*_of_pods(overlay), *_of_companions(overlay)):
         places.setdefault(message, (manifest, location))
@@ -41,20 +54,37 @@ def _of_pods(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location
         for index, secret in enumerate(map(mapping, listing(pods.spec.get("imagePullSecrets")))):
             message = f"images of {overlay.name} are pulled with the Secret {secret.get('name')!r} of the namespace"
             yield message, pods.manifest, (*pods.location, "spec", "imagePullSecrets", index, "name")
-        for location, container in pods.containers():
-            for kind in ("limits", "requests"):
-                for resource in mapping(at(container, ("resources", kind))):
-                    if "/" in resource:  # the resources of Kubernetes itself have no domain
-                        message = f"the pods of {overlay.name} take {resource!r} of their nodes"
-                        yield message, pods.manifest, (*location, "resources", kind, resource)
+        networks = mapping(pods.metadata.get("annotations")).get(_NETWORKS)
+        if networks is not None:
+            place = (*pods.location, "metadata", "annotations", _NETWORKS)
+            yield f"the pods of {overlay.name} are attached to the networks {networks!r}", pods.manifest, place
+        yield from _devices(overlay, pods)
+
+
+def _devices(overlay: RenderedOverlay, pods: Pods) -> Iterator[tuple[str, Manifest, Location]]:
+    for index, claim in enumerate(map(mapping, listing(pods.spec.get("resourceClaims")))):
+        for field in ("resourceClaimName", "resourceClaimTemplateName"):
+            if claim.get(field) is not None:
+                message = f"the pods of {overlay.name} take devices by the {field} {claim[field]!r} of the namespace"
+                yield message, pods.manifest, (*pods.location, "spec", "resourceClaims", index, field)
+    for location, container in pods.containers():
+        for kind in ("limits", "requests"):
+            for resource in mapping(at(container, ("resources", kind))):
+                if "/" in resource:  # the resources of Kubernetes itself have no domain
+                    message = f"the pods of {overlay.name} take {resource!r} of their nodes"
+                    yield message, pods.manifest, (*location, "resources", kind, resource)
 
 
 def _of_companions(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
     for manifest in overlay.manifests:
-        queue = mapping(at(manifest.data, ("metadata", "labels"))).get(kueue.LABEL)
-        if queue is not None:
-            message = f"{overlay.name} waits in the queue {queue!r} of the namespace"
-            yield message, manifest, ("metadata", "labels", kueue.LABEL)
+        labels = mapping(at(manifest.data, ("metadata", "labels")))
+        for label, message in _QUEUES.items():
+            if label in labels:
+                place = ("metadata", "labels", label)
+                yield f"{overlay.name} {message.format(labels[label])}", manifest, place
+        if manifest.kind == "PodGroup" and "queue" in manifest.spec:
+            message = f"{overlay.name} waits in the queue {manifest.spec['queue']!r} of Volcano"
+            yield message, manifest, ("spec", "queue")
         if manifest.kind == "Ingress":
             for index, rule in enumerate(listing(manifest.spec.get("rules"))):
                 host = mapping(rule).get("host")

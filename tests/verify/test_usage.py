@@ -67,3 +67,30 @@ spec:
         "7:105: the pods of single-node take 'nvidia.com/mig-1g.5gb' of their nodes",
         "3:57: single-node waits in the queue 'others' of the namespace",
     ]
+
+
+def test_notes_name_networks_claims_of_devices_and_classes_of_queues() -> None:
+    text = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  labels: {kueue.x-k8s.io/priority-class: high, kai.scheduler/queue: prod}
+  annotations: {k8s.v1.cni.cncf.io/networks: other/prod-net}
+spec:
+  resourceClaims: [{name: a, resourceClaimTemplateName: gpus}, {name: b, resourceClaimName: one}]
+  containers: [{name: main, image: x:1}]
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 1, queue: prod}
+"""
+    assert messages(text) == [
+        "6:46: the pods of single-node are attached to the networks 'other/prod-net'",
+        "8:57: the pods of single-node take devices by the resourceClaimTemplateName 'gpus' of the namespace",
+        "8:93: the pods of single-node take devices by the resourceClaimName 'one' of the namespace",
+        "5:70: single-node waits in the queue 'prod' of KAI",
+        "5:43: single-node has the priority class 'high' of Kueue",
+        "14:29: single-node waits in the queue 'prod' of Volcano",
+    ]
