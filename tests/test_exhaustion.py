@@ -89,7 +89,7 @@ def kustomization(objects: int = 0, **lists: list[Any]) -> Change:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         manifests = "".join(f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{n}}}\n" for n in range(objects))
         (package / SINGLE / "many.yaml").write_text(manifests, encoding="utf-8")
-        for key, entries in {**lists, "resources": ["many.yaml"] if objects else []}.items():
+        for key, entries in {"resources": ["many.yaml"] if objects else [], **lists}.items():
             values[key] = (values.get(key) or []) + entries
         path.write_text(yaml.safe_dump(values), encoding="utf-8")
 
@@ -129,6 +129,15 @@ def _doubling(package: Path) -> None:
         below = f"components: [../n{number + 1}, ../n{number + 1}]\n" if number < 19 else ""
         (folder / "kustomization.yaml").write_text(f"kind: Component\n{below}", encoding="utf-8")
     kustomization(components=["../../../common/n0"])(package)
+
+
+def _unknown_fields(package: Path) -> None:
+    """Add 990 unknown fields to each of 100 pods by one patch."""
+    pods = "".join(f"---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{n}}}\nspec: {{}}\n" for n in range(100))
+    (package / SINGLE / "pods.yaml").write_text(pods, encoding="utf-8")
+    operation = {"op": "add", "path": "/spec/securityContext", "value": {f"x{n}": 1 for n in range(990)}}
+    patch = {"patch": json.dumps([operation]), "target": {"kind": "Pod"}}
+    kustomization(resources=["pods.yaml"], patches=[patch])(package)
 
 
 _PATCH = {"patch": "- op: add\n  path: /metadata/labels\n  value: {a: b}\n", "target": {"kind": "ConfigMap"}}
@@ -180,6 +189,10 @@ SEALED: dict[str, tuple[Change, str]] = {
     "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
     "many unknown fields": (
         append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
+        "more problems are not listed",
+    ),
+    "unknown fields in many pods": (
+        _unknown_fields,
         "more problems are not listed",
     ),
     "many values": (

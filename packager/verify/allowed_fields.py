@@ -40,9 +40,13 @@ def check(
         elsewhere: The places that other checks report.
     """
     known = facts(overlay)
+    reported: dict[str, set[str]] = {}
+    for name, field in elsewhere:
+        reported.setdefault(name, set()).update(_and_outer(field))
     for manifest in overlay.manifests:
+        fields = reported.get(str(manifest), set())
         for unlisted in judged(overlay, manifest, known, allowed):
-            if not _is_elsewhere(unlisted, manifest, elsewhere):
+            if dotted(unlisted.location) not in fields:
                 yield _problem(overlay, manifest, unlisted)
 
 
@@ -83,10 +87,12 @@ def facts(overlay: RenderedOverlay) -> Facts:
     )
 
 
-def _is_elsewhere(unlisted: Unlisted, manifest: Manifest, places: Collection[Place]) -> bool:
-    """Whether one of the places is the unlisted part, or below it."""
-    path = dotted(unlisted.location)
-    return any(name == str(manifest) and f"{field}.".startswith((f"{path}.", f"{path}[")) for name, field in places)
+def _and_outer(field: str) -> Iterator[str]:
+    """Yield the path of a field, and those of the fields that contain it."""
+    yield field
+    for end, character in enumerate(field):
+        if character in ".[":
+            yield field[:end]
 
 
 def _problem(overlay: RenderedOverlay, manifest: Manifest, unlisted: Unlisted) -> Problem:
