@@ -168,7 +168,7 @@ def test_results_on_an_emptydir_are_copied_only_while_the_job_runs(site: Site, o
     assert package.run("deploy", "--no-wait").code == 0
     package.until_running()
     here = site.folder / "results"
-    site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results", 90)
+    site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results", 300)
     assert (here / "rank-0.txt").read_text() == "by rank 0\n"
     site.until(
         lambda: (package.run("results", str(here)), (here / "deep/rank-0.bin").stat().st_size == 300_000)[1], "all"

@@ -44,10 +44,10 @@ def test_torchrun_goes_on_without_a_node_and_with_its_replacement(site: Site) ->
     """A quota keeps the replacement away until the other node has gone on alone."""
     package = elastic(site, "WORLDS.value=2 1 2")
     with package.running("deploy", "--timeout", "8m") as deploy:
-        site.until(lambda: last(package).get("worlds", [0])[-1] == 2, "both nodes to work", 240)
+        site.until(lambda: last(package).get("worlds", [0])[-1] == 2, "both nodes to work", 600)
         site.apply(ONE_POD)
         evict(site, pod_of(site, 1))
-        site.until(lambda: last(package)["worlds"][-1] == 1, "node 0 to go on alone", 180)
+        site.until(lambda: last(package)["worlds"][-1] == 1, "node 0 to go on alone", 600)
         assert last(package)["from"] > 0
         site.run("kubectl delete resourcequota one")
         _, err = deploy.communicate(timeout=660)
@@ -62,7 +62,7 @@ def test_all_nodes_start_again_when_the_first_one_leaves(site: Site) -> None:
     """Only its pod is made again, and no pod counts as failed."""
     package = elastic(site, "STEPS.value=40")
     with package.running("deploy", "--timeout", "8m") as deploy:
-        site.until(lambda: last(package).get("worlds", [0])[-1] == 2, "both nodes to work", 240)
+        site.until(lambda: last(package).get("worlds", [0])[-1] == 2, "both nodes to work", 600)
         evict(site, pod_of(site, 0))
         _, err = deploy.communicate(timeout=660)
         assert deploy.returncode == 0, err

@@ -130,7 +130,7 @@ def test_job_without_retries_ends_well_after_two_drains(site: Site) -> None:
     with package.running("deploy") as deploy:
         drained: set[str] = set()
         for _ in range(3):
-            site.until(lambda: set(pod_of(site).split()) - drained, "another pod", 90)
+            site.until(lambda: set(pod_of(site).split()) - drained, "another pod", 300)
             [pod] = set(pod_of(site).split()) - drained
             site.run(f"kubectl wait --for=condition=Ready --timeout=60s {pod}")
             if len(drained) < 2:

@@ -105,7 +105,7 @@ def test_trained_weights_are_served_from_the_claim(site: Site, volumes: str) -> 
     def files() -> str:
         return site.shell(f"kubectl exec {pod} -- sh -c 'stat -c %u:%g:%n \"$OUTPUT_DIR\"/*'").stdout
 
-    listing = site.until(lambda: "checkpoint.npz" in (text := files()) and text, "a checkpoint", 240)
+    listing = site.until(lambda: "checkpoint.npz" in (text := files()) and text, "a checkpoint", 600)
     assert re.search("^12345:1234[67]:.*/checkpoint.npz$", listing, flags=re.MULTILINE), listing
     site.run(f"mlpack delete {training} --overlay single-node -y")
     site.run(f"mlpack configure {serving} --storage pvc --set OUTPUT_CLAIM=dataset --set DATASET_CLAIM=results")

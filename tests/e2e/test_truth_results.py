@@ -129,7 +129,7 @@ def test_logs_report_that_first_lines_were_rotated_out(site: Site) -> None:
         ran = package.run("logs")
         return "a later line\n" in ran.out and "the first line\n" not in ran.out and ran
 
-    ran = site.until(rotated, "a log without its first line", 180)
+    ran = site.until(rotated, "a log without its first line", 600)
     assert ran.code == 0
     seconds = re.match(rf"the log of pod/{POD} begins (\d+) s after its container started: ", ran.err)
     assert seconds
