@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import os
+import resource
 import socket
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 10
 
 _MOST_SCRAPES = 32
+
+_MOST_FILES = 65_536
+"""The files that the process may have open, if the system permits it. Each connection is one, of callers and to the
+cluster, and many systems begin with 1,024."""
 
 
 _COLLECTIONS = (50_000, 10, 20)
@@ -242,8 +247,17 @@ def start(
     if port and figures_listen is not None and port == config.address(figures_listen)[1]:
         raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
     check_projects(settings)
+    allow_files()
     with _listening(settings.listen) as listeners, _listening(figures_listen) as for_figures:
         _serve(settings, listeners, for_figures, is_open=is_open, is_demo=is_demo, emit=emit, tell=tell)
+
+
+def allow_files() -> None:
+    """Let the process have _MOST_FILES files open, or as many as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsConfig) -> uvicorn.Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import resource
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pytest
 import uvicorn
 
 from packager.service.api import body_timeout, rate_limits
-from packager.service.serving import Main
+from packager.service.serving import Main, allow_files
 from tests.service.api.conftest import Service
 from tests.service.live import listening
 
@@ -116,3 +117,16 @@ def test_started_server_excludes_its_modules_from_garbage_collection() -> None:
     gc.unfreeze()  # the tests exclude their own modules, too
     before, after = asyncio.run(run())
     assert after > before + 10_000
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "expected"), [(256, 4_096, 4_096), (256, 256, 256), (100_000, 200_000, 100_000)]
+)
+def test_server_may_open_as_many_files_as_the_system_permits(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, expected: int
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _limit: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _limit, changed: limits.append(changed))
+    allow_files()
+    assert limits[-1] == (expected, hard)

@@ -176,18 +176,16 @@ class Logs:
         store: The database.
         cluster: The cluster in which jobs run.
         server: The name of the server in the labels of its objects.
+
+    Attributes:
+        places: The places for logs that are followed.
     """
 
     def __init__(self, store: Store, cluster: Cluster, server: str) -> None:
         self._store = store
         self._cluster = cluster
         self._server = server
-        self._places = Places()
-
-    @property
-    def followed(self) -> int:
-        """The number of logs that are followed."""
-        return self._places.taken
+        self.places = Places()
 
     async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
         """Return the log of a job that the caller owns, or in whose project they act for others.
@@ -218,7 +216,7 @@ class Logs:
             first = await logs.opened(chosen[0])  # an error becomes the status of the answer
             return JobLog(interrupted(_in_turn(chosen, first, logs.opened)), first.is_kept and not set(chosen) & live)
         owner = (job.project, caller.key)
-        if not self._places.has_room(*owner):
+        if not self.places.has_room(*owner):
             raise Failure("too-many-requests", f"too many logs are followed: {_limits_of_followed()}")
         followed, is_kept = await self._followed(logs, chosen, query, owner)
         return JobLog(guarded(followed, check), is_kept and not set(chosen) & live)
@@ -237,7 +235,7 @@ class Logs:
                     first = await logs.opened(chosen[0])
                 begun, is_kept = {chosen[0]: partial(_at_hand, first)}, first.is_kept
         is_growing = query.pod is None and not query.is_previous and logs.job.status not in FINAL
-        return Followed(logs, self._places, owner).lines(begun, is_growing=is_growing or len(chosen) > 1), is_kept
+        return Followed(logs, self.places, owner).lines(begun, is_growing=is_growing or len(chosen) > 1), is_kept
 
     async def _live_pods(self, job: StoredJob, *, has_kept: bool) -> set[str]:
         """Return the names of a job's pods; no names if the cluster does not answer and logs were kept."""
@@ -394,31 +392,31 @@ def _limits_of_followed() -> str:
 
 
 class Places:
-    """Counts the logs that are followed, by project and by caller."""
+    """Counts the logs that are followed.
+
+    Attributes:
+        projects: The number of followed logs of each project.
+        callers: The number of logs that each caller follows, by key.
+    """
 
     def __init__(self) -> None:
-        self._projects: Counter[str] = Counter()
-        self._callers: Counter[str] = Counter()
-
-    @property
-    def taken(self) -> int:
-        """The number of places that are taken."""
-        return self._projects.total()
+        self.projects: Counter[str] = Counter()
+        self.callers: Counter[str] = Counter()
 
     def has_room(self, project: str, caller: str) -> bool:
         """Whether there is a place."""
-        counts = (self.taken, self._projects[project], self._callers[caller])
+        counts = (self.projects.total(), self.projects[project], self.callers[caller])
         return all(count < most for count, most in zip(counts, _MOST_FOLLOWED, strict=True))
 
     def take(self, project: str, caller: str) -> bool:
         """Take a place, if there is one."""
         if not self.has_room(project, caller):
             return False
-        self._projects[project] += 1
-        self._callers[caller] += 1
+        self.projects[project] += 1
+        self.callers[caller] += 1
         return True
 
     def free(self, project: str, caller: str) -> None:
         """Give back a place."""
-        count_down(self._projects, project)
-        count_down(self._callers, caller)
+        count_down(self.projects, project)
+        count_down(self.callers, caller)

@@ -245,7 +245,7 @@ def silent(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield release
     service.cluster.pod(release, "Succeeded", exit_code=0)
     service.cluster.end(release, "Complete")
-    service.until(lambda: service.server.logs.followed == 0, "the ends of the logs")
+    service.until(lambda: service.server.logs.places.projects.total() == 0, "the ends of the logs")
     service.status(release, "succeeded")
 
 
@@ -271,7 +271,7 @@ def test_followed_log_without_lines_ends_when_its_token_is_removed(
     monkeypatch.setattr("packager.service.use.streams.LOOK_SECONDS", 0.1)
     stored, service.tokens["eva"] = create(service.server.store, "eva", "admin", None)
     [answer] = followers(service, silent, 1, "eva")
-    service.until(lambda: service.server.logs.followed == 1, "the log to be followed")
+    service.until(lambda: service.server.logs.places.projects.total() == 1, "the log to be followed")
     service.server.store.tokens.remove(stored.id)
     assert (answer.result(60).status_code, answer.result().text) == (200, "")
 
@@ -281,7 +281,7 @@ def test_caller_follows_a_limited_number_of_logs(
 ) -> None:
     monkeypatch.setattr("packager.service.use.logs._MOST_FOLLOWED", (9, 8, 1))
     followers(service, silent, 1)
-    service.until(lambda: service.server.logs.followed == 1, "the log to be followed")
+    service.until(lambda: service.server.logs.places.projects.total() == 1, "the log to be followed")
     refused = service.get(f"/v1/jobs/{silent}/logs?follow=true")
     detail = "too many logs are followed: at most 1 by a caller, 8 of a project and 9 of all"
     assert (refused.status_code, refused.json()["detail"]) == (429, detail)
