@@ -101,7 +101,8 @@ def _problem(overlay: RenderedOverlay, manifest: Manifest, unlisted: Unlisted) -
     if unlisted.missing:
         names, value = overlay.names(unlisted.missing), at(manifest.data, unlisted.location)
         message = f"the overlay has no {unlisted.missing} {show(value)}"
-        hint = similar(str(value), names) or f"the {unlisted.missing}s are: {', '.join(names) or 'none'}"
+        fix = similar(str(value), names) or f"the {unlisted.missing}s are: {', '.join(names) or 'none'}"
+        hint = f"{fix}; or {hint}" if hint else fix
     elif len(unlisted.options) == 1 and hint:
         hint = f"switch on the option {unlisted.options[0]}; or {hint}"
     location = unlisted.location or ("kind",)

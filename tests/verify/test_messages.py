@@ -55,6 +55,10 @@ def doubled(key: str) -> Callable[[dict[str, Any]], object]:
     return lambda pod: pod["spec"][key].append(deepcopy(pod["spec"][key][0]))
 
 
+def volume(entry: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
+    return lambda pod: pod["spec"]["volumes"].append(entry)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -74,6 +78,11 @@ def doubled(key: str) -> Callable[[dict[str, Any]], object]:
         (mounted("/a:b"), "'/a:b' contains ':', which is not allowed in a mountPath"),
         (of_container(volumeMounts=[{"name": "outputs", "mountPath": "/a"}]), "volume 'outputs' not found"),
         (of_container(envFrom=[{"configMapRef": {"name": "mine"}}]), "the overlay has no ConfigMap 'mine'"),
+        (
+            volume({"name": "own", "persistentVolumeClaim": {"claimName": "mine"}}),
+            "the overlay has no PersistentVolumeClaim 'mine' (the PersistentVolumeClaims are: none; or --allow "
+            "pod.spec.volumes[].persistentVolumeClaim.claimName permits it)",
+        ),
     ],
 )
 def test_invalid_pod_field_is_reported(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
