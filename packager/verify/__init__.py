@@ -284,6 +284,11 @@ def _edit_problems(package: Package, checked: integrity.Checked, edits: Edits, c
     if not edits.is_complete:
         message = f"more than {changes.MOST_LINES:,} lines are edited, more than anyone reads"
         yield Problem(str(package.source), 0, 0, message, "build the package again with these values")
+    for change in edits.lines:
+        is_value = change.expected or change.file.endswith(".env")  # a value cannot be written in several lines
+        if not is_value and (size := len(change.after or "")) > changes.LONGEST_LINE:
+            message = f"this edited line has {size:,} characters, of which only {changes.LONGEST_LINE:,} are shown"
+            yield Problem(change.file, change.line, 1, message, "write it in several lines")
     yield from outputs.check(package, edits.paths)
     if checks.expected is not None:
         yield from expected.check(package, checked, checks.expected)

@@ -26,7 +26,7 @@ MOST_LINES = 500
 # The time to compare two texts grows with the square of their length.
 _LINES = 1_000
 
-_SHOWN = 1_000
+LONGEST_LINE = 1_000
 """The most characters of a line that are printed."""
 
 
@@ -83,9 +83,9 @@ class Edits(Value, frozen=True):
 def _short(line: str | None, *, whole: bool = False) -> str:
     """Return a line for a message: escaped, without indentation; a long line as its start, end and length."""
     plain = (line or "") if whole else (line or "").strip()
-    if len(plain) <= _SHOWN:
+    if len(plain) <= LONGEST_LINE:
         return repr(plain)
-    half = _SHOWN // 2
+    half = LONGEST_LINE // 2
     return f"{plain[:half]!r}...{plain[-half:]!r} ({len(plain):,} characters)"
 
 

@@ -236,13 +236,13 @@ def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubec
 
 @pytest.mark.parametrize("part", ["data", "binaryData"])
 def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path, part: str) -> None:
-    """A module beside the program shadows one of Python's; its text may be too long to be shown whole."""
+    """A module beside the program shadows one of Python's."""
     [name] = [
         item["metadata"]["name"].removesuffix("-single-node")
         for item in rendered(package / SINGLE, kubectl)
         if item["kind"] == "ConfigMap" and "-scripts" in item["metadata"]["name"]
     ]
-    value = json.dumps("aGVsbG8=" * 300)
+    value = json.dumps("aGVsbG8=" * 30)
     _append(package / PATCH, f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n")
     _append(package / PATCH, f"{part}:\n  argparse.py: {value}\n")
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -251,6 +251,14 @@ def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path
     assert (done.code, done.stdout.count("\n")) == (5, 1)
     allowed = mlpack("verify", package, "--kubectl", kubectl, "--allow", f"configmap.{part}")
     assert (allowed.code, allowed.stdout) == (0, "")
+
+
+def test_edited_line_that_is_too_long_to_be_shown_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / PATCH, f"# {'x' * 999}\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    line = (package / PATCH).read_text(encoding="utf-8").count("\n")
+    message = "this edited line has 1,001 characters, of which only 1,000 are shown (write it in several lines)"
+    assert (done.code, done.stdout) == (5, f"{package / PATCH}:{line}:1: {message}\n")
 
 
 def test_renamed_code_is_not_changed_code(mlpack: Run, package: Path, kubectl: Path) -> None:
