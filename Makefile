@@ -117,7 +117,7 @@ cluster-down: setup ## stop and remove it
 
 e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
-	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal --durations 20 || ended=$$?; } && \
+	{ python -m pytest tests/e2e -m "not alone" --numprocesses 4 --dist worksteal --durations 20 || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m alone --durations 20 || ended=$$?; } && exit $$ended
 
 registries: tools ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached

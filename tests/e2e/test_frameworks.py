@@ -230,6 +230,7 @@ def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None
     package.delete()
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("pytorch")
 def test_pytorch_does_not_wait_for_a_node_that_was_deleted(site: Site) -> None:
     package = several(
