@@ -6,10 +6,12 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from packager.base.process import Finished
 from packager.cli.host import Host
@@ -471,11 +473,14 @@ def test_deploy_refuses_edit_that_lowers_pod_security_level(mlpack: Mlpack, hell
     assert "error: no cluster is configured" in accepted.stderr, "the kubeconfig of the developer was used"
 
 
-def test_deploy_applies_edits_of_editable_files(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_applies_edits_of_editable_files(mlpack: Mlpack, life: Life, kubectl: Path) -> None:
     configured = mlpack("configure", "hello-mpi", "-y", "--root", "/nfs", "--uid", "7", "--with", "host-path")
     assert configured.code == 0, configured.stderr
     append("hello-mpi/quickstart/k8s/mlops/multi-node/mlops.env", "LR=1\n")
     accepted = ("--pod-security", "privileged", "--allow", "variable:LR")
+    overlay = "hello-mpi/quickstart/k8s/mlops/multi-node"
+    done = subprocess.run([str(kubectl), "kustomize", overlay], check=True, capture_output=True, text=True)
+    life.overlays["multi-node"] = list(yaml.safe_load_all(done.stdout))  # with the code, which edits leave as it is
     assert mlpack(*DEPLOY, "--no-wait", *accepted).code == 0
     assert len(applied(life)) == 1
 
