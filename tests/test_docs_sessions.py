@@ -37,7 +37,7 @@ RECORDS = "MLPACK_SESSIONS"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _BLOCK = re.compile(r"^```console\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 _CHANGING = re.compile(
-    r"(?P<digest>sha256[:-][0-9a-f]{64}|(?<=\()[0-9a-f]{12}(?=\)))|(?P<key>\b[A-Za-z0-9+/]{43}=)"
+    r"(?P<digest>sha256[:-][0-9a-f]{64}|(?<=\()[0-9a-f]{12}(?=\)))|(?P<key>(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=)"
     r"|(?P<size>\b\d[\d,]* bytes)|(?P<date>\b20\d\d-\d\d-\d\d\b)"
 )
 
