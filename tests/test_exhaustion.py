@@ -187,6 +187,7 @@ SEALED: dict[str, tuple[Change, str]] = {
         "the overlay takes more than 256 MiB of memory",
     ),
     "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
+    "a long field with dots": (append(f"{SINGLE}/pod.yaml", f"? {'K.' * 250_000}\n: 1\n"), "K.K.K"),
     "many unknown fields": (
         append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
         "more problems are not listed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import TYPE_CHECKING
 
 from packager.base.problems import show, similar
@@ -14,7 +15,7 @@ from packager.verify import options
 from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from packager.base.problems import Problem
     from packager.kubernetes.allowed.judge import Unlisted
@@ -40,13 +41,13 @@ def check(
         elsewhere: The places that other checks report.
     """
     known = facts(overlay)
-    reported: dict[str, set[str]] = {}
-    for name, field in elsewhere:
-        reported.setdefault(name, set()).update(_and_outer(field))
+    reported: dict[str, list[str]] = {}
+    for name, field in sorted(elsewhere):
+        reported.setdefault(name, []).append(field)
     for manifest in overlay.manifests:
-        fields = reported.get(str(manifest), set())
+        fields = reported.get(str(manifest), [])
         for unlisted in judged(overlay, manifest, known, allowed):
-            if dotted(unlisted.location) not in fields:
+            if not _is_among(unlisted, fields):
                 yield _problem(overlay, manifest, unlisted)
 
 
@@ -87,12 +88,12 @@ def facts(overlay: RenderedOverlay) -> Facts:
     )
 
 
-def _and_outer(field: str) -> Iterator[str]:
-    """Yield the path of a field, and those of the fields that contain it."""
-    yield field
-    for end, character in enumerate(field):
-        if character in ".[":
-            yield field[:end]
+def _is_among(unlisted: Unlisted, fields: Sequence[str]) -> bool:
+    """Whether one of the sorted paths of fields is the unlisted part, or a path below it."""
+    path = dotted(unlisted.location)
+    below = (f"{path}.", f"{path}[")
+    places = [bisect.bisect_left(fields, beginning) for beginning in (path, *below)]
+    return any(f"{fields[place]}.".startswith(below) for place in places if place < len(fields))
 
 
 def _problem(overlay: RenderedOverlay, manifest: Manifest, unlisted: Unlisted) -> Problem:
