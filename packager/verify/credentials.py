@@ -60,20 +60,22 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a note on each Secret that pods read, with the keys, and on each of their service accounts."""
     yield from _account_notes(overlay)
-    keys: dict[tuple[str, object], dict[str, None]] = {}
-    places: dict[tuple[str, object], tuple[Pods, Location]] = {}
+    uses: dict[tuple[bool, str], list[tuple[Pods, Location]]] = {}
     for pods in overlay.pods:
         for location, name in secrets(pods):
-            is_variable = location[-2] == "secretKeyRef"
-            use = ("read" if is_variable or location[-2] == "secretRef" else "mount", name)
-            key = str(at(pods.manifest.data, (*location[:-1], "key"))) if is_variable else "all keys"
-            keys.setdefault(use, {})[key] = None
-            places.setdefault(use, (pods, location))
-    for (verb, name), names in keys.items():
-        pods, location = places[verb, name]
-        what = f"read {', '.join(names)} from" if verb == "read" else "mount"
-        message = f"the pods of {overlay.name} {what} the Secret {name!r} of the namespace"
+            is_mounted = location[-2] not in ("secretKeyRef", "secretRef")
+            uses.setdefault((is_mounted, name), []).append((pods, location))
+    for (is_mounted, name), places in uses.items():
+        keys = dict.fromkeys(_key(pods, location) for pods, location in places)
+        verb = "mount" if is_mounted else f"read {', '.join(keys)} from"
+        message = f"the pods of {overlay.name} {verb} the Secret {name!r} of the namespace"
+        pods, location = places[0]
         yield replace(overlay.problem(pods.manifest, location, ""), message=message)
+
+
+def _key(pods: Pods, location: Location) -> str:
+    """Return the key that pods read from the Secret whose name is at a location."""
+    return str(at(pods.manifest.data, (*location[:-1], "key"))) if location[-2] == "secretKeyRef" else "all keys"
 
 
 def _account_notes(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -112,8 +114,8 @@ def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) 
     )
 
 
-def secrets(pods: Pods) -> Iterator[tuple[Location, object]]:
-    """Yield the location of the name of each Secret that pods read, and the name."""
+def secrets(pods: Pods) -> Iterator[tuple[Location, str]]:
+    """Yield the location of the name of each Secret that pods read, and the name, also if it is not text there."""
     for location, volume in pods.volumes():
         yield from _secret_name((*location, "secret", "secretName"), volume, "secret", "secretName")
         for here, source in _projected(location, volume):
@@ -131,10 +133,10 @@ def secrets(pods: Pods) -> Iterator[tuple[Location, object]]:
             yield from _secret_name(here, mapping(mapping(variable).get("valueFrom")), "secretKeyRef", "name")
 
 
-def _secret_name(location: Location, holder: Any, key: str, name: str) -> Iterator[tuple[Location, object]]:
+def _secret_name(location: Location, holder: Any, key: str, name: str) -> Iterator[tuple[Location, str]]:
     value = mapping(mapping(holder).get(key)).get(name)
     if value is not None:
-        yield location, value
+        yield location, str(value)
 
 
 def _projected(location: Location, volume: dict[str, Any]) -> Iterator[tuple[Location, Any]]:

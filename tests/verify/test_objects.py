@@ -205,6 +205,23 @@ def test_overlay_without_workload_is_found() -> None:
     assert messages("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\n", "Workflow") == []
 
 
+def test_notes_name_secrets_with_their_keys() -> None:
+    keys = ", ".join(f"{{name: {key}, valueFrom: {{secretKeyRef: {{name: c, key: {key}}}}}}}" for key in "xy")
+    container = f"envFrom: [{{secretRef: {{name: a}}}}, {{secretRef: {{name: [b]}}}}], env: [{keys}]"
+    overlay = written.overlay(
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: main, {container}}}]\n"
+        "  volumes: [{name: v, secret: {secretName: d}}]\n"
+    )
+    notes = [note.message for note in credentials.notes(overlay) if "Secret" in note.message]
+    assert sorted(notes) == [
+        "the pods of single-node mount the Secret 'd' of the namespace",
+        "the pods of single-node read all keys from the Secret \"['b']\" of the namespace",
+        "the pods of single-node read all keys from the Secret 'a' of the namespace",
+        "the pods of single-node read x, y from the Secret 'c' of the namespace",
+    ]
+    assert len(list(credentials.check(overlay, frozenset()))) >= 5
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem", "allow"),
     [
