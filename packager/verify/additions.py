@@ -67,10 +67,10 @@ def code(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) 
     if original.edits.are_expected:
         return
     sealed = original.permitted
-    known = {(key, value) for _, _, key, value in _files(sealed)} if sealed else set()
+    sealed_files = {(key, value) for _, _, key, value in _files(sealed)} if sealed else set()
     for manifest, part, key, value in _files(overlay):
         word = f"configmap.{part}"
-        if (key, value) not in known and not permits(allowed, word):
+        if (key, value) not in sealed_files and not permits(allowed, word):
             message = "an edit changes or adds this file, which programs may run"
             yield overlay.problem(manifest, (part, key), message, permits_hint(word), at_key=True).about(CODE, word)
 

@@ -68,11 +68,11 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
     known = {name for name, _, _ in _variables(original.permitted)} if original.permitted else set()
     for name, manifest, location in _variables(overlay):
         is_reported = name not in BUILT and refusal_reason(name) is not None
-        word = words.variable(name)
-        if name not in known and word not in allowed and not is_reported:
+        variable = words.variable(name)
+        word = variable if words.is_word(variable) else ""  # nothing permits a variable of another name
+        if name not in known and variable not in allowed and not is_reported:
             message = "an edit adds this variable, and programs may run what it says"
-            hint = permits_hint(word if words.is_word(word) else "")
-            yield overlay.problem(manifest, location, message, hint, at_key=True).about(KIND, word)
+            yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(KIND, word)
 
 
 def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:

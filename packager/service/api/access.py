@@ -190,7 +190,7 @@ async def once(
 def _check_room(requests: KeyedRequests, caller: str) -> None:
     """Raise Failure if too many answers to requests of a caller are kept."""
     if not requests.has_room(caller):
-        detail = f"the answers of a day to requests with an Idempotency-Key have {MOST_KEPT >> 20} MiB at most"
+        detail = f"the kept answers for idempotency keys have more than {MOST_KEPT >> 20} MiB: omit Idempotency-Key"
         raise Failure("too-many-requests", detail)
 
 

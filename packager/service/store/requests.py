@@ -23,7 +23,7 @@ KEPT_REQUESTS = timedelta(hours=24)
 """The time for which the response to a request with an idempotency key is kept."""
 
 MOST_KEPT = 16 << 20
-"""The maximum size of the requests of a caller, in characters, with which a further one is kept."""
+"""The size of the kept requests of a caller, in characters, from which on no further request is kept."""
 
 _LONGEST_REQUEST = timedelta(minutes=5)
 """The time after which a request with an idempotency key can be taken over, although its replica runs."""
@@ -57,7 +57,10 @@ class KeyedRequests:
         return None
 
     def has_room(self, caller: str) -> bool:
-        """Whether a further request of a caller may be kept; a lost answer never makes a second job."""
+        """Whether a further request of a caller may be kept.
+
+        No kept request is removed early to make room: if it was sent again, it would make a second job.
+        """
         sizes = (func.length(column) for column in (requests.c.path, requests.c.key, requests.c.body))
         total = select(func.sum(sum(func.coalesce(size, 0) for size in sizes))).where(requests.c.caller == caller)
         with self._database.reading() as connection:
