@@ -31,6 +31,7 @@ _PUNCTUATION = len('"":"",')
 _ONE_MORE = b'\t\n\r"\\'
 _FIVE_MORE = bytes(set(range(0x20)).difference(_ONE_MORE)) + b"<>&"
 _NO_MORE = bytes(set(range(0x100)).difference(_ONE_MORE + _FIVE_MORE))
+_REFUSED = re.compile("[\x7f-\x9f\ufffe\uffff]")
 _THREE_MORE = ("\u2028".encode(), "\u2029".encode())
 
 
@@ -86,6 +87,25 @@ def size(data: Mapping[str, bytes]) -> int:
 def entry_size(key: str, encoded: int) -> int:
     """Return how many bytes a key with a value of `encoded` bytes takes in that copy."""
     return len(key) + _PUNCTUATION + encoded
+
+
+def unreadable_reason(content: bytes) -> str | None:
+    """Return the reason why kustomize does not read a value as it was, in YAML that it has written; None if it does.
+
+    Seen with kubectl 1.27 to 1.37: a text of several lines becomes a block without a mark of its indentation, so it
+    must not begin with a tab, unless a blank at the end of a line or a carriage return makes it a quoted text; U+0085
+    becomes a space; and the other characters below are written as they are, and refused.
+    """
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None  # it is written as base64
+    if refused := _REFUSED.search(text):
+        return f"contains the character U+{ord(refused[0]):04X}"
+    is_block = "\n" in text and "\r" not in text and "\ufeff" not in text and " \n" not in text
+    if text.startswith("\t") and is_block and not text.endswith(" "):
+        return "begins with a tab"
+    return None
 
 
 def encoded_size(content: bytes) -> int:

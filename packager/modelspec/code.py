@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LARGE_FILES_HINT = "put large files in the image, list them under `assets`, or build with --with package-volume"
 
+_UNREADABLE_HINT = "change it, put the file in the image, list it under `assets`, or build with --with package-volume"
+
 _MAX_PATH_LENGTH = 200
 
 _LISTING_BYTES = 200 << 10
@@ -169,6 +171,11 @@ def _reserved(name: str, place: Location) -> Fault:
 def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator[Fault]:
     """Check that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
     unfit = False
+    for file in files:
+        if file.content is not None and (reason := configmap.unreadable_reason(file.content)):
+            unfit = True
+            text = f"{file.name} {reason}: kubectl refuses or changes such a text in a ConfigMap"
+            yield Fault(file.place, text, _UNREADABLE_HINT)
     keys = configmap.keys([file.name for file in files])
     for file in files:
         message = None

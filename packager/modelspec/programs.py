@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.base.values import replace
+from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS
 from packager.workloads.program import references
 from packager.workloads.scripts import CHOICE
@@ -108,6 +109,10 @@ def _words(spec: Spec) -> Iterator[Fault]:
     for place, words in _lists(spec):
         if place[-1] == "command" and words and not words[0].strip():
             yield Fault((*place, 0), f"expected a program, found {show(words[0])}")
+        for position, word in enumerate(words):
+            if configmap.unreadable_reason(word.encode()):  # a word has no character that is refused
+                message = "a text of several lines begins with a tab: kubectl cannot read it in a manifest"
+                yield Fault((*place, position), message, "begin it with a line end, or put it into a file")
         size = sum(len(word.encode()) for word in words)
         if size > _BYTES:
             message = f"the words take {size / 1024:.0f} KiB; at most {_BYTES >> 10} KiB fit"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from packager.builder.plan import Options, plan
 from packager.kubernetes import configmap
@@ -257,6 +259,44 @@ def test_package_volume_lifts_limit_of_config_maps(mlpack: Callable[..., Outcome
     verified = mlpack("verify", package)
     assert verified.code == 5
     assert verified.stdout.count("too large for ConfigMaps, and nothing mounts it (switch on package-volume)") == 2
+
+
+KEPT = [
+    b"\tx",
+    b"\tx\r\ny\r\n",
+    b"\tx \ny\n",
+    b"\tx\ny ",
+    b"x\n\ty\n",
+    "a\x01\x1f\u2028\ufdd0".encode(),
+    b"\t\n\xff",
+    b"\x7fELF\xff\0",
+]
+NOT_KEPT = {
+    "\tloss\n0\t1.0\n": "begins with a tab",
+    "\n\t\x7f": "contains the character U+007F",
+    "\x80": "contains the character U+0080",
+    "x\x85\n": "contains the character U+0085",
+    "x\ufffe\n": "contains the character U+FFFE",
+}
+
+
+def test_code_that_kustomize_refuses_or_changes_is_refused(tmp_path: Path, kubectl: Path) -> None:
+    generator = "configMapGenerator: [{name: code, files: [file]}]\ncommonAnnotations: {read: again}\n"
+    (tmp_path / "kustomization.yaml").write_text(generator)
+    for content in (*KEPT, *(text.encode() for text in NOT_KEPT)):
+        (tmp_path / "file").write_bytes(content)
+        rendered = subprocess.run([kubectl, "kustomize", tmp_path], check=False, capture_output=True)
+        data = yaml.safe_load(rendered.stdout).get("data", {}) if rendered.returncode == 0 else {"file": ""}
+        is_kept = "file" not in data or data["file"].encode() == content  # others are in `binaryData`
+        assert (configmap.unreadable_reason(content) is None) == is_kept, content
+    assert [configmap.unreadable_reason(text.encode()) for text in NOT_KEPT] == list(NOT_KEPT.values())
+    spec = demo.changed("[train.sh] => [train.sh, table.tsv]")
+    assert messages(tmp_path, spec, {"table.tsv": next(iter(NOT_KEPT))}) == [
+        (
+            "spec.yaml:5:19: table.tsv begins with a tab: kubectl refuses or changes such a text in a ConfigMap "
+            "(change it, put the file in the image, list it under `assets`, or build with --with package-volume)"
+        )
+    ]
 
 
 def test_site_file_with_package_volume_lifts_limit(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:

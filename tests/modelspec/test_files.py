@@ -109,7 +109,7 @@ def test_scripts_need_an_interpreter_line_with_unix_line_end(tmp_path: Path) -> 
         "lib.sh": "x=1\n",
         "run": "print(1)\n",
         "data": "1",
-        "binary": b"\x7fELF\0",
+        "binary": b"\x7fELF\xff\0",
         "dos.sh": "#!/bin/sh\r\n",
     }
     assert messages(tmp_path, spec, files) == [

@@ -12,7 +12,7 @@ from packager.base.fields import ASSET_PATH
 from packager.base.problems import show
 from packager.importers.mlcube.paths import WORKSPACE_FOLDER
 from packager.importers.source import printable
-from packager.kubernetes.configmap import CODE_BYTES, encoded_size
+from packager.kubernetes.configmap import CODE_BYTES, encoded_size, unreadable_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +55,8 @@ def files(root: Path, path: str, room: int) -> dict[str, bytes]:
                 content = stream.read(CODE_BYTES + 1)
         except OSError as error:
             raise SeedError(f"{show(printable(name))} cannot be read: {reason(error)}") from None
+        if unreadable := unreadable_reason(content):
+            raise SeedError(f"{show(printable(name))} {unreadable}, which kubectl refuses or changes in a ConfigMap")
         contents[target] = content
         room -= encoded_size(content)
         if room < 0 or len(contents) > _MOST_FILES:
