@@ -478,8 +478,8 @@ class _CubeImport:
 
 
 def _literal(word: str) -> str:
-    """Return a word escaped for Kubernetes, which replaces `$$(` by `$(`."""
-    return word.replace("$(", "$$(")
+    """Return a word escaped for Kubernetes, which replaces `$$` by `$` and expands `$(`."""
+    return re.sub(r"\$(?=[$(])", "$$", word)
 
 
 def _plain(text: str) -> str:

@@ -13,6 +13,7 @@ from packager.app.importing import ModelDestination, import_mlcube, mlcube_choic
 from packager.base.errors import SpecError, UsageError
 from packager.importers.mlcube.paths import ROOT, WORKSPACE, PathError, place
 from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.expansion import Expander
 from packager.workloads.program import references
 from tests.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
 
@@ -155,6 +156,14 @@ def test_program_words_name_the_mounted_workspace(tmp_path: Path) -> None:
     assert spec["environment"] == {"CACHE": "/mnt/mlcube/mnist/cache"}
     assert overlay["claims"] == [{"claim": "mnist", "path": "/mnt/mlcube/mnist"}]
     assert spec["workspace"] == "mnist"
+
+
+@pytest.mark.parametrize("word", ["echo $$ $HOME", "$$(MODEL_DIR)", "$(date)", "$", "$$", "$$$(MODEL_DIR)$"])
+def test_dollars_of_an_entrypoint_reach_its_program(tmp_path: Path, word: str) -> None:
+    path = cube(tmp_path / "cube", tasks={"train": {"entrypoint": f"sh -c '{word}'"}})
+    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({"image": "example/cube:1"}))
+    args = _read_spec(result)["overlays"]["train"]["args"]
+    assert Expander({"MODEL_DIR": "/model", "date": "now"}).expand(args[1]) == word
 
 
 @pytest.mark.parametrize(
