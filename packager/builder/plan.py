@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager import __version__
+from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.fields import Parameter, text
 from packager.base.problems import similar
@@ -74,6 +75,12 @@ class Variable(Value, frozen=True):
     key: str
     value: str
     description: str
+
+    @property
+    def comment(self) -> str:
+        """The description as a comment of mlops.env, where `# NAME=value` is a variable that is commented out."""
+        is_assignment = any(envfile.keys(f"# {self.description}".encode()))
+        return f"{self.key}: {self.description}" if is_assignment else self.description
 
 
 class CodeFile(Value, frozen=True):

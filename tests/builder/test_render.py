@@ -15,6 +15,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from packager.base import envfile
 from packager.base.errors import RenderError
 from packager.builder.plan import Options, plan
 from packager.builder.render import TEMPLATES, cell, code_span, render, scalar
@@ -99,6 +100,19 @@ def test_rendered_files_contain_no_template_syntax(planned: Plan) -> None:
             assert "{{" not in text
             assert "{%" not in text
             assert entry.size == len(entry.content)
+
+
+def test_description_like_an_assignment_is_not_a_variable_that_is_commented_out(tmp_path: Path) -> None:
+    spec = demo.changed(
+        "environment: {LR: {value: 0.1, description: DEBUG=1 prints more}, B: {value: 1, description: x y=2}}"
+    )
+    loaded = load(demo.write(tmp_path, spec))
+    tree = render(plan(loaded, loaded.spec.variants[0], Options()))
+    (env,) = (entry.content for entry in tree.entries if entry.path == "quickstart/k8s/mlops/single-node/mlops.env")
+    assert isinstance(env, bytes)
+    assert b"\n# LR: DEBUG=1 prints more\nLR=0.1\n" in env
+    assert b"\n# x y=2\nB=1\n" in env
+    assert "DEBUG" not in envfile.keys(env)
 
 
 def test_only_scripts_are_executable(planned: Plan) -> None:
