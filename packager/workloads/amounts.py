@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from packager.base import quantity
+from packager.base.faults import Fault
 from packager.base.fields import text
 from packager.base.values import Value
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.fields import Resources
+    from packager.base.yamlio import Location
 
 WORKERS = ("WORKERS", "NODES", "REPLICAS", "PARALLELISM")
 """The keys that say how many pods work at the same time; an overlay has at most one of them, or the first counts."""
@@ -108,6 +111,21 @@ def gpus(resources: Resources) -> int | None:
     """Return the number of GPUs that pods with these resources have; None without any, or if it is not a number."""
     values = [value for name, value in (*resources.limits.items(), *resources.requests.items()) if _is_gpu(name)]
     return int(text(values[0])) if values and text(values[0]).isdecimal() else None
+
+
+def gpu_faults(resources: Resources, location: Location, key: str) -> Iterator[Fault]:
+    """Yield a fault for a number of GPUs that cannot be the number of processes.
+
+    Args:
+        resources: The resources of pods that start one process for each GPU.
+        location: The location of the resources in the overlay.
+        key: The key of the overlay that sets the number of processes instead.
+    """
+    for part, values in (("requests", resources.requests), ("limits", resources.limits)):
+        for name, value in values.items():
+            if _is_gpu(name) and not re.fullmatch("[1-9][0-9]*", text(value)):
+                message = f"expected a whole number from 1, found {text(value)!r}: each GPU gets a process"
+                yield Fault((*location, part, name), message, f"write it as 1, 2, …, or set `{key}`")
 
 
 def _is_gpu(name: str) -> bool:

@@ -1,7 +1,7 @@
 """JobSet: pods in roles, on several nodes, that find each other by name (jobset.x-k8s.io/v1alpha2)."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from packager.base.faults import Fault
@@ -409,6 +409,14 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             message = f"torchrun starts processes, and the rendezvous is {self.rendezvous}"
             yield Fault(("processes_per_node",), message, "remove it", at_key=True)
         yield from self._permanent_faults()
+        yield from self._gpu_faults()
+
+    def _gpu_faults(self) -> Iterator[Fault]:
+        """Yield numbers of GPUs that cannot be torchrun's number of processes."""
+        if self.rendezvous != "torch" or self.processes_per_node not in (None, PER_GPU):
+            return
+        for location, resources in self.containers():
+            yield from amounts.gpu_faults(resources, location, "processes_per_node")
 
     def _permanent_faults(self) -> Iterator[Fault]:
         for place, codes in self._permanent():
@@ -455,10 +463,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             if role.script is not None and role.command is not None:
                 message = f"the role runs the script {role.script!r} already"
                 yield Fault(("roles", name, "command"), message, "remove one of them", at_key=True)
-            for key in role.environment:
-                if reason := refusal_reason(key) or self.reserved(key):
-                    message = f"{key} cannot be set for this role"
-                    yield Fault(("roles", name, "environment", key), message, reason, at_key=True)
+            yield from _variable_faults(role.environment, ("roles", name, "environment"), self.reserved)
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:
         """Yield the resources of the overlay and of each role that has its own."""
@@ -473,3 +478,15 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         for name, role in self.roles.items():
             if role.script is not None:
                 yield ("roles", name, "script"), role.script
+
+
+def _variable_faults(
+    variables: Environment, location: Location, reserved: Callable[[str], str | None]
+) -> Iterator[Fault]:
+    """Yield variables of a role that it cannot have, or that would get another value."""
+    for key, entry in variables.items():
+        if re.match("[\"']?ROOT/", text(entry.value if isinstance(entry, Parameter) else entry)):
+            message = "a value that begins with ROOT/ is a folder of the package, which only mlops.env can set"
+            yield Fault((*location, key), message, "set it in `environment` of the spec")
+        if reason := refusal_reason(key) or reserved(key):
+            yield Fault((*location, key), f"{key} cannot be set for this role", reason, at_key=True)

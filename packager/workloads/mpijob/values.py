@@ -104,7 +104,9 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         return by_mpi(key)
 
     def faults(self) -> Iterator[Fault]:
-        """Yield a fault when more ranks are asked for than there are slots, or fewer than one."""
+        """Yield faults of the numbers of ranks, slots and workers."""
+        if self.slots_per_worker == PER_GPU:
+            yield from amounts.gpu_faults(self.resources, ("resources",), "slots_per_worker")
         slots = self.workers * self.slots
         if self.processes is not None and not 1 <= self.processes <= slots:
             expected = f"expected 1 to {slots} processes ({self.workers} workers x {self.slots} slots)"

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from packager.base.errors import SpecError
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
+from packager.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
+from packager.package import tree
 from packager.workloads.program import Program, Run
 from tests import demo
 
@@ -217,6 +222,24 @@ def test_role_overrides_script_and_resources(tmp_path: Path) -> None:
             ],
         ),
         (
+            "rendezvous: torch, roles: {node: {}}, resources: {limits: {nvidia.com/gpu: 1.0, cpu: 1.0}}",
+            [
+                (
+                    "8:105: expected a whole number from 1, found '1.0': each GPU gets a process "
+                    "(write it as 1, 2, …, or set `processes_per_node`)"
+                )
+            ],
+        ),
+        (
+            "rendezvous: none, roles: {a: {environment: {A: home/x, B: ROOT/x, C: ROOTS/x}}}, success: [a]",
+            [
+                (
+                    "8:88: a value that begins with ROOT/ is a folder of the package, which only mlops.env can set "
+                    "(set it in `environment` of the spec)"
+                )
+            ],
+        ),
+        (
             "rendezvous: torch, roles: {node: {script: absent.py, resources: {limits: {memory: 1x}}}}",
             [
                 "8:72: 'absent.py' is not one of `files` (add it to `files`)",
@@ -276,6 +299,27 @@ def test_role_overrides_command_and_environment(tmp_path: Path) -> None:
     overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
     assert overlay.program_of("a", Run(("train.sh",))) == Program(("nc", "-l"), ("80",))
     assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
+
+
+def test_role_with_a_command_has_the_values_of_its_spec(tmp_path: Path, kubectl: Path) -> None:
+    roles = "a: {command: [nc], environment: {A: home/x, B: home/mlpack/y, C: ROOTS/x}}"
+    spec = demo.changed(
+        f"{{kind: MPIJob}} => {{kind: JobSet, rendezvous: none, success: [a], roles: {{{roles}}}}}",
+        ", script: train.sh => , overlays: [multi-node]",
+    )
+    model = load(demo.write(tmp_path / "demo", spec))
+    (tmp_path / "package").mkdir()
+    tree.write(render(plan(model, model.spec.variants[0], Options())), tmp_path / "package")
+    rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops/multi-node", program=str(kubectl))
+    (jobset,) = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "JobSet"]
+    (container,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    values = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert {name: values[name] for name in ("A", "B", "C", "HOME")} == {
+        "A": "home/x",
+        "B": "home/mlpack/y",
+        "C": "ROOTS/x",
+        "HOME": "/home/mlpack",
+    }
 
 
 def test_variant_needs_no_script_if_all_roles_have_programs(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
