@@ -37,7 +37,9 @@ COUNT = Form("[1-9][0-9]{0,3}", "a whole number from 1")
 LABEL_KEY = Form(KEY, "a label's key")
 PERCENT = Form("[1-9][0-9]?|100", "a whole number from 1 to 100")
 DOMAIN = Form(SUBDOMAIN, "a domain such as model.team.example")
-FOLDER = Form(r"/(?!.*(^|/)\.\.(/|$))[^:\x00-\x1f\x7f]*", "an absolute path without ':' and '..'")
+FOLDER = Form(
+    r"/(?!.*(^|/)\.\.(/|$))[^:\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]*", "an absolute path without ':' and '..'"
+)
 EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingress")
 VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
 IMAGE = Form(ANY_IMAGE, "the name of an image")

@@ -178,7 +178,7 @@ def source_date_epoch() -> int | None:
     value = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not value:
         return None
-    if not value.isdecimal() or len(value) > 11:
+    if not (value.isascii() and value.isdecimal()) or len(value) > 11:
         raise UsageError(f"SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000")
     return int(value)
 

@@ -131,6 +131,8 @@ def _check_assignment(package: Package, entry: Assignment) -> None:
         raise UsageError(f"{label}: it cannot be set in a package", hint=reason)
     if not re.fullmatch(envfile.NAME, key):
         raise UsageError(f"{label}: expected KEY=VALUE, with a key of letters, digits and '_'")
+    if re.search("[\ud800-\udfff]", new):  # Python's form of bytes that are not UTF-8
+        raise UsageError(f"{label}: expected UTF-8 text")
     if not re.fullmatch(envfile.VALUE, new) or len(new.encode()) > _VALUE_BYTES:
         raise UsageError(f"{label}: expected a value of one line, of at most {_VALUE_BYTES >> 10} KiB")
     if entry.option == "--site" and key in KEYS and (complaint := KEYS[key].complaint(new)):

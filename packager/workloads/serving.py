@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from packager.base.faults import Fault
-from packager.base.fields import anchored
+from packager.base.fields import Word, anchored
 from packager.base.problems import similar
 from packager.base.values import Fields, Meta
 from packager.workloads.overlay import OverlaySpec
@@ -57,7 +57,7 @@ class Ready(Fields, frozen=True):
     ] = None
     path: Annotated[UrlPath | None, Meta(description="The path to request by HTTP.")] = None
     command: Annotated[
-        Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1)] | None,
+        Annotated[list[Annotated[Word, Meta(min_length=1)]], Meta(min_length=1)] | None,
         Meta(description="A command in the container that must end with 0, instead of `port`."),
     ] = None
 

@@ -492,3 +492,12 @@ def test_sources_of_an_overlay_follow_each_change_of_its_files(package: Path) ->
         wiring = f"{OVERLAYS}/multi-node/wiring.yaml"
         assert after.documents(wiring)[0] is before.documents(wiring)[0]
         assert after.documents(path)[0].data != before.documents(path)[0].data
+
+
+def test_value_that_is_not_utf8_is_refused(mlpack: Mlpack, package: Path) -> None:
+    before = contents(package)
+    outcome = mlpack("configure", package, "--set", "GREETING=/\udcff")
+    assert (outcome.code, outcome.stderr) == (2, "error: --set GREETING: expected UTF-8 text\n")
+    option = mlpack("build", "hello-mpi", "--with", "output-host-path", "--site", "OUTPUT_HOST_PATH=/\udcff")
+    assert (option.code, "an absolute path without ':'" in option.stderr) == (2, True), option.stderr
+    assert contents(package) == before

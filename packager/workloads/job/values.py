@@ -20,7 +20,7 @@ MAX_COMPLETIONS = 10_000
 FolderPath = Annotated[
     str,
     Meta(
-        pattern=anchored(r"/[^\x00-\x1f\x7f-\x9f:\\]*"),
+        pattern=anchored(r"/[^\x00-\x1f\x7f-\x9f\ufffe\uffff:\\]*"),
         max_length=1000,
         title="an absolute path",
         examples=["/mnt/workspace"],
@@ -29,7 +29,7 @@ FolderPath = Annotated[
 SubPath = Annotated[
     str,
     Meta(
-        pattern=anchored(r"[^\x00-\x1f\x7f-\x9f/\\][^\x00-\x1f\x7f-\x9f\\]*"),
+        pattern=anchored(r"[^\x00-\x1f\x7f-\x9f\ufffe\uffff/\\][^\x00-\x1f\x7f-\x9f\ufffe\uffff\\]*"),
         max_length=1000,
         title="a path below the claim's root",
         examples=["data"],
