@@ -105,7 +105,7 @@ def run(  # noqa: PLR0913 - an option each
                     raise ToolError(f"{argv[0]} printed more than {_size(max_bytes)} and was stopped")
             returncode = child.wait()
         except TimeoutError:
-            raise HungError(f"{argv[0]} did not finish within {timeout:g} seconds") from None
+            raise HungError(f"{argv[0]} did not finish within {timeout:.3g} seconds") from None
     return Finished(returncode, output.decode(errors="replace"), errors.text())
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base import signals
-from packager.base.errors import MlpackError, TimedOutError, UnansweredError, UsageError
+from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UsageError
 from packager.cli.console import put_question
 
 if TYPE_CHECKING:
@@ -148,8 +149,13 @@ def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Lim
 
     earlier = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE, _AGAIN)
+    end = time.monotonic() + seconds - _GRACE
     try:
         yield limit
+    except HungError:
+        if time.monotonic() < end:
+            raise
+        raise limit.timeout_error from None  # what was left of the time was kubectl's limit
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, earlier)

@@ -106,7 +106,10 @@ Patience = Annotated[
 ]
 DryRunOption = Annotated[
     DryRun | None,
-    typer.Option("--dry-run", help="Apply nothing; show what would be applied, by default without the server."),
+    typer.Option(
+        "--dry-run",
+        help="Apply nothing; show what would be applied. Both need the cluster; with server, it checks the objects.",
+    ),
 ]
 Verify = Annotated[
     bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
@@ -245,4 +248,4 @@ def seconds(text: str) -> float:
     try:
         return durations.parse(text, _LONGEST).total_seconds()
     except ValueError as error:
-        raise UsageError(str(error), hint="0 means no limit") from None
+        raise UsageError(str(error), hint="write a unit, as in 5m; 0 means no limit") from None

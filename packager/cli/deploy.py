@@ -87,7 +87,7 @@ def deploy(
     from packager.app.verify import allowed_words, expected_digest, level
     from packager.cli.watching import QUIET_SECONDS, finish_records, report_end, watch_and_show
 
-    limit = (seconds(timeout) or None) if timeout else None
+    limit = (seconds(timeout) or None) if timeout is not None else None
     longest, held = seconds(patience), hold_seconds(hold, results)
     _refuse_combined({"--follow": follow, "--results": results is not None}, "--no-wait", is_set=not wait)
     _refuse_combined(

@@ -75,7 +75,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "task definitions show": (("mlpack task definitions show train -o yaml", "one definition"),),
     "task definitions apply": (("mlpack task definitions apply -f definition.yaml", "register or change it"),),
     "task definitions delete": (("mlpack task definitions delete train", "remove it"),),
-    "serve": (("mlpack serve --config serve.yaml", "the page and the API, on this machine"),),
+    "serve": (("mlpack serve --config server.yaml", "the page and the API, on this machine"),),
     "serve token": (("mlpack serve token NAME", "make a token; it is shown once"),),
     "serve backup": (("mlpack serve backup backup.sqlite", "copy the database while the server runs"),),
     "serve migrate": (("mlpack serve migrate", "bring the database to this version"),),

@@ -135,7 +135,7 @@ def run(
     from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
 
-    limit = (seconds(timeout) or None) if timeout else None
+    limit = (seconds(timeout) or None) if timeout is not None else None
     longest = seconds(patience)
     held = hold_seconds(hold, results)
     if follow and output:

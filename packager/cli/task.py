@@ -282,7 +282,7 @@ def _wait(
 
     runner = host(ctx).runner
     begin = runner.clock()
-    limit = (seconds(timeout) or None) if timeout else None
+    limit = (seconds(timeout) or None) if timeout is not None else None
     with limited(limit, TimedOutError(f"{release} has not ended after {timeout}")):
         for job in follow(to, release, runner, limit):
             if not is_quiet and not job.has_ended:

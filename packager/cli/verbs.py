@@ -52,14 +52,14 @@ VERBS = {
     "secret": Verb("secret", "Create the Secret that contains a package's secrets."),
     "task": Verb("task", "Create and follow the jobs of a task service."),
     "serve": Verb("serve", "Serve the REST API of the task service."),
-    "operator": Verb("operator", "Install, look at or remove the operator workloads need."),
+    "operator": Verb("operator", "Install, look at or remove an operator that workloads need."),
     "push": Verb("push", "Push a package to a registry."),
     "pull": Verb("pull", "Pull a package from a registry."),
     "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
     "stamp": Verb("stamp", "State what was proven of a package, in a file to check."),
     "key": Verb("key", "Make the keys that sign packages."),
     "bundle": Verb("bundle", "Write a package with its images into one file."),
-    "load": Verb("load", "Store such a file in a registry."),
+    "load": Verb("load", "Store a bundle in a registry."),
     "image": Verb("image", "Build or push a package's image."),
     "list": Verb("models", "List the models, their variants and aliases."),
     "show": Verb("models", "Show a model: its variants, overlays and parameters."),
@@ -102,7 +102,7 @@ def _with_side_of_dry_run(command: Any, arguments: list[str]) -> list[str]:
             break
         command = inner
     sides = next((one.type.choices for one in command.params if "--dry-run" in one.opts and not one.is_flag), None)
-    if sides is None:
+    if sides is None or not arguments:
         return arguments
     end = arguments.index("--") if "--" in arguments else len(arguments)
     values = {str(side) for side in sides}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import process, signals
-from packager.base.errors import TimedOutError
+from packager.base.errors import HungError, TimedOutError
 from packager.cli import asking
 from packager.cli.asking import limited
 
@@ -79,6 +79,17 @@ def test_limit_restores_timer_and_signal_handler_when_time_suffices() -> None:
     with limited(0, late):
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
         time.sleep(0.01)
+
+
+def test_program_that_hangs_for_the_rest_of_the_time_is_a_timeout() -> None:
+    def hang(seconds: float) -> None:
+        time.sleep(seconds)
+        raise HungError("kubectl did not finish")
+
+    with pytest.raises(TimedOutError, match="late"), limited(0.3, TimedOutError("late")):
+        hang(0.1)
+    with pytest.raises(HungError), limited(600, TimedOutError("late")):
+        hang(0)
 
 
 def test_limit_strikes_again_after_its_error_is_suppressed() -> None:

@@ -59,6 +59,8 @@ def kubectl(tmp_path: Path, mlpack: Mlpack) -> Path:
         ("man workspace pu", ["push", "pull"]),
         ("help absent in", []),
         ("inspect hello-mpi --kubectl ./kubectl -n t", []),
+        ("deploy --pod", ["--pod-security"]),
+        ("run --pod", ["--pod-security"]),
         ("deploy hello-mpi --kubectl ./kubectl --context p", ["production"]),
         ("deploy hello-mpi --kubectl ./kubectl --context lab -n t", ["team"]),
         ("deploy hello-mpi --kubectl ./kubectl -n t", []),

@@ -19,6 +19,8 @@ PACKAGE = "hello-mpi"
     ("arguments", "message"),
     [
         (("deploy", PACKAGE, "--follow", "--no-wait"), "--follow and --no-wait cannot be combined"),
+        (("deploy", PACKAGE, "--timeout", ""), "expected a duration such as 90s, 1h30m or 7d, found ''"),
+        (("run", PACKAGE, "--timeout", ""), "expected a duration such as 90s, 1h30m or 7d, found ''"),
         (("deploy", PACKAGE, "--timeout", "5x"), "expected a duration such as 90s, 1h30m or 7d, found '5x'"),
         (
             ("deploy", PACKAGE, "--timeout", "8761h"),

@@ -123,3 +123,9 @@ def test_shell_completes_models_overlays_options_keys_and_namespaces_of_each_com
 def test_dry_run_of_each_command_needs_no_value(name: str, mlpack: Mlpack) -> None:
     done = mlpack(*name.split(" "), "--dry-run", "--no-such-option")
     assert (done.code, done.stderr.splitlines()[0]) == (2, "error: no such option: --no-such-option")
+
+
+@pytest.mark.parametrize("name", ["deploy", "run"])
+def test_command_with_a_value_for_dry_run_may_have_no_argument(name: str, mlpack: Mlpack) -> None:
+    done = mlpack(*name.split(" "))
+    assert (done.code, done.stderr.startswith("error: ")) == (2, True), done.stderr
