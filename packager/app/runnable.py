@@ -126,7 +126,9 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
     """
     path = request.path
     if not paths.exists(path):
-        raise UsageError(f"there is no {path}")
+        raise UsageError(
+            f"there is no {path}", hint="`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
+        )
     if _is_cube(path):
         return _of_cube(request, tell, progress)
     _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")

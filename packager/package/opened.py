@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
 from packager.base.limits import DEFAULT
+from packager.base.problems import similar
 from packager.base.values import Value
 from packager.package import archive, inventory, journal, layout, tree
 from packager.package.overlays import overlay_names
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.limits import Limits
+
+
+_NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
 
 
 class Package(Value, frozen=True):
@@ -105,7 +109,7 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         ToolError: The path cannot be read, or there is no room to unpack it.
     """
     if not paths.exists(path):
-        raise UsageError(f"there is no {path}")
+        raise UsageError(f"there is no {path}", hint=similar(path.name, _neighbours(path)) or _NO_PACKAGE_HINT)
     source = shown_as or path
     with (
         nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder,
@@ -169,6 +173,14 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
             for place in dict.fromkeys((str(folder), os.path.realpath(folder))):
                 show_paths(error, {f"{place}/": f"{path}:", place: str(path)})
         raise
+
+
+def _neighbours(path: Path) -> list[str]:
+    """Return the names beside a path; none where they cannot be read."""
+    try:
+        return [neighbour.name for neighbour in path.parent.iterdir()]
+    except OSError:
+        return []
 
 
 def _unpacked(path: Path, limits: Limits) -> AbstractContextManager[Path]:

@@ -274,7 +274,10 @@ def test_results_refuses_invalid_timeout(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*RESULTS, "--timeout", "soon")
     assert (done.code, done.stderr) == (
         2,
-        "error: expected a duration such as 90s, 1h30m or 7d, found 'soon'\nhint: write a unit, as in 5m; 0 means no limit\n",
+        (
+            "error: expected a duration such as 90s, 1h30m or 7d, found 'soon'\n"
+            "hint: write a unit, as in 5m; 0 means no limit\n"
+        ),
     )
     assert life.calls == []
 

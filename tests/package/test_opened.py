@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import VerificationError
+from packager.base.errors import UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.package import archive, integrity, tree
 from packager.package.layout import INVENTORY
@@ -331,3 +331,14 @@ def test_executable_inventory_is_a_problem(folder: Path, tmp_path: Path, mode: i
     (package / INVENTORY).chmod(0o664)
     with opened(package) as read:
         assert integrity.check(read, DEFAULT).problems == []
+
+
+def test_missing_package_gets_a_suggestion(tmp_path: Path) -> None:
+    (tmp_path / "hello-mpi").mkdir()
+    hints = {}
+    for name in ("hello-mpy", "resnet50", "absent/resnet50"):
+        with pytest.raises(UsageError) as error, opened(tmp_path / name):
+            pass
+        hints[name] = error.value.hint
+    build = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
+    assert hints == {"hello-mpy": "did you mean 'hello-mpi'?", "resnet50": build, "absent/resnet50": build}
