@@ -63,6 +63,18 @@ async def create_once(
     return await once(request, caller, key, make)
 
 
+async def rerun_once(
+    request: HttpRequest, caller: Caller, release: str, key: str | None, *, is_pinned: bool
+) -> Response[Any]:
+    """Run a job again, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
+
+    async def make(keyed: KeyedRequest | None) -> Created:
+        jobs = server_of(request.app.state).jobs
+        return _created(await jobs.rerun(caller, release, is_pinned=is_pinned, answered=_answered(keyed)))
+
+    return await once(request, caller, key, make)
+
+
 def _created(job: Job) -> Created:
     return 201, as_plain(job), f"/v1/jobs/{job.release}"
 
@@ -132,18 +144,12 @@ async def delete_job(
 @post("/v1/jobs/{release:str}/rerun", status_code=201)
 async def rerun_job(
     request: HttpRequest,
-    state: State,
     release: FromPath[str],
     pinned: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Job]:
     """Create a job from the values of another job; with `pinned`, also from the revisions of that job."""
-    caller, jobs = await caller_of(request), server_of(state).jobs
-
-    async def make(keyed: KeyedRequest | None) -> Created:
-        return _created(await jobs.rerun(caller, release, is_pinned=pinned, answered=_answered(keyed)))
-
-    return await once(request, caller, idempotency_key, make)
+    return await rerun_once(request, await caller_of(request), release, idempotency_key, is_pinned=pinned)
 
 
 HANDLERS = (

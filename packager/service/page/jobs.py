@@ -14,9 +14,11 @@ from packager.base.errors import ClusterError
 from packager.curves.figure import figures
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, server_of
+from packager.service.api.jobs import rerun_once
 from packager.service.failures import Failure
 from packager.service.page import inputs
 from packager.service.page.html import redirect, respond, visible
+from packager.service.page.keys import next_key
 from packager.service.store.store import FINAL, STATUSES
 from packager.service.use.jobs import JobQuery
 from packager.service.use.logs import LogQuery
@@ -64,9 +66,28 @@ async def _job(
     return await _shown(request, state, release, pod)
 
 
-async def _shown(
-    request: HttpRequest, state: State, release: str, pod: str | None = None, failure: Failure | None = None
+async def _shown(  # noqa: PLR0913 - the parts of the view
+    request: HttpRequest,
+    state: State,
+    release: str,
+    pod: str | None = None,
+    failure: Failure | None = None,
+    *,
+    rerun_key: str | None = None,
 ) -> Response[str]:
+    """Return the view of a job.
+
+    Args:
+        request: The request.
+        state: The state of the application.
+        release: The release of the job.
+        pod: The pod whose log is shown; None for all pods.
+        failure: The failure of an action on the job; None without one.
+        rerun_key: The key with which the job was to be run again; None for another action.
+
+    Raises:
+        Failure: The caller may not see the job.
+    """
     server, caller = server_of(state), await caller_of(request)
     job = await server.jobs.job(caller, release)
     history = (await server.events.read(caller, release)).items
@@ -93,6 +114,8 @@ async def _shown(
         log_problem=log_problem,
         pod=chosen,
         failure=failure,
+        is_at_work=rerun_key is not None and failure is not None and failure.kind == "conflict",
+        key=next_key(rerun_key, failure),
         after=history[-1].id if history else await server.events.position(),
     )
 
@@ -160,14 +183,15 @@ async def _cancel(request: HttpRequest, state: State, release: FromPath[str]) ->
 
 @post("/jobs/{release:str}/rerun", include_in_schema=False)
 async def _rerun(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
-    pinned = (await request.form()).get("pinned") == "true"
+    form = await request.form()
+    key = str(form.get("key") or "") or None
     try:
-        made = await server_of(state).jobs.rerun(
-            await caller_of(request), release, is_pinned=pinned, answered=lambda _job: None
+        answer = await rerun_once(
+            request, await caller_of(request), release, key, is_pinned=form.get("pinned") == "true"
         )
     except Failure as failure:
-        return await _refused(request, state, release, failure)
-    return redirect(f"/jobs/{made.release}")
+        return await _refused(request, state, release, failure, key)
+    return redirect(f"/jobs/{answer.content['release']}")
 
 
 @post("/jobs/{release:str}/delete", include_in_schema=False)
@@ -180,11 +204,13 @@ async def _delete(request: HttpRequest, state: State, release: FromPath[str]) ->
     return redirect("/jobs")
 
 
-async def _refused(request: HttpRequest, state: State, release: str, failure: Failure) -> Response[str]:
+async def _refused(
+    request: HttpRequest, state: State, release: str, failure: Failure, rerun_key: str | None = None
+) -> Response[str]:
     """Return the view of a job with the message of a failed action. Raises Failure for an invisible job."""
     if failure.status in (401, 404):
         raise failure
-    return await _shown(request, state, release, failure=failure)
+    return await _shown(request, state, release, failure=failure, rerun_key=rerun_key)
 
 
 HANDLERS = (_jobs, _job, _redeliver, _cancel, _rerun, _delete)

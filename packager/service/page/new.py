@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
@@ -15,6 +14,7 @@ from packager.service.api.jobs import create_once
 from packager.service.failures import Failure
 from packager.service.page import form, inputs
 from packager.service.page.html import redirect, respond
+from packager.service.page.keys import next_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
         data=data,
         projects=_projects(request, await caller_of(request, "user"), definition),
         project_errors=[item.detail for item in complaints if item.pointer == "/project"],
-        key=secrets.token_hex(16),  # a form that is sent twice makes one job
+        key=next_key(data.get("key"), failure),
         manifests=preview.manifests if preview else None,
         warnings=preview.warnings if preview else (),
         failure=failure,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +10,7 @@ import pytest
 from packager.service.page import html
 from packager.service.store.databases import AwayError
 from tests.service import bodies
-from tests.service.page.conftest import Site, text_of
+from tests.service.page.conftest import Site, sent_twice, text_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}\x1b[31m\u202e"
 
@@ -98,6 +99,26 @@ def test_rerun_creates_a_job_with_the_same_values(site: Site) -> None:
     other = answer.headers["location"].removeprefix("/jobs/")
     assert other != release
     assert site.get(f"/v1/jobs/{other}").json()["values"] == site.get(f"/v1/jobs/{release}").json()["values"]
+
+
+def test_rerun_sent_twice_creates_one_job(site: Site) -> None:
+    release = site.created()
+    key = re.search(r'name="key" form="rerun" value="(\w+)"', site.view(f"/jobs/{release}").text)
+    assert key
+    first, second = (site.send(f"/jobs/{release}/rerun", {"key": key[1]}) for _ in range(2))
+    assert (first.status_code, second.headers["location"]) == (303, first.headers["location"])
+    assert len(site.get("/v1/jobs").json()["items"]) == 2
+
+
+def test_rerun_sent_again_during_the_first_request_creates_one_job(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = site.created()
+    first, second = sent_twice(site, monkeypatch, f"/jobs/{release}/rerun", {"key": "k1"})
+    assert second.status_code == 409
+    assert "The job is being created" in text_of(second)
+    assert 'name="key" form="rerun" value="k1"' in second.text
+    third = site.send(f"/jobs/{release}/rerun", {"key": "k1"})
+    assert (third.status_code, third.headers["location"]) == (303, first.headers["location"])
+    assert len(site.get("/v1/jobs").json()["items"]) == 2
 
 
 def test_job_view_hides_log_and_actions_from_other_users(site: Site) -> None:
