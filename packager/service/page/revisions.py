@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
@@ -72,9 +73,8 @@ def _lines(old: str, new: str) -> Iterator[DiffLine]:
     if len(before) + len(after) > _MOST_LINES:
         yield DiffLine("@", f"too long to compare: {len(before):,} and {len(after):,} lines")
         return
-    for text in difflib.unified_diff(before, after, lineterm="", n=3):
-        if not text.startswith(("+++", "---")):
-            yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
+    for text in islice(difflib.unified_diff(before, after, lineterm="", n=3), 2, None):  # the first two are headers
+        yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
 
 
 def chosen(what: str, items: Sequence[Registered], revision: str) -> Registered:
