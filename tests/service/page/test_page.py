@@ -212,6 +212,24 @@ def creates_and_watches(chromium: Browser, served: Served) -> None:
         expect(last).to_have_text(["3", "2.5", "2.5", "10"])
 
 
+def test_view_of_a_deleted_job_reports_it_and_stops_its_requests(chromium: Browser, served: Served) -> None:
+    expect.set_options(timeout=PATIENCE)
+    with chromium.new_context() as context:
+        page = signed_in(context.new_page(), served)
+        release = served.created()
+        requested: list[str] = []
+        page.goto(f"{served.origin}/jobs/{release}")
+        expect(page.get_by_role("button", name="Run again")).to_be_visible()
+        assert served.call("DELETE", f"/v1/jobs/{release}").status_code == 202
+        expect(page.get_by_role("status")).to_have_text("This job was deleted.")
+        expect(page.get_by_role("button", name="Run again")).to_have_count(0)
+        page.on("request", lambda request: requested.append(request.url))
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.wait_for_timeout(3_000)  # six rounds
+        assert requested == []
+        assert page.evaluate("source") is None
+
+
 def test_page_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context(java_script_enabled=False) as context:

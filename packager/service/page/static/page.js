@@ -15,6 +15,7 @@ async function reload() {
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) { location.reload(); return; }
+    if (answer.status === 404) { showDeleted(); return; }
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
@@ -36,6 +37,16 @@ async function reload() {
       if (again) { again = false; reload(); }
     }, soonest);
   }
+}
+
+// The job of this page was deleted: without an address of events, nothing is requested any more.
+function showDeleted() {
+  const status = document.getElementById("status");
+  if (!status) return; // not the page of a job
+  status.textContent = "This job was deleted.";
+  document.getElementById("actions")?.remove();
+  document.querySelector("[data-events]")?.removeAttribute("data-events");
+  listen();
 }
 
 // Listen to events for as long as somebody looks.
