@@ -90,7 +90,7 @@ async def _shown(  # noqa: PLR0913 - the parts of the view
     """
     server, caller = server_of(state), await caller_of(request)
     job = await server.jobs.job(caller, release)
-    history = (await server.events.read(caller, release)).items
+    history = await server.events.latest(caller, release, _PAGE)
     manifests = await server.jobs.manifests(caller, release)
     is_own = permissions.owns(caller, job.owner, job.project)
     pods = [item["name"] for item in job.pods]

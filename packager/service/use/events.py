@@ -66,6 +66,11 @@ class JobEvents:
         items = [self._event(event) for event in stored]
         return EventList(items=items, next=items[-1].id if len(items) == _MOST else None)
 
+    async def latest(self, caller: Caller, release: str, limit: int) -> list[JobEvent]:
+        """Return the newest events of a job, the oldest first. Raises Failure if the caller may not see the job."""
+        await self._projects(caller, release)
+        return [self._event(event) for event in await asyncio.to_thread(self._store.last_events, release, limit)]
+
     def _event(self, event: StoredEvent) -> JobEvent:
         return JobEvent(**{**as_dict(event), "id": self._sealer.hide_number(event.id, _PURPOSE)})
 
