@@ -124,6 +124,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     trial: DefinitionTrial | None = None,
     *,
     is_example: bool = False,
+    newer: RegisteredDefinition | None = None,
 ) -> Response[str]:
     caller, definitions = await caller_of(request), server_of(state).definitions
     templates = (await server_of(state).templates.read(caller)).items
@@ -152,6 +153,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
             item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
         ],
         failure=failure,
+        newer=newer,
         **_errors(failure, (*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name")),
         trial=trial,
     )
@@ -224,7 +226,11 @@ async def _register_definition(request: HttpRequest, state: State, name: str | N
         expected = expected_revision(data.get("revision"))
         await server_of(state).definitions.change(caller, name, body, expected)
     except Failure as failure:
-        return await _definition_form(request, state, data, name, _shown_in_form(failure))
+        newer = None
+        if name and failure.kind == "revision-mismatch":
+            newer = await server_of(state).definitions.definition(caller, name)
+            data["revision"] = str(newer.revision)
+        return await _definition_form(request, state, data, name, _shown_in_form(failure), newer=newer)
     return redirect(f"/definitions/{name}")
 
 
@@ -301,12 +307,14 @@ async def _edit_template(request: HttpRequest, state: State, name: FromPath[str]
     return await _template_form(request, data | ({"deprecated": "1"} if item.deprecated else {}), name)
 
 
-async def _template_form(
+async def _template_form(  # noqa: PLR0913 - what the view shows
     request: HttpRequest,
     data: Mapping[str, str],
     name: str | None = None,
     failure: Failure | None = None,
     trial: Mapping[str, list[str]] | None = None,
+    *,
+    newer: RegisteredTemplate | None = None,
 ) -> Response[str]:
     permissions.check_admin(await caller_of(request), None)
     return await respond(
@@ -317,6 +325,7 @@ async def _template_form(
         data={**dict.fromkeys((*_TEMPLATE_KEYS, "name", "revision"), ""), **data},
         name=name,
         failure=failure,
+        newer=newer,
         **_errors(failure, (*_TEMPLATE_KEYS, "name")),
         trial=trial,
     )
@@ -354,7 +363,11 @@ async def _register_template(request: HttpRequest, state: State, name: str | Non
         expected = expected_revision(data.get("revision"))
         await server_of(state).templates.change(caller, name, body, expected)
     except Failure as failure:
-        return await _template_form(request, data, name, _shown_in_form(failure))
+        newer = None
+        if name and failure.kind == "revision-mismatch":
+            newer = await server_of(state).templates.template(caller, name)
+            data["revision"] = str(newer.revision)
+        return await _template_form(request, data, name, _shown_in_form(failure), newer=newer)
     return redirect(f"/templates/{name}")
 
 

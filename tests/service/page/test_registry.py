@@ -8,6 +8,7 @@ import pytest
 
 from packager.service.page.html import anchor
 from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN
 from tests.service.page.conftest import Site, text_of
 
 DEFINITION = {
@@ -47,6 +48,38 @@ def test_definition_is_tried_registered_and_revised_by_form(site: Site) -> None:
     assert "expected revision 1, found 2" in text_of(late)
     assert site.send("/definitions/count-2/remove", role="developer").status_code == 303
     assert "This revision is not the current one" in text_of(site.view("/definitions/count-2"))
+
+
+def test_definition_is_registered_over_the_revision_of_another_caller(site: Site) -> None:
+    form = {**DEFINITION, "name": "countdown", "description": "Mine", "revision": "1"}
+    form["user_values_example"] = DEFINITION["user_values_example"].replace("count-2", "countdown")
+    other = {**COUNTDOWN, "description": "Theirs"}
+    assert site.call("PUT", "/v1/definitions/countdown", "developer", json=other).status_code == 200
+    late = site.send("/definitions/countdown/edit", form)
+    assert late.status_code == 412
+    assert "Revision 2 was registered by developer after you opened this form" in text_of(late)
+    assert 'href="/definitions/countdown?revision=2#changes"' in late.text
+    assert 'name="revision" value="2"' in late.text
+    assert "Register revision 3" in text_of(late)
+    assert 'value="Mine"' in late.text
+    assert site.send("/definitions/countdown/edit", {**form, "revision": "2"}).status_code == 303
+    assert site.get("/v1/definitions/countdown").json()["description"] == "Mine"
+
+
+def test_template_is_registered_over_the_revision_of_another_caller(site: Site) -> None:
+    template = site.get("/v1/templates/countdown-task").json()["template"]
+    body = {"name": "countdown-task", "template": template, "description": "Theirs"}
+    assert site.call("PUT", "/v1/templates/countdown-task", json=body).status_code == 200
+    form = {"template": template, "description": "Mine", "revision": "1"}
+    late = site.send("/templates/countdown-task/edit", form)
+    assert late.status_code == 412
+    assert "Revision 2 was registered by admin after you opened this form" in text_of(late)
+    assert 'href="/templates/countdown-task?revision=2#changes"' in late.text
+    assert 'name="revision" value="2"' in late.text
+    assert "Register revision 3" in text_of(late)
+    assert 'value="Mine"' in late.text
+    assert site.send("/templates/countdown-task/edit", {**form, "revision": "2"}).status_code == 303
+    assert site.get("/v1/templates/countdown-task").json()["description"] == "Mine"
 
 
 def test_errors_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
