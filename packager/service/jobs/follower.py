@@ -60,6 +60,9 @@ _SELDOM = 6
 _AT_ONCE = 4
 """The number of jobs that are checked at once: a slow request for one job does not delay the others."""
 
+_LATE_SECONDS = 600.0
+"""The time after the stop of a job in which a request of an earlier leader to apply it may arrive at the cluster."""
+
 
 class Follower:
     """Manages the jobs of one server, in all its namespaces.
@@ -104,6 +107,7 @@ class Follower:
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
+        self._stopped: dict[str, StoredJob] = {}  # jobs that an earlier leader may still apply
         figures.waiting(lambda: len(self._changed) + len(self._due))
 
     async def run(self) -> None:
@@ -124,6 +128,7 @@ class Follower:
         finally:
             for state in (self._mirrors, self._changed, self._due, self._at_work, self._memories, self._missing):
                 state.clear()
+            self._stopped.clear()
 
     def pods(self, job: StoredStatus) -> tuple[Object, ...]:
         """Return the pods of a job that the watches have reported."""
@@ -153,6 +158,7 @@ class Follower:
                     self._due[job.release] = None
             for project in waiting:
                 await self._admit(project)
+            self._due |= dict.fromkeys(self._stopped)
             self._wake.set()
             await asyncio.sleep(TICK)
 
@@ -184,6 +190,8 @@ class Follower:
         return None
 
     async def _look(self, release: str) -> None:
+        if release in self._stopped:
+            await self._delete_late(self._stopped[release])
         job = await asyncio.to_thread(self._store.job, release)
         mirror = self._mirrors.get(job.namespace) if job else None
         if job is None or mirror is None:
@@ -205,9 +213,13 @@ class Follower:
             await self._apply(job)
 
     def _waits_for_room(self, job: StoredStatus) -> bool:
+        return job.goal == "run" and self._has_no_room(job)
+
+    def _has_no_room(self, job: StoredStatus) -> bool:
+        """Whether a job is queued by the limits of its project, and not by Kueue: no leader has begun to apply it."""
         project = self._projects.get(job.project)
         by_kueue = project is not None and project.queue is not None
-        return job.status == "queued" and not job.applied and job.goal == "run" and not by_kueue
+        return job.status == "queued" and not job.applied and not by_kueue
 
     async def _admit(self, name: str) -> None:
         """Admit the waiting jobs of a project for which there is room."""
@@ -236,6 +248,9 @@ class Follower:
         goal, release = job.goal, job.release
         if goal == "cancel" and job.applied and not self._keeper.has_kept(job, is_final=True):
             return
+        if not job.applied and not self._has_no_room(job):  # the request of an earlier leader may still arrive
+            self._stopped[release] = job
+            asyncio.get_running_loop().call_later(_LATE_SECONDS, self._stopped.pop, release, None)
         await self._delete_objects(job, with_claims=goal == "delete-storage")
         if job.status not in FINAL:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
@@ -247,6 +262,14 @@ class Follower:
         if not is_done:  # meanwhile it was deleted as well, or with its storage
             self.look_at(release)
         self._pulse.tell()
+
+    async def _delete_late(self, job: StoredJob) -> None:
+        """Delete the objects of a stopped job if its workload, with the label of this server, is in the cluster."""
+        mirror = self._mirrors.get(job.namespace)
+        workload = mirror.workload(job.release, job.kind, job.workload) if mirror else None
+        if workload is not None and "deletionTimestamp" not in workload["metadata"]:
+            self._log(f"{job.release}: the {job.kind} was applied after the job was stopped, and is deleted")
+            await self._delete_objects(job, with_claims=job.goal == "delete-storage")
 
     async def _delete_objects(self, job: StoredJob, *, with_claims: bool) -> None:
         """Delete the objects of a job that have the label of the job.
