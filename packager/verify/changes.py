@@ -155,12 +155,16 @@ def _switched(before: bytes, now: bytes) -> bytes:
 
 
 def _changes(file: str, before: bytes, allowed: bytes, now: bytes) -> Iterator[EditedLine]:
+    """Yield the lines of `now` that differ from the sealed text `before`; those beyond `allowed` are not expected."""
     beyond = list(_difference(file, _lines(allowed), _lines(now), expected=False))
-    known = {(change.line, change.after) for change in beyond}
-    within = [
-        c for c in _difference(file, _lines(before), _lines(now), expected=True) if (c.line, c.after) not in known
+    unexpected = {(change.line, change.after) for change in beyond}
+    edited = [
+        replace(change, expected=(change.line, change.after) not in unexpected)
+        for change in _difference(file, _lines(before), _lines(now), expected=True)
     ]
-    yield from sorted((*beyond, *within), key=lambda change: change.line)
+    listed = {(change.line, change.after) for change in edited}
+    more = [change for change in beyond if (change.line, change.after) not in listed]
+    yield from sorted((*edited, *more), key=lambda change: change.line)
 
 
 def _lines(text: bytes) -> list[str]:
