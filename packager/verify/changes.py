@@ -156,6 +156,8 @@ def _switched(before: bytes, now: bytes) -> bytes:
 
 def _changes(file: str, before: bytes, allowed: bytes, now: bytes) -> Iterator[EditedLine]:
     """Yield the lines of `now` that differ from the sealed text `before`; those beyond `allowed` are not expected."""
+    if all(text.endswith(b"\n") for text in (before, allowed, now)):  # else the end of the last line is an edit
+        before, allowed, now = before[:-1], allowed[:-1], now[:-1]
     beyond = list(_difference(file, _lines(allowed), _lines(now), expected=False))
     unexpected = {(change.line, change.after) for change in beyond}
     edited = [

@@ -143,6 +143,14 @@ def test_edit_that_weakens_the_level_is_refused_beside_a_sealed_option(
     assert done.code == 5
 
 
+def test_blank_lines_at_the_end_have_numbers_of_the_file(mlpack: Run, package: Path, kubectl: Path) -> None:
+    env = package / SINGLE / "mlops.env"
+    _append(env, "\n")
+    count = len(env.read_text(encoding="utf-8").splitlines())
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert f"mlops.env:{count}: '' is new\n" in done.stderr
+
+
 def test_edited_lines_are_compared_with_sealed_ones(mlpack: Run, package: Path, kubectl: Path) -> None:
     """A permitted change of an id, or a permitted new key, in the same line does not hide the sealed text."""
     replace(package / PATCH, "runAsGroup: 1000", "runAsGroup: 0  # x")
