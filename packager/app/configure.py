@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
-from packager.base.errors import UsageError
+from packager.base.errors import ToolError, UsageError
+from packager.base.locks import lock
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
@@ -64,7 +65,7 @@ class PreparedEdits:
     @property
     def changes(self) -> tuple[Change, ...]:
         """The changed lines."""
-        return tuple(stage.changes(self.package, self.changed))
+        return tuple(stage.changes(self.files))
 
     @property
     def consent(self) -> Consent:
@@ -182,9 +183,12 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
 
     Raises:
         UsageError: A file exists at the path of the new archive, and `force` is not set.
+        ToolError: A file cannot be written, or another program has changed one since it was read.
     """
     if edits.package.source.is_dir():
-        yield from _edit(edits.package, edits.changed)
+        with _locked(edits.package):
+            edits.files.check_unchanged()
+            yield from _edit(edits.package, edits.changed)
     else:
         yield str(_pack(edits.package, edits.changed, destination, force=force, tell=tell))
 
@@ -196,6 +200,27 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
             raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
         integrity.refuse_undecided(package)
         yield package, chosen_overlays(package, overlay)
+
+
+@contextmanager
+def _locked(package: Package) -> Iterator[None]:
+    """Lock the folder of a package against other processes that edit it.
+
+    Raises:
+        ToolError: Another process has locked it.
+    """
+    try:
+        descriptor = os.open(package.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # a folder that may not be listed; one that may not be written is reported when it is written
+        yield
+        return
+    try:
+        if lock(descriptor) is False:
+            message = f"another process edits {package.source}; nothing was changed"
+            raise ToolError(message, hint="try again when it has ended")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:

@@ -185,10 +185,9 @@ def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]
     return replace(before, entries=entries), Entry(INVENTORY, sealed, len(sealed))
 
 
-def changes(package: Package, changed: Mapping[str, bytes]) -> Iterator[Change]:
+def changes(files: Files) -> Iterator[Change]:
     """Yield the lines that change."""
-    files = Files(package)
-    for path, content in changed.items():
+    for path, content in files.changed().items():
         before, after = (text.decode(errors="replace").splitlines() for text in (files.before(path) or b"", content))
         for first, last, begin, end in _replaced_lines(before, after):
             for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packager.base import envfile, plainfiles, yamlio
+from packager.base.errors import ToolError
 from packager.base.problems import Problem
 from packager.base.values import replace
 from packager.configure.storage import lost_folders
@@ -45,6 +46,7 @@ class Files:
             unchanged: The sources of overlays without changes, to share.
         """
         self.package = package
+        self._before: dict[str, bytes | None] = {}
         self._changed: dict[str, bytes] = {}
         self._unchanged: dict[str, Sources] = {} if unchanged is None else unchanged
         self._sources: dict[str, Sources] = {}
@@ -64,11 +66,33 @@ class Files:
         """
         if path in self._changed:
             return self._changed[path]
+        content = self._before.get(path)
+        if content is None:
+            content = self._before[path] = self._read(path)
+        return content
+
+    def _read(self, path: str) -> bytes:
         return plainfiles.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
 
     def before(self, path: str) -> bytes | None:
-        """Return the content of a file on disk; None if there is no such file. Raises as `read`."""
-        return Files(self.package).read(path) if (self.package.folder / path).is_file() else None
+        """Return the content of a file as it was first read; None if there was no such file. Raises as `read`."""
+        if path not in self._before:
+            self._before[path] = self._on_disk(path)
+        return self._before[path]
+
+    def _on_disk(self, path: str) -> bytes | None:
+        return self._read(path) if (self.package.folder / path).is_file() else None
+
+    def check_unchanged(self) -> None:
+        """Check that the files on disk are as they were first read.
+
+        Raises:
+            ToolError: Another program has changed one, or it cannot be read.
+        """
+        for path, before in self._before.items():
+            if self._on_disk(path) != before:
+                message = f"{self.package.shown(path)} changed since it was read; nothing was changed"
+                raise ToolError(message, hint="try again when no program is writing to it")
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file, or add one; nothing is written to disk."""
@@ -104,7 +128,7 @@ class Files:
         return replace(self.package, reader=self.package.reader.edited(self._changed))
 
     def changed(self) -> dict[str, bytes]:
-        """Return the new content of every file that differs from the one on disk."""
+        """Return the new content of every file that differs from the one that was read."""
         return {path: new for path, new in self._changed.items() if new != self.before(path)}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.app.configure import check_answers, own_components, prepared, unset, write
 from packager.app.proposals import proposal
-from packager.base.errors import UsageError
+from packager.base.errors import ToolError, UsageError
+from packager.base.locks import lock
 from packager.configure.changes import Answers
 from packager.package.opened import opened
 
@@ -36,6 +38,35 @@ def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
         assert env.read_text() == before
         assert list(write(edits, tell=pytest.fail)) == [str(env)]
     assert env.read_text() == before.replace("REGISTRY=docker.io", "REGISTRY=example.com")
+
+
+def test_edits_are_listed_after_they_are_written(package: Path) -> None:
+    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
+        before = edits.as_json()
+        assert list(write(edits, tell=pytest.fail)) == [str(package / ENV)]
+        assert edits.as_json() == before != {"package": package.name, "changes": []}
+
+
+def test_configure_keeps_edits_that_another_process_has_made_since(package: Path) -> None:
+    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
+        with prepared(package, None, Answers(root="/srv"), ask=fail_if_asked) as others:
+            assert len(list(write(others, tell=pytest.fail))) == 2
+        after = (package / ENV).read_bytes()
+        with pytest.raises(ToolError, match="mlops.env changed since it was read; nothing was changed"):
+            list(write(edits, tell=pytest.fail))
+    assert (package / ENV).read_bytes() == after
+
+
+def test_configure_edits_no_folder_that_another_process_edits(package: Path) -> None:
+    before = (package / ENV).read_bytes()
+    with prepared(package, None, Answers(registry="example.com"), ask=fail_if_asked) as edits:
+        descriptor = os.open(package, os.O_RDONLY)
+        assert lock(descriptor)
+        with pytest.raises(ToolError, match=f"another process edits {package}"):
+            list(write(edits, tell=pytest.fail))
+        assert (package / ENV).read_bytes() == before
+        os.close(descriptor)
+        assert len(list(write(edits, tell=pytest.fail))) == 2
 
 
 def test_configure_asks_for_answers_if_none_are_set(package: Path) -> None:
