@@ -82,7 +82,7 @@ def change(folder: Path, steps: Sequence[Step]) -> None:
         for name in (_NEW, _OLD):
             (work / name).mkdir()
         for number, step in enumerate(steps):
-            digest = _stage(work / _NEW / str(number), step)
+            digest = _stage(work / _NEW / str(number), step, _mode(folder / step.path, step))
             _keep(folder, step, work / _OLD / str(number))
             rows.append({"path": step.path, "before": step.before, "after": digest, "mode": step.mode})
         _write(work / _PLAN, json.dumps(rows).encode(), 0o644)
@@ -117,12 +117,18 @@ def undo(folder: Path) -> None:
         _undo(folder, rows)
 
 
-def _stage(path: Path, step: Step) -> str | None:
+def _stage(path: Path, step: Step, mode: int) -> str | None:
     """Write the new content of a file into the journal, and return its sha256; None if the file is removed."""
-    if step.content is None:
-        return None
-    assert step.mode is not None
-    return _write(path, step.content, _MODES[step.mode])
+    return None if step.content is None else _write(path, step.content, mode)
+
+
+def _mode(path: Path, step: Step) -> int:
+    """Return the mode of a file after its change: of an existing file, only the bits to execute it change."""
+    mode = _MODES[step.mode or "0644"]
+    if step.before is None or not path.is_file():
+        return mode
+    present = path.stat().st_mode & 0o666
+    return present | (present >> 2 & 0o111 if mode & 0o111 else 0)
 
 
 def _write(path: Path, content: bytes | Path, mode: int) -> str:

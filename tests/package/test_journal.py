@@ -94,6 +94,14 @@ def test_change_replaces_adds_and_removes_files(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [".git", "a", "docs", "folder", "new", "output"]
 
 
+def test_change_keeps_the_permissions_of_existing_files(folder: Path) -> None:
+    for path, mode in (("a", 0o700), ("folder/b", 0o640)):
+        (folder / path).chmod(mode)
+    journal.change(folder, STEPS)
+    modes = {path: (folder / path).stat().st_mode & 0o777 for path in ("a", "folder/b", "new/e")}
+    assert modes == {"a": 0o600, "folder/b": 0o750, "new/e": 0o644}
+
+
 @pytest.mark.parametrize("end", [journal.complete, journal.undo])
 @pytest.mark.parametrize("links", ["links", "copies"])
 def test_interrupted_change_is_completed_or_undone(
