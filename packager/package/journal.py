@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from packager.base import atomic, plainfiles, workfolder
 from packager.base.errors import ToolError, UsageError, VerificationError, reason
@@ -38,6 +38,7 @@ _NEW, _OLD = "new", "old"
 _MAX_BYTES = 16 << 20
 _CHUNK = 1 << 20
 _MODES = {"0644": 0o644, "0755": 0o755}
+_UNPACK = "its files may be of two versions: unpack the package again into another folder"
 
 
 class Step(Value, frozen=True):
@@ -220,10 +221,10 @@ def _opened(folder: Path) -> Iterator[tuple[list[dict[str, Any]], bool]]:
         raise UsageError(f"no upgrade of {folder} was interrupted")
     for part in (journal, journal / _NEW, journal / _OLD):
         if part.is_symlink():
-            raise VerificationError(f"{part} is a link")
+            raise VerificationError(f"{part} is a link", hint=_UNPACK)
     try:
         is_undone = (journal / _UNDO).exists()
-        with plainfiles.open_below(journal, _UNDO if is_undone else _PLAN) as stream:
+        with _plan(journal, _UNDO if is_undone else _PLAN) as stream:
             if lock(stream.fileno()) is False:
                 raise UsageError(f"another process upgrades {folder}")
             yield _rows(stream.read(_MAX_BYTES), journal), is_undone
@@ -233,22 +234,42 @@ def _opened(folder: Path) -> Iterator[tuple[list[dict[str, Any]], bool]]:
         raise ToolError(message, hint=f"`mlpack upgrade --continue {folder}` completes it") from None
 
 
+def _plan(journal: Path, name: str) -> IO[bytes]:
+    """Open the plan of a journal.
+
+    Raises:
+        VerificationError: There is no plan, such as where the journal is not a folder.
+        OSError: The plan cannot be opened.
+    """
+    try:
+        return plainfiles.open_below(journal, name)
+    except (plainfiles.NotPlainError, FileNotFoundError, NotADirectoryError):
+        raise _unreadable(journal) from None
+
+
+def _unreadable(journal: Path) -> VerificationError:
+    return VerificationError(f"{journal} is not the journal of an upgrade that mlpack can read", hint=_UNPACK)
+
+
 def _rows(content: bytes, journal: Path) -> list[dict[str, Any]]:
     """Return the content of a plan. Raises VerificationError when it is not one that `change` writes."""
     try:
         rows = json.loads(content)
-        are_valid = all(map(_is_row, rows))
+        are_valid = isinstance(rows, list) and all(map(_is_row, rows))
     except (ValueError, TypeError, KeyError, ContentError, RecursionError):
         are_valid = False
     if not are_valid:
-        raise VerificationError(f"{journal} is not the journal of an upgrade")
+        raise _unreadable(journal)
     return list(rows)
 
 
 def _is_row(row: Any) -> bool:
     """Return whether a value has the form of a row. Raises the errors of a value that has not."""
+    if not isinstance(row, dict) or not isinstance(row["path"], str):
+        return False
     is_path = inactive(normalized(row["path"])) == row["path"] != ""
-    return is_path and row["mode"] in (None, *_MODES) and {"before", "after"} <= row.keys()
+    have_digests = all(row[key] is None or isinstance(row[key], str) for key in ("before", "after"))
+    return is_path and row["mode"] in (None, *_MODES) and have_digests
 
 
 def _place(folder: Path, path: str) -> Path:

@@ -158,6 +158,9 @@ def test_folder_without_journal_cannot_be_completed(folder: Path) -> None:
         {"path": ".git/config", "before": None, "after": "0", "mode": "0644"},
         {"path": "a", "before": None, "after": "0", "mode": "4755"},
         {"path": "a"},
+        {"path": 5, "before": None, "after": "0", "mode": "0644"},
+        {"path": "a", "before": None, "after": 1, "mode": "0644"},
+        ["path"],
         "a",
         7,
     ],
@@ -171,6 +174,24 @@ def test_hostile_journal_is_refused(row: object, folder: Path) -> None:
     for end in (journal.complete, journal.undo):
         with pytest.raises(VerificationError, match="is not the journal of an upgrade"):
             end(folder)
+        (place / "undo.json").exists() and (place / "undo.json").rename(place / "plan.json")
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("form", ["a file", "an empty folder", "{}", "null", ""])
+def test_journal_that_cannot_be_read_is_not_offered_to_the_other_command(form: str, folder: Path) -> None:
+    place = folder / journal.NAME
+    if form == "a file":
+        place.write_text("mine")
+    else:
+        place.mkdir()
+    if form in ("{}", "null", ""):
+        (place / "plan.json").write_text(form)
+    before = files(folder)
+    for end in (journal.complete, journal.undo):
+        with pytest.raises(VerificationError, match="is not the journal of an upgrade that mlpack can read") as refused:
+            end(folder)
+        assert refused.value.hint == "its files may be of two versions: unpack the package again into another folder"
         (place / "undo.json").exists() and (place / "undo.json").rename(place / "plan.json")
     assert files(folder) == before
 
