@@ -7,7 +7,7 @@ file, which NFS has too, and no file is replaced or removed while it is open.
 
     plan.json  the files, in the order in which they change; `undo.json` since the change is undone
     new/N      the new content of the file N, until it has replaced the old one
-    old/N      the old content of the file N
+    old/N      the old content of the file N: a copy, or a link to a file that is too large to be edited
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from packager.base import atomic, plainfiles, workfolder
 from packager.base.errors import ToolError, UsageError, VerificationError, reason
 from packager.base.locks import lock
+from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.package.path_checks import ContentError, inactive, normalized
 
@@ -37,6 +38,9 @@ _PLAN, _UNDO = "plan.json", "undo.json"
 _NEW, _OLD = "new", "old"
 _MAX_BYTES = 16 << 20
 _CHUNK = 1 << 20
+_MOST_COPIED = 1 << 20
+"""The most bytes of an old file that is copied into the journal."""
+
 _MODES = {"0644": 0o644, "0755": 0o755}
 _UNPACK = "its files may be of two versions: unpack the package again into another folder"
 
@@ -98,10 +102,11 @@ def complete(folder: Path) -> None:
 
     Raises:
         UsageError: There is no journal, or another process works on it.
-        VerificationError: The journal is damaged.
+        VerificationError: The journal is damaged, or a file that would be replaced was edited; nothing has changed.
         ToolError: A file cannot be written; the journal remains.
     """
     with _opened(folder) as (rows, is_undone):
+        _check_present(folder, rows, is_undone=is_undone)
         if is_undone:
             _undo(folder, rows)
         else:
@@ -112,6 +117,7 @@ def complete(folder: Path) -> None:
 def undo(folder: Path) -> None:
     """Restore the files as they were before the change that the journal describes. Raises as `complete`."""
     with _opened(folder) as (rows, is_undone):
+        _check_present(folder, rows, is_undone=True)
         if not is_undone:
             (folder / NAME / _PLAN).rename(folder / NAME / _UNDO)
             _sync(folder / NAME)
@@ -155,7 +161,7 @@ def _chunks(content: bytes | Path) -> Iterator[bytes]:
 
 
 def _keep(folder: Path, step: Step, kept: Path) -> None:
-    """Keep the old content of a file in the journal: as a second link to the file where that is possible.
+    """Keep the old content of a file in the journal: of a large one, as a second link where that is possible.
 
     Raises:
         ToolError: The file is not the one that was read.
@@ -166,10 +172,52 @@ def _keep(folder: Path, step: Step, kept: Path) -> None:
         raise ToolError(f"{path} changed since it was read", hint="try again when no program is writing to it")
     if not is_there:
         return
+    if path.stat().st_size <= _MOST_COPIED:  # an edit of the file would change a link too
+        _copy(path, kept)
+        return
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError:  # a file system without links
-        shutil.copy2(path, kept, follow_symlinks=False)
+        _copy(path, kept)
+
+
+def _copy(path: Path, kept: Path) -> None:
+    _write(kept, path, 0o600)
+    shutil.copystat(path, kept)
+
+
+def _check_present(folder: Path, rows: Sequence[dict[str, Any]], *, is_undone: bool) -> None:
+    """Check that no file which is replaced or removed next has another content than before or after the change.
+
+    A missing file is accepted: so a user who has moved an edited file elsewhere can go on.
+
+    Raises:
+        VerificationError: There is such a file, or a kept old content has changed.
+    """
+    edited = []
+    for number, row in enumerate(rows):
+        path = _place(folder, row["path"])
+        staged, kept = (folder / NAME / part / str(number) for part in (_NEW, _OLD))
+        if is_undone:
+            is_next = kept.exists() if row["before"] is not None else not staged.exists()
+        else:
+            is_next = row["mode"] is None or staged.exists()
+        is_file = os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
+        if is_next and is_file and not _is_either(path, row):
+            edited.append(Problem(str(path), 0, 0, "was edited since the upgrade began"))
+        elif is_next and is_undone and kept.exists() and _digest(kept) != row["before"]:
+            raise VerificationError(f"{kept} is damaged", hint=f"mlpack upgrade --continue {folder}")
+    if edited:
+        hint = "move each elsewhere, run this again, and then make your edits again"
+        raise VerificationError(f"{folder} was left as it is: edits would be lost", hint=hint, problems=edited)
+
+
+def _is_either(path: Path, row: dict[str, Any]) -> bool:
+    """Whether a file has the content from before or after the change."""
+    try:
+        return _digest(path) in (row["before"], row["after"])
+    except plainfiles.NotPlainError:
+        return False
 
 
 def _digest(path: Path) -> str:

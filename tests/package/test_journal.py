@@ -108,6 +108,7 @@ def test_interrupted_change_is_completed_or_undone(
     end: Callable[[Path], None], links: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change is interrupted before each of its changes, and `end` is interrupted before each of its own."""
+    monkeypatch.setattr(journal, "_MOST_COPIED", -1)
     if links == "copies":
         monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(OSError("no links")))
     kept = shutil.copytree(folder, tmp_path / "kept")
@@ -128,6 +129,43 @@ def test_interrupted_change_is_completed_or_undone(
         shutil.copytree(kept, folder)
     assert number > 5
     assert interrupted > 20
+
+
+@pytest.mark.parametrize("end", [journal.complete, journal.undo])
+@pytest.mark.parametrize("form", ["in place", "by rename"])
+def test_edits_since_the_interruption_are_kept(
+    end: Callable[[Path], None], form: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stopped(lambda: journal.change(folder, STEPS), 4, monkeypatch)  # before folder/b
+    before = without_work(files(folder))
+    for path in ("a", "folder/b"):
+        edited = folder / path if form == "in place" else tmp_path / "edited"
+        edited.write_bytes(b"edited")
+        edited.replace(folder / path)
+    lost = ["folder/b"] if end is journal.complete else ["a", "folder/b"]
+    for _ in range(2):
+        with pytest.raises(VerificationError, match="edits would be lost") as refused:
+            end(folder)
+        assert [problem.file for problem in refused.value.problems] == [str(folder / path) for path in lost]
+        assert without_work(files(folder)) == before | {"a": b"edited", "folder/b": b"edited"}
+    for number, path in enumerate(lost):
+        (folder / path).rename(tmp_path / f"mine{number}")
+    end(folder)
+    expected = NEW | {"a": b"edited"} if end is journal.complete else OLD
+    assert without_work(files(folder)) == expected | OWN
+    assert (tmp_path / "mine0").read_bytes() == b"edited"
+
+
+def test_old_content_that_changed_is_not_restored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_MOST_COPIED", -1)
+    assert stopped(lambda: journal.change(folder, STEPS), 4, monkeypatch)
+    (folder / journal.NAME / "old/2").write_bytes(b"edited")
+    before = files(folder)
+    with pytest.raises(VerificationError, match="old/2 is damaged"):
+        journal.undo(folder)
+    assert files(folder) == before
+    journal.complete(folder)
+    assert files(folder) == NEW | OWN
 
 
 def test_change_that_is_being_undone_is_not_completed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
