@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -258,7 +259,12 @@ class _Choices:
 
     def _path(self, name: str) -> str:
         """Return the path below the package's root of a file, which the user may name with the package's folder."""
-        return name.removeprefix(f"{self._old.source}/").removeprefix("./")
+        path = posixpath.normpath(name)
+        is_below = path in self._old.inventory["files"] or (self._old.folder / path).is_file()
+        if is_below and not posixpath.isabs(path):
+            return path
+        root, place = (os.path.abspath(part) for part in (self._old.source, name))  # noqa: PTH100 - no link is followed
+        return posixpath.relpath(place, root) if place.startswith(f"{root}/") else path
 
     def decide(self, conflict: Conflict) -> Answer | None:
         """Return the answer to a conflict."""

@@ -610,6 +610,19 @@ def test_choices_by_question_decide_conflicts(package: Path, clash: Path) -> Non
     assert files(package) == files(clash)
 
 
+@pytest.mark.parametrize("form", ["{path}", "./{path}", "./{name}/{path}", "{name}//{path}", "{folder}/{path}"])
+@pytest.mark.parametrize("source", ["{name}", "./{name}", "{folder}"])
+def test_choice_names_file_by_any_of_its_paths(
+    form: str, source: str, package: Path, clash: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(package.parent)
+    names = {"name": package.name, "folder": str(package)}
+    decisions = Decisions(yours=(form.format(path=ENV, **names),))
+    with upgrade.prepared(Path(source.format(**names)), clash, decisions) as prepared:
+        assert ENV not in {conflict.path for conflict in prepared.plan.conflicts}
+        assert [conflict.path for conflict in prepared.plan.decided] == [ENV]
+
+
 def test_choice_for_file_without_conflict_is_refused(package: Path, clash: Path) -> None:
     with pytest.raises(UsageError, match="this file of the package has no conflict"):
         upgraded(package, clash, yours=("README.md",))
