@@ -188,11 +188,16 @@ def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]
 def changes(files: Files) -> Iterator[Change]:
     """Yield the lines that change."""
     for path, content in files.changed().items():
-        before, after = (text.decode(errors="replace").splitlines() for text in (files.before(path) or b"", content))
+        before, after = map(_lines, (files.before(path) or b"", content))
         for first, last, begin, end in _replaced_lines(before, after):
             for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):
                 if old != new:
                     yield Change(path, begin + offset + 1, old, new or "")
+
+
+def _lines(text: bytes) -> list[str]:
+    """Return the lines of a text as editors count them: other separators, such as U+2028, are part of a line."""
+    return text.decode(errors="replace").removesuffix("\n").split("\n") if text else []
 
 
 def _replaced_lines(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:

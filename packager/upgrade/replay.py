@@ -82,7 +82,7 @@ class Conflict(Value, frozen=True):
         if text is None:
             return f"no {self.subject}" if self.subject else "nothing"
         is_site = self.path.endswith(layout.site_env(""))
-        rows = text.splitlines()
+        rows = text.removesuffix("\n").split("\n")
         shown = [masked_line(row, is_site=is_site) if self.path.endswith(".env") else row for row in rows]
         return shortened(" | ".join(row.strip() for row in shown), _SHOWN)
 

@@ -343,6 +343,18 @@ def test_dry_run_shows_changes_and_writes_nothing(mlpack: Mlpack, package: Path)
     assert contents(package) == before
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\f", "\r"])
+def test_changes_have_line_numbers_of_editors(separator: str, mlpack: Mlpack, package: Path) -> None:
+    path = package / "quickstart/k8s/mlops/single-node/mlops.env"
+    text = f"# a{separator}b\n" + path.read_text(encoding="utf-8")
+    path.write_bytes(text.encode())
+    number = next(number for number, line in enumerate(text.split("\n"), 1) if line.startswith("REGISTRY="))
+    done = mlpack("configure", package, "--registry", "r.example", "--add", "EXTRA=1", "--dry-run")
+    assert f"{path}:{number}: REGISTRY=docker.io  ->  REGISTRY=r.example\n" in done.stderr
+    last = text.count("\n") + 1
+    assert f"{path}:{last}: EXTRA=1\n" in done.stderr
+
+
 def test_configure_writes_a_second_archive(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi").code == 0
     archive = tmp_path / "hello-mpi.tar.gz"

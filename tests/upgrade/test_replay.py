@@ -145,6 +145,14 @@ def test_conflict_masks_secrets() -> None:
     assert b"three" not in result.content
 
 
+def test_conflict_masks_all_of_a_secret_with_a_line_separator() -> None:
+    base, yours, theirs = (BASE + f"HF_TOKEN={value}\u2028more{value}\n".encode() for value in ("one", "two", "three"))
+    result = merged(ENV, base, yours, theirs)
+    [conflict] = result.conflicts
+    assert conflict.message == "the package had HF_TOKEN=***, you have HF_TOKEN=***, the new package has HF_TOKEN=***"
+    assert b"three" not in result.content
+
+
 def test_long_value_makes_short_comment() -> None:
     base, yours, theirs = (BASE.replace(b"=10", b"=" + letter * 30_000) for letter in (b"a", b"b", b"c"))
     result = merged(ENV, base, yours, theirs)
