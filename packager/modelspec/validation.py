@@ -10,6 +10,7 @@ from jsonschema.validators import extend
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
+from packager.base.yamlio import scalar
 from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
 if TYPE_CHECKING:
@@ -213,9 +214,18 @@ def _fix(error: ValidationError) -> str | None:
     if error.validator == "type" and error.validator_value == "string" and isinstance(value, int | float):
         written = str(value).lower() if isinstance(value, bool) else str(value)
         return f'quote it: "{written}"' if Draft202012Validator(_rule(error)).is_valid(written) else None
-    if error.validator == "type" and error.validator_value == "integer" and str(value).isdecimal():
-        return "write it without quotes"
+    if error.validator == "type" and error.validator_value == "integer" and isinstance(value, str):
+        return _integer_fix(value)
     return None
+
+
+def _integer_fix(text: str) -> str | None:
+    """Return the fix of a text where an integer is expected; None if it does not consist of digits."""
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    if text != "0" and text.startswith("0"):
+        return "remove the leading zero"
+    return "write it without quotes" if isinstance(scalar(text), int) else "it is too large"
 
 
 def _example(rule: Rule, schema: Rule) -> Any:
