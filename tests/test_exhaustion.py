@@ -264,6 +264,21 @@ def test_verify_of_a_damaged_package_is_bounded(attack: str, form: list[str], pa
     assert done.code == 5
 
 
+UPGRADES: dict[str, Change] = {
+    "a kustomization of many components": kustomization(components=[f"../x{n}" for n in range(40_000)]),
+}
+
+
+@pytest.mark.parametrize("attack", UPGRADES)
+def test_upgrade_to_a_hostile_package_is_bounded(attack: str, package: Path, tmp_path: Path) -> None:
+    newer = shutil.copytree(package, tmp_path / "newer")
+    UPGRADES[attack](newer)
+    with opened(newer) as sealed:
+        seal(sealed)
+    done = run("-q", "upgrade", package, newer, "--no-verify", "--dry-run")
+    assert done.code == 0, done.output
+
+
 def _spec(*changes: str, files: dict[str, str] | None = None) -> Callable[[Path], Path]:
     return lambda folder: demo.write(folder, demo.changed(*changes), files)
 

@@ -268,11 +268,13 @@ def _commented_out(document: Document, source: str) -> Iterator[Component]:
 
 def _lines(document: Document, source: str) -> Iterator[tuple[int, str]]:
     """Yield each line and the offset of its start; a line inside an entry of the list is yielded as empty."""
-    entries = [document.span((_KEY, index)) for index in range(len(_list(document.data, _KEY)))]
-    start = 0
+    entries = sorted(document.span((_KEY, index))[:2] for index in range(len(_list(document.data, _KEY))))
+    start = inside_until = passed = 0
     for line in source.split("\n"):
-        is_inside = any(entry.start < start < entry.end for entry in entries)
-        yield start, "" if is_inside else line
+        while passed < len(entries) and entries[passed][0] < start:
+            inside_until = max(inside_until, entries[passed][1])
+            passed += 1
+        yield start, "" if start < inside_until else line
         start += len(line) + 1
 
 

@@ -405,7 +405,8 @@ class _Plan:
                 continue
             now = self._new.reader.read(path, diff.MOST_BYTES)
             if path.endswith(".env"):
-                names = dict.fromkeys(key for key in envfile.keys(now) if key not in set(envfile.keys(before)))
+                present = set(envfile.keys(before))
+                names = dict.fromkeys(key for key in envfile.keys(now) if key not in present)
                 keys += [f"{path}: {key}" for key in names]
             elif posixpath.basename(path) == layout.KUSTOMIZATION:
                 options += [f"{path}: {name}" for name in sorted(_options(now, path) - _options(before, path))]
