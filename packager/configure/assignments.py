@@ -68,6 +68,7 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
     for entry in assignments:
         _check_assignment(files.package, entry)
         _check_reserved(files, overlays, entry)
+        _check_exported(files, overlays, entry)
         if entry.key == CHOICE:
             _check_choice(files, overlays, entry)
         if entry.key == IMAGE and any(image.is_in_env(files, overlay) for overlay in overlays):
@@ -156,6 +157,16 @@ def _check_choice(files: Files, overlays: Sequence[str], entry: Assignment) -> N
                 if scripts and entry.value not in scripts:
                     message, hint = wrong_choice(entry.value, scripts)
                     raise UsageError(f"{entry.label}, for {overlay}: {message}", hint=hint)
+
+
+def _check_exported(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
+    """Refuse a key that an env file sets as in a shell: kubectl reads another key there."""
+    for path in _env_files(files, overlays, entry):
+        for line in envfile.lines(files.read(path)):
+            if line.key.split() == ["export", entry.key]:
+                place = f"{files.package.shown(path)}:{line.number}"
+                message = f"{entry.label}: {place} sets {line.key!r}, which is another key"
+                raise UsageError(message, hint="remove `export ` there")
 
 
 def _check_reserved(files: Files, overlays: Sequence[str], entry: Assignment) -> None:

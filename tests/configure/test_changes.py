@@ -343,6 +343,19 @@ def test_dry_run_shows_changes_and_writes_nothing(mlpack: Mlpack, package: Path)
     assert contents(package) == before
 
 
+def test_key_of_an_exported_line_is_refused(mlpack: Mlpack, package: Path) -> None:
+    path = package / "quickstart/k8s/mlops/single-node/mlops.env"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("REGISTRY=", "export REGISTRY="), encoding="utf-8")
+    number = next(number for number, line in enumerate(text.split("\n"), 1) if line.startswith("REGISTRY="))
+    before = contents(package)
+    done = mlpack("configure", package, "--set", "REGISTRY=r.example")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"--set REGISTRY: {path}:{number} sets 'export REGISTRY', which is another key\n" in done.stderr
+    assert "hint: remove `export ` there\n" in done.stderr
+    assert contents(package) == before
+
+
 @pytest.mark.parametrize("separator", ["\u2028", "\f", "\r"])
 def test_changes_have_line_numbers_of_editors(separator: str, mlpack: Mlpack, package: Path) -> None:
     path = package / "quickstart/k8s/mlops/single-node/mlops.env"
