@@ -52,7 +52,7 @@ def test_configure_keeps_edits_that_another_process_has_made_since(package: Path
         with prepared(package, None, Answers(root="/srv"), ask=fail_if_asked) as others:
             assert len(list(write(others, tell=pytest.fail))) == 2
         after = (package / ENV).read_bytes()
-        with pytest.raises(ToolError, match="mlops.env changed since it was read; nothing was changed"):
+        with pytest.raises(ToolError, match="changed since it was read; nothing was changed"):
             list(write(edits, tell=pytest.fail))
     assert (package / ENV).read_bytes() == after
 

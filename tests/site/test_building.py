@@ -49,12 +49,10 @@ def test_build_seals_package_with_defaults(mlpack: Mlpack, site: Path, tmp_path:
     assert (verified.code, "edited:" in verified.stderr) == (0, False)
 
 
-@pytest.mark.parametrize("is_configured", [False, True])
-def test_annotations_do_not_switch_placement_on(
-    is_configured: bool, mlpack: Mlpack, tmp_path: Path, kubectl: Path
-) -> None:
+@pytest.mark.parametrize("command", ["build", "configure"])
+def test_annotations_do_not_switch_placement_on(command: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     (tmp_path / "mlpack-site.yaml").write_text('annotations: {prometheus.io/scrape: "true"}\n', encoding="utf-8")
-    if is_configured:
+    if command == "configure":
         assert mlpack("build", "hello-mpi", "--format", "dir", "--site-file", "/dev/null").code == 0
         assert mlpack("configure", "hello-mpi").code == 0
     else:
