@@ -202,14 +202,17 @@ def _check_present(folder: Path, rows: Sequence[dict[str, Any]], *, is_undone: b
             is_next = kept.exists() if row["before"] is not None else not staged.exists()
         else:
             is_next = row["mode"] is None or staged.exists()
-        is_file = os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
-        if is_next and is_file and not _is_either(path, row):
+        if is_next and os.path.lexists(path) and not _is_folder(path) and not _is_either(path, row):
             edited.append(Problem(str(path), 0, 0, "was edited since the upgrade began"))
         elif is_next and is_undone and kept.exists() and _digest(kept) != row["before"]:
             raise VerificationError(f"{kept} is damaged", hint=f"mlpack upgrade --continue {folder}")
     if edited:
         hint = "move each elsewhere, run this again, and then make your edits again"
         raise VerificationError(f"{folder} was left as it is: edits would be lost", hint=hint, problems=edited)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _is_either(path: Path, row: dict[str, Any]) -> bool:
@@ -231,6 +234,8 @@ def _advance(folder: Path, number: int, row: dict[str, Any]) -> None:
     """Make one change, unless it has been made."""
     path = _place(folder, row["path"])
     if row["mode"] is None:
+        if _is_folder(path):  # of new files, which has replaced it
+            return
         with contextlib.suppress(NotADirectoryError):  # a new file has replaced its folder
             path.unlink(missing_ok=True)
             _remove_empty(folder, path.parent)
@@ -251,10 +256,13 @@ def _undo(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
         path = _place(folder, row["path"])
         kept = folder / NAME / _OLD / str(number)
         if row["before"] is None:
-            if not (folder / NAME / _NEW / str(number)).exists() and not path.is_dir():  # a folder was restored
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(NotADirectoryError):  # the file in place of its folder was restored
+                if not (folder / NAME / _NEW / str(number)).exists() and not path.is_dir():  # a folder was restored
+                    path.unlink(missing_ok=True)
                 _remove_empty(folder, path.parent)
         elif kept.exists():
+            if _is_folder(path):  # of new files, which are removed
+                _remove_empty(folder, path)
             _make_parents(folder, path)
             kept.rename(path)
             kept.unlink(missing_ok=True)  # a rename to another link of the same file does nothing
@@ -359,7 +367,7 @@ def _discard(folder: Path) -> None:
 
 
 def _sync_existing(folder: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         _sync(folder)
 
 

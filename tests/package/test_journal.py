@@ -132,6 +132,26 @@ def test_interrupted_change_is_completed_or_undone(
 
 
 @pytest.mark.parametrize("end", [journal.complete, journal.undo])
+def test_interrupted_change_of_a_file_into_a_folder_is_completed_or_undone(
+    end: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [Step("a", digest(b"old"), None, None), Step("a/b/c", None, "0644", b"new"), Step("z", None, "0644", b"z")]
+    expected = {"a/b/c": b"new", "z": b"z"} if end is journal.complete else {"a": b"old"}
+    for number in range(1, 20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "a").write_bytes(b"old")
+        stopped(lambda folder=folder: journal.change(folder, steps), number, monkeypatch)  # type: ignore[misc]
+        if not (folder / journal.NAME).exists():
+            break
+        for change in range(20):
+            if (folder / journal.NAME).exists():
+                stopped(lambda folder=folder: end(folder), change, monkeypatch)  # type: ignore[misc]
+        assert without_work(files(folder)) == expected
+    assert number > 4
+
+
+@pytest.mark.parametrize("end", [journal.complete, journal.undo])
 @pytest.mark.parametrize("form", ["in place", "by rename"])
 def test_edits_since_the_interruption_are_kept(
     end: Callable[[Path], None], form: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
