@@ -146,7 +146,7 @@ def _read(package: Package) -> None:
             with sources.copied():
                 pass
     edited = configure.configure(package, package.overlays, configure.Answers(root="/nfs", uid=4711))
-    list(configure.changes(package, edited.changed()))
+    list(configure.changes(edited))
     list(settings.unset(settings.Files(package), package.overlays))
     assert all(str(problem) for problem in problems)
 
