@@ -94,6 +94,8 @@ class Readiness:
             await asyncio.to_thread(self._store.check_writable)
         except ToolError as error:
             problems.append(str(error))
+        except Exception as error:  # noqa: BLE001 - a server whose database fails in any way is not ready
+            problems.append(f"{type(error).__name__}: {error}")
         try:
             await self._cluster.get("ConfigMap", _ABSENT, self._namespace)
             self._away = None

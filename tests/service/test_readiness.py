@@ -105,6 +105,15 @@ def test_readiness_is_false_when_the_disk_is_full(bench: Bench, monkeypatch: pyt
     assert "is full: 4 KiB are left" in bench.log[0]
 
 
+def test_readiness_is_false_after_an_unexpected_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(bench.store, "check_writable", fail)
+    assert bench.ask() == [False]
+    assert bench.log == ["not ready: RuntimeError: bug"]
+
+
 @BOTH
 def test_database_probe_leaves_one_row(database: str) -> None:
     store = Store(database)
