@@ -38,7 +38,7 @@ from packager.service.registry.packages.registries import read_registries
 from packager.service.registry.packages.sources import PackageSources
 from packager.service.registry.policy import Site
 from packager.service.registry.rendering import Renderer
-from packager.service.store.databases import AwayError, Postgres
+from packager.service.store.databases import CONNECTIONS, AwayError, Postgres
 from packager.service.store.store import ACTIVE, Store
 from packager.service.times import now
 from packager.service.use.events import JobEvents
@@ -68,15 +68,15 @@ _SWITCH_SECONDS = 0.0001
 """The seconds that a computing thread may block the others, such as the one that answers requests; Python's default
 is 0.005. Reading a row from SQLite gives the interpreter's lock away, so a list of 50 jobs waits for it 50 times."""
 
-_THREADS = 16
-"""The maximum number of threads for the database, which is its number of connections."""
-
 _RENDERING = 4
 _CHECKING = 2
 _READING = 3
 _MOST_WAITING = 8
 """The numbers of threads that render templates, that wait for checks of definitions and that read packages, and of a
 caller's waiting requests for each."""
+
+_THREADS = CONNECTIONS - _RENDERING - _CHECKING - _READING
+"""The maximum number of threads that only use the database, which has a connection for each thread."""
 
 
 class Server:

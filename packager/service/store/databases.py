@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine, Executable
+    from sqlalchemy.engine.interfaces import ExceptionContext
 
     from packager.service.store.rows import Row
 
@@ -47,12 +57,40 @@ of each running replica."""
 
 _CONNECT_SECONDS = 10
 
+CONNECTIONS = 25
+"""The maximum number of connections, and of the threads of a server that use the database."""
+
+_POOL = {"pool_size": 8, "max_overflow": CONNECTIONS - 8}
+
+_READ_ONLY = "25006"
+_IDLE_IN_TRANSACTION = "25P03"
+"""The SQLSTATEs of PostgreSQL for a write to a server that has become a standby, and for a transaction that it has
+ended: its client sent nothing for too long."""
+
 _LEAST_BYTES = 8 << 20
 """The free bytes below which a disk counts as full: SQLite's write-ahead log grows to half of this."""
 
 
 class AwayError(ToolError):
     """The database does not answer."""
+
+
+def _is_away(error: SQLAlchemyError) -> bool:
+    """Return whether an error means that the database does not answer, or accepts no writes now."""
+    if isinstance(error, InternalError):
+        return _state(error.orig) in (_READ_ONLY, _IDLE_IN_TRANSACTION)
+    return isinstance(error, OperationalError | InterfaceError | NoConnectionError)
+
+
+def _state(error: BaseException | None) -> str | None:
+    """Return the SQLSTATE of an error of PostgreSQL; None for other errors."""
+    return getattr(error, "sqlstate", None)
+
+
+def _leave(context: ExceptionContext) -> None:
+    """Close all connections of the pool after a write to a standby: another server may be the primary now."""
+    if _state(context.original_exception) == _READ_ONLY:
+        context.is_disconnect = True
 
 
 class Database(ABC):
@@ -117,8 +155,11 @@ class Database(ABC):
         try:
             with self.engine.connect() as connection:
                 yield connection
-        except OperationalError as error:
-            lines = str(error.orig).splitlines() or [""]
+        except SQLAlchemyError as error:
+            if not _is_away(error):
+                raise
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            lines = str(cause).splitlines() or [""]
             raise AwayError(f"the database does not answer: {lines[0]}") from None
         finally:
             if self._is_closed:  # closed during the block: nothing else would empty the pool again
@@ -173,7 +214,7 @@ class Sqlite(Database):
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
         except OSError as error:
             raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
-        self.engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
+        self.engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, **_POOL)
         event.listen(self.engine, "connect", _prepare)
         self._claim: int | None = None
 
@@ -284,8 +325,9 @@ class Postgres(Database):
         self.conninfo = f"postgresql://{url.render_as_string(hide_password=False).partition('://')[2]}"
         try:
             self.engine = create_engine(
-                url, pool_size=8, max_overflow=8, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
+                url, **_POOL, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
             )
+            event.listen(self.engine, "handle_error", _leave)
         except ModuleNotFoundError as error:
             raise missing_extra("a database of PostgreSQL", error, "service", "postgres") from None
         try:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
+from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
@@ -113,6 +115,48 @@ def test_newer_schema_and_older_postgresql_are_refused(postgres: Server, monkeyp
     monkeypatch.setattr(databases, "OLDEST_POSTGRES", 99)
     with pytest.raises(ToolError, match="expected 99 or later"):
         databases.opened(address)
+
+
+@BOTH
+def test_pool_without_a_free_connection_is_reported_as_away(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(database)
+    monkeypatch.setattr(store.database.engine.pool, "_timeout", 0.01)
+    with ExitStack() as stack:
+        for _ in range(databases.CONNECTIONS):
+            stack.enter_context(store.database.reading())
+        with pytest.raises(AwayError, match="the database does not answer: QueuePool limit"):
+            store.ping()
+    store.ping()
+    store.close()
+
+
+def test_closed_transaction_is_reported_as_away(postgres: Server) -> None:
+    store = Store(postgres.create())
+    with pytest.raises(AwayError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
+        sleep(0.5)
+        connection.execute(text("SELECT 1"))
+    with pytest.raises(AwayError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
+        assert connection.connection.dbapi_connection
+        connection.connection.dbapi_connection.close()
+        connection.execute(text("SELECT 1"))
+    store.close()
+
+
+def test_connections_to_a_server_that_became_read_only_are_replaced(postgres: Server) -> None:
+    address = postgres.create()
+    name = address.partition("@/")[2].partition("?")[0]
+    store = Store(address)
+    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    store.database.engine.dispose()
+    with ExitStack() as stack:  # several connections in the pool
+        for _ in range(3):
+            stack.enter_context(store.database.reading())
+    with pytest.raises(AwayError, match="the database does not answer: cannot execute INSERT in a read-only"):
+        store.setting("a", str)
+    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+    assert store.setting("a", lambda: "b") == "b"
+    store.close()
 
 
 @BOTH
