@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine, Executable
-    from sqlalchemy.engine.interfaces import ExceptionContext
+    from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 
     from packager.service.store.rows import Row
 
@@ -55,7 +55,30 @@ RUNNING = 0x6D6C7003
 """The keys of the advisory locks of PostgreSQL: of the write transaction, of the leader, and (as the first of two keys)
 of each running replica."""
 
-_CONNECT_SECONDS = 10
+KEEPALIVES = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""The options of libpq by which a replica notices a broken connection to PostgreSQL."""
+
+_NOTICES = {
+    "tcp_keepalives_idle": "5s",
+    "tcp_keepalives_interval": "2s",
+    "tcp_keepalives_count": "5",
+    "tcp_user_timeout": "15s",
+}
+"""The settings by which PostgreSQL notices a replica that is cut off, and releases its locks: after 15 s, when a leader
+has noticed it as well, which takes it up to 12 s. With the defaults of Linux, PostgreSQL would need two hours. A
+connection over a Unix socket ignores these settings."""
+
+FROZEN = "30s"
+"""The time after which PostgreSQL closes the connection of a replica that keeps a lock and does nothing."""
+
+_LOCK_TIMEOUT = "10s"
+"""The time for which a transaction waits for the lock of another one."""
 
 CONNECTIONS = 25
 """The maximum number of connections, and of the threads of a server that use the database."""
@@ -73,6 +96,15 @@ _LEAST_BYTES = 8 << 20
 
 class AwayError(ToolError):
     """The database does not answer."""
+
+
+def settings(**more: str) -> str:
+    """Return the statement that sets a connection's settings of PostgreSQL: `_NOTICES` and further ones.
+
+    They are a statement, because poolers refuse them in the options of a connection.
+    """
+    pairs = {**_NOTICES, **more}.items()
+    return "SELECT " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in pairs)
 
 
 def _is_away(error: SQLAlchemyError) -> bool:
@@ -108,18 +140,21 @@ class Database(ABC):
     _turn: AbstractContextManager[object] = nullcontext()  # held by the writing thread
 
     @abstractmethod
-    def _begin(self, connection: Connection) -> None:
-        """Begin a write transaction, when no other one is open."""
+    def _begin(self, connection: Connection, *, is_patient: bool) -> None:
+        """Begin a write transaction, when no other one is open; for the argument, see `writing`."""
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *, is_patient: bool = False) -> Iterator[Connection]:
         """Yield the connection of a write transaction: commit it after the block, or roll it back after an exception.
 
+        Args:
+            is_patient: Whether to wait without a limit for the locks of other replicas, as for their migration.
+
         Raises:
-            AwayError: The database does not answer.
+            AwayError: The database does not answer, or another replica writes for too long.
         """
         with self._turn, self._connected() as connection:
-            self._begin(connection)
+            self._begin(connection, is_patient=is_patient)
             try:
                 yield connection
             except BaseException:
@@ -247,7 +282,7 @@ class Sqlite(Database):
             os.close(self._claim)
             self._claim = None
 
-    def _begin(self, connection: Connection) -> None:
+    def _begin(self, connection: Connection, *, is_patient: bool) -> None:  # noqa: ARG002 - the signature of `Database`
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _end(self, connection: Connection, statement: str) -> None:
@@ -324,9 +359,7 @@ class Postgres(Database):
         self.shown = f"{scheme}://{url.render_as_string().partition('://')[2]}"
         self.conninfo = f"postgresql://{url.render_as_string(hide_password=False).partition('://')[2]}"
         try:
-            self.engine = create_engine(
-                url, **_POOL, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
-            )
+            self.engine = create_engine(url, **_POOL, pool_pre_ping=True, connect_args=KEEPALIVES)
             event.listen(self.engine, "handle_error", _leave)
         except ModuleNotFoundError as error:
             raise missing_extra("a database of PostgreSQL", error, "service", "postgres") from None
@@ -337,8 +370,11 @@ class Postgres(Database):
             self.engine.dispose()  # the engine connects again when it is used
         if version < OLDEST_POSTGRES:
             raise ToolError(f"{self.shown} is PostgreSQL {version}: expected {OLDEST_POSTGRES} or later")
+        event.listen(self.engine, "connect", _set)
 
-    def _begin(self, connection: Connection) -> None:
+    def _begin(self, connection: Connection, *, is_patient: bool) -> None:
+        if is_patient:
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITING})"))
 
     def _end(self, connection: Connection, statement: str) -> None:
@@ -370,6 +406,14 @@ class Postgres(Database):
         """Raise ToolError with the command of PostgreSQL for backups."""
         command = f"pg_dump --format=custom --file={file} {self.shown}"
         raise ToolError(f"the database {self.shown} is not a file", hint=f"let PostgreSQL copy it: {command}")
+
+
+def _set(connection: DBAPIConnection, _record: object) -> None:
+    """Set the settings of a new connection of the engine."""
+    cursor = connection.cursor()
+    cursor.execute(settings(idle_in_transaction_session_timeout=FROZEN, lock_timeout=_LOCK_TIMEOUT))
+    cursor.close()
+    connection.commit()
 
 
 def opened(where: str | Path) -> Database:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from packager.service.store.databases import CHANNEL, LEADING, RUNNING, AwayError
+from packager.service.store.databases import CHANNEL, FROZEN, KEEPALIVES, LEADING, RUNNING, AwayError, settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,13 +22,6 @@ PAUSE = 2.0
 """The seconds between two attempts to become the leader, and between two checks of the leader's connection."""
 
 _ALIVE_SECONDS = 5.0
-_KEEPALIVES = {
-    "connect_timeout": 10,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
 
 
 @contextmanager
@@ -40,11 +33,13 @@ def _translated() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _connected(conninfo: str) -> AsyncIterator[psycopg.AsyncConnection]:
+async def _connected(conninfo: str, **more: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    """Yield a connection with the settings `databases.settings`. Raises AwayError."""
     with _translated():
-        connection = await psycopg.AsyncConnection.connect(make_conninfo(conninfo, **_KEEPALIVES), autocommit=True)
+        connection = await psycopg.AsyncConnection.connect(make_conninfo(conninfo, **KEEPALIVES), autocommit=True)
     try:
         with _translated():
+            await connection.execute(settings(**more).encode())
             yield connection
     finally:
         await connection.close()
@@ -61,7 +56,7 @@ async def lead(conninfo: str, work: Callable[[], Awaitable[None]], pause: float 
     Raises:
         AwayError: The connection is broken, and another replica may be the leader now.
     """
-    async with _connected(conninfo) as connection:
+    async with _connected(conninfo, idle_session_timeout=FROZEN) as connection:
         while True:
             cursor = await connection.execute("SELECT pg_try_advisory_lock(%s)", (LEADING,))
             row = await cursor.fetchone()

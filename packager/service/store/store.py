@@ -144,7 +144,7 @@ class Store:
         try:
             if is_served:
                 self.database.claim()
-            with self._writing() as connection:
+            with self._writing(is_patient=True) as connection:
                 self.was_migrated = migration.upgrade(connection, is_allowed=migrates)
         except DBAPIError as error:
             self.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from time import sleep
 from typing import TYPE_CHECKING
@@ -178,3 +179,48 @@ def test_connection_in_use_is_closed_with_the_database(postgres: Server) -> None
         assert used
         assert not used.closed
     assert used.closed
+
+
+def test_connections_have_limits_for_replicas_that_are_cut_off(postgres: Server) -> None:
+    store = Store(postgres.create())
+    with store.database.reading() as connection:
+        rows = connection.execute(text("SELECT name, setting FROM pg_settings WHERE source = 'session'"))
+        settings = {str(name): str(setting) for name, setting in rows}
+        driver = connection.connection.driver_connection
+        assert driver
+        parameters = driver.info.get_parameters()
+    assert {"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"} < set(
+        settings
+    )
+    assert (settings["idle_in_transaction_session_timeout"], settings["lock_timeout"]) == ("30000", "10000")
+    assert (parameters["keepalives_idle"], parameters["tcp_user_timeout"]) == ("5", "10000")
+    store.close()
+
+
+def test_writer_gives_up_after_the_lock_timeout(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "_LOCK_TIMEOUT", "200ms")
+    address = postgres.create()
+    first, second = Store(address), Store(address)
+    with ThreadPoolExecutor() as threads:
+        with first.database.writing():
+            with pytest.raises(AwayError, match=r"the database does not answer: .*lock timeout"):
+                second.setting("a", str)
+            starting = threads.submit(Store, address)  # another replica may migrate for minutes
+            with pytest.raises(TimeoutError):
+                starting.result(timeout=1.0)
+        starting.result().close()
+    assert second.setting("a", lambda: "b") == "b"
+    for store in (first, second):
+        store.close()
+
+
+def test_lock_of_a_frozen_writer_is_released(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "FROZEN", "300ms")
+    address = postgres.create()
+    first, second = Store(address), Store(address)
+    with pytest.raises(AwayError), first.database.writing() as connection:  # noqa: PT012 - in a transaction
+        assert second.setting("a", lambda: "b") == "b"
+        connection.execute(text("SELECT 1"))
+    assert first.setting("a", str) == "b"
+    for store in (first, second):
+        store.close()

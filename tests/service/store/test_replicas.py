@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import signal
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.service.store.databases import Postgres as Database
+from packager.service.store.replicas import lead
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.fake import FakeCluster
 
@@ -139,3 +141,27 @@ def test_replica_repeats_the_request_of_a_killed_replica(replicas: Replicas) -> 
     replayed = first.post("/v1/jobs", **options)
     assert replayed.headers["idempotency-replayed"] == "true"
     assert [answer.json(), *first.get("/v1/jobs").json()["items"]] == [replayed.json()] * 2
+
+
+def test_replica_takes_over_from_a_frozen_leader(postgres: Postgres) -> None:
+    address = postgres.create()
+    program = LEADER.replace("async def", "replicas.FROZEN = '3s'\nasync def", 1)
+    with subprocess.Popen([sys.executable, "-c", program, address], stdout=subprocess.PIPE, text=True) as leader:
+        assert leader.stdout
+        assert leader.stdout.readline() == "leads\n"
+        leader.send_signal(signal.SIGSTOP)  # the system of the leader still acknowledges packets
+
+        async def take_over() -> None:
+            led = asyncio.Event()
+
+            async def work() -> None:
+                led.set()
+
+            async with asyncio.timeout(20):
+                await lead(address, work, pause=0.1)
+            assert led.is_set()
+
+        try:
+            asyncio.run(take_over())
+        finally:
+            leader.kill()
