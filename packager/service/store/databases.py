@@ -85,6 +85,9 @@ CONNECTIONS = 25
 
 _POOL = {"pool_size": 8, "max_overflow": CONNECTIONS - 8}
 
+_BUSY_TIMEOUT = "busy_timeout=10000"
+"""The milliseconds for which SQLite waits for other processes, as a pragma."""
+
 _READ_ONLY = "25006"
 _IDLE_IN_TRANSACTION = "25P03"
 """The SQLSTATEs of PostgreSQL for a write to a server that has become a standby, and for a transaction that it has
@@ -201,6 +204,14 @@ class Database(ABC):
                 pool.dispose()
 
     @abstractmethod
+    def execute_if_free(self, statement: Executable) -> None:
+        """Execute a statement in a write transaction of its own, or not at all while another transaction is open.
+
+        Raises:
+            AwayError: The database does not answer, or another process writes to the file.
+        """
+
+    @abstractmethod
     def tell(self, connection: Connection, release: str) -> None:
         """Notify other replicas of an event of a job, at the end of the transaction."""
 
@@ -233,6 +244,7 @@ class Sqlite(Database):
     """An SQLite file that only its owner can read."""
 
     is_shared = False
+    _turn: threading.Lock
 
     def __init__(self, path: Path) -> None:
         """Create the file if it does not exist. Raises ToolError."""
@@ -291,6 +303,20 @@ class Sqlite(Database):
         if driver.in_transaction:  # SQLite itself ends a transaction on a full disk
             connection.exec_driver_sql(statement)
 
+    def execute_if_free(self, statement: Executable) -> None:
+        """Execute a statement without waiting for other threads and processes. Raises AwayError."""
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            with self._connected() as connection:
+                connection.exec_driver_sql("PRAGMA busy_timeout=0")
+                try:
+                    connection.execute(statement)
+                finally:
+                    connection.exec_driver_sql(f"PRAGMA {_BUSY_TIMEOUT}")
+        finally:
+            self._turn.release()
+
     def check_room(self) -> None:
         """Raise ToolError if the disk is full."""
         left = shutil.disk_usage(self.path.parent).free
@@ -334,7 +360,7 @@ class Sqlite(Database):
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # we begin transactions ourselves
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", _BUSY_TIMEOUT):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
@@ -379,6 +405,13 @@ class Postgres(Database):
 
     def _end(self, connection: Connection, statement: str) -> None:
         connection.commit() if statement == "COMMIT" else connection.rollback()
+
+    def execute_if_free(self, statement: Executable) -> None:
+        """Execute a statement without waiting for other replicas. Raises AwayError."""
+        with self._connected() as connection:
+            if connection.execute(text(f"SELECT pg_try_advisory_xact_lock({_WRITING})")).scalar():
+                connection.execute(statement)
+                connection.commit()
 
     def tell(self, connection: Connection, release: str) -> None:
         """Notify all replicas of an event of a job, when the transaction is committed."""

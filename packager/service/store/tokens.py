@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
+from packager.service.store.databases import AwayError
 from packager.service.store.rows import StoredToken, columns
 from packager.service.store.tables import tokens
 from packager.service.times import now
@@ -50,9 +53,12 @@ class StoredTokens:
         return self._database.row(StoredToken, select(tokens).where(tokens.c.id == identifier))
 
     def use(self, identifier: str) -> None:
-        """Record the use of a token."""
-        with self._database.writing() as connection:
-            connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
+        """Record the use of a token, unless another transaction is open or the database refuses it.
+
+        The request with the token must neither wait nor fail. A later use is recorded.
+        """
+        with suppress(AwayError, SQLAlchemyError):
+            self._database.execute_if_free(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
 
     def remove(self, identifier: str, projects: Sequence[str] | None = None) -> bool:
         """Remove a token, only of some projects unless they are None; return whether it existed."""

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError
 from packager.base.values import replace
+from packager.service.access.tokens import Caller, caller, create
 from packager.service.store import requests as module
 from packager.service.store.quota import Quota
 from packager.service.store.revisions import ExistsError, MismatchError
@@ -286,6 +289,45 @@ def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
     token = store.tokens.by_digest("1")
     assert token
     assert token.last_used is not None
+
+
+@BOTH
+def test_use_of_a_token_waits_for_no_other_transaction(store: Store) -> None:
+    token = StoredToken(id="1", digest="1", name="ada", role="user", created="1")
+    store.tokens.add(token)
+    with ThreadPoolExecutor() as threads:
+        with store.database.writing():
+            threads.submit(store.tokens.use, "1").result(timeout=5)
+        assert store.tokens.all() == [token]
+        threads.submit(store.tokens.use, "1").result(timeout=5)
+    assert store.tokens.all() != [token]
+
+
+def test_use_of_a_token_does_not_wait_for_another_process(store: Store, tmp_path: Path) -> None:
+    token = StoredToken(id="1", digest="1", name="ada", role="user", created="1")
+    store.tokens.add(token)
+    other = sqlite3.connect(tmp_path / "server.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    begun = time.monotonic()
+    store.tokens.use("1")
+    assert time.monotonic() - begun < 5
+    assert store.tokens.all() == [token]
+    other.execute("COMMIT")
+    other.close()
+    store.tokens.use("1")
+    assert store.tokens.all() != [token]
+
+
+def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> None:
+    _, text = create(store, "ada", "user", None)
+
+    def refuse_writes(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA query_only=ON")
+
+    event.listen(store.database.engine, "connect", refuse_writes)
+    store.database.engine.dispose()
+    assert caller(store, text) == Caller("ada", "token:ada", {"*": "user"})
+    assert [row.last_used for row in store.tokens.all()] == [None]
 
 
 def test_add_jobs_stores_valid_jobs_of_a_batch_and_returns_errors_for_others(store: Store) -> None:
