@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, TypeVar
 
-from packager.base.values import Value, as_dict, from_json
+from packager.base.values import Value, as_dict, from_json, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection, Executable
 
     from packager.base.values import Json
@@ -246,3 +249,19 @@ def read(connection: Connection, kind: type[Row], statement: Executable, **value
 def columns(row: Value) -> dict[str, object]:
     """Return the columns of a row, by name."""
     return as_dict(row)
+
+
+_NOT_STORABLE = re.compile("[\\0\ud800-\udfff]")
+
+
+def storable(row: Row, names: Sequence[str]) -> Row:
+    """Return a row with U+FFFD for each character in some columns that a database refuses.
+
+    PostgreSQL refuses NUL, and UTF-8 has no surrogates. Messages of the cluster quote programs, and can contain both.
+
+    Args:
+        row: The row.
+        names: The names of the columns.
+    """
+    texts = {name: value for name in names if isinstance(value := getattr(row, name), str)}
+    return replace(row, **{name: _NOT_STORABLE.sub("\ufffd", text) for name, text in texts.items()})

@@ -26,6 +26,7 @@ from packager.service.store.rows import (
     Usage,
     columns,
     read,
+    storable,
 )
 from packager.service.store.sessions import StoredSessions
 from packager.service.store.tables import events, jobs, meta
@@ -309,7 +310,7 @@ class Store:
         sequence = event.sequence
         if not sequence:
             sequence = 1 + (connection.execute(prepared.LAST_EVENT, {"release": event.release}).scalar() or 0)
-        added = replace(event, sequence=sequence, time=now())
+        added = storable(replace(event, sequence=sequence, time=now()), ("reason", "message", "actor"))
         connection.execute(prepared.INSERT_EVENT, columns(added))
         self.database.tell(connection, event.release)
         return added
@@ -383,6 +384,7 @@ class Store:
         Returns:
             Whether its status or reason has changed, which is stored as an event.
         """
+        changed = storable(changed, _STATE)
         with self._writing() as connection:
             before = _job(connection, changed.release)
             if before is None or before.status in FINAL:

@@ -160,6 +160,23 @@ def test_job_status_changes_are_recorded_as_events(store: Store) -> None:
 
 
 @BOTH
+def test_texts_of_the_cluster_are_stored_without_nul_and_surrogates(store: Store) -> None:
+    release = added(store)
+    texts = {"reason": "a\0b", "message": "a\0b\ud800", "hint": "\udfff c"}
+    assert change_job(store, release, status="failed", findings='["\ud800"]', **texts)
+    job = store.job(release)
+    assert job
+    assert (job.reason, job.message, job.hint, job.findings) == (
+        "a\ufffdb",
+        "a\ufffdb\ufffd",
+        "\ufffd c",
+        '["\ufffd"]',
+    )
+    event = store.events(release)[-1]
+    assert (event.reason, event.message) == (job.reason, job.message)
+
+
+@BOTH
 def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
     release = added(store)
 
