@@ -261,7 +261,7 @@ class Sqlite(Database):
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
         except OSError as error:
             raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
-        self.engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, **_POOL)
+        self.engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, hide_parameters=True, **_POOL)
         event.listen(self.engine, "connect", _prepare)
         self._claim: int | None = None
 
@@ -385,7 +385,7 @@ class Postgres(Database):
         self.shown = f"{scheme}://{url.render_as_string().partition('://')[2]}"
         self.conninfo = f"postgresql://{url.render_as_string(hide_password=False).partition('://')[2]}"
         try:
-            self.engine = create_engine(url, **_POOL, pool_pre_ping=True, connect_args=KEEPALIVES)
+            self.engine = create_engine(url, **_POOL, hide_parameters=True, pool_pre_ping=True, connect_args=KEEPALIVES)
             event.listen(self.engine, "handle_error", _leave)
         except ModuleNotFoundError as error:
             raise missing_extra("a database of PostgreSQL", error, "service", "postgres") from None

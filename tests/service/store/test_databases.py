@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError, UsageError
+from packager.base.values import replace
 from packager.service.store import databases
 from packager.service.store.databases import AwayError, Postgres
+from packager.service.store.rows import StoredToken
 from packager.service.store.store import Store
 from tests.service.conftest import BOTH
 
@@ -157,6 +160,17 @@ def test_connections_to_a_server_that_became_read_only_are_replaced(postgres: Se
         store.setting("a", str)
     postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
     assert store.setting("a", lambda: "b") == "b"
+    store.close()
+
+
+@BOTH
+def test_errors_of_the_database_contain_no_values(database: str) -> None:
+    store = Store(database)
+    token = StoredToken(id="1", digest="no-secret", name="ada", role="user", created="1")
+    store.tokens.add(token)
+    with pytest.raises(IntegrityError) as caught:
+        store.tokens.add(replace(token, digest="private"))
+    assert "private" not in str(caught.value)
     store.close()
 
 
