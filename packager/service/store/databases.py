@@ -385,7 +385,14 @@ class Postgres(Database):
         self.shown = f"{scheme}://{url.render_as_string().partition('://')[2]}"
         self.conninfo = f"postgresql://{url.render_as_string(hide_password=False).partition('://')[2]}"
         try:
-            self.engine = create_engine(url, **_POOL, hide_parameters=True, pool_pre_ping=True, connect_args=KEEPALIVES)
+            self.engine = create_engine(
+                url,
+                **_POOL,
+                hide_parameters=True,
+                pool_pre_ping=True,
+                isolation_level="READ COMMITTED",  # a writer reads the rows that others wrote while it waited
+                connect_args=KEEPALIVES,
+            )
             event.listen(self.engine, "handle_error", _leave)
         except ModuleNotFoundError as error:
             raise missing_extra("a database of PostgreSQL", error, "service", "postgres") from None

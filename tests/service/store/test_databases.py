@@ -174,6 +174,16 @@ def test_errors_of_the_database_contain_no_values(database: str) -> None:
     store.close()
 
 
+def test_transactions_read_committed_rows_with_another_default(postgres: Server) -> None:
+    address = postgres.create()
+    name = address.partition("@/")[2].partition("?")[0]
+    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    store = Store(address)
+    with store.database.writing() as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "read committed"
+    store.close()
+
+
 @BOTH
 def test_failed_transaction_changes_nothing(database: str) -> None:
     store = Store(database)
