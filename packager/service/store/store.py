@@ -341,7 +341,7 @@ class Store:
         if filters.q is not None and "\0" in filters.q:  # SQLite ends a pattern at NUL
             return []
         if filters.q is not None:
-            statement = statement.where(jobs.c.release.contains(filters.q, autoescape=True))
+            statement = statement.where(jobs.c.release.icontains(filters.q, autoescape=True))
         if after is not None:
             statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
         return self.database.rows(StoredJob, statement)
