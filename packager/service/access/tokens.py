@@ -92,7 +92,9 @@ def key_of_person(issuer: str, subject: str) -> str:
     return f"{issuer} {subject}"
 
 
-def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[StoredToken, str]:
+def create(  # noqa: PLR0913 - the fields of a token, and a limit
+    store: Store, name: str, role: str, days: int | None, project: str | None = None, *, most: int | None = None
+) -> tuple[StoredToken, str]:
     """Store a new token; return it and its text, which is not stored.
 
     Args:
@@ -101,6 +103,10 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
         role: The role of the owner.
         days: The days until the token expires; None for no limit.
         project: The project in which the role applies; None for all.
+        most: The maximum number of tokens of the project; None for no limit.
+
+    Raises:
+        TokensFullError: The project has so many tokens.
     """
     text = PREFIX + secrets.token_urlsafe(32)
     expires = None
@@ -115,7 +121,7 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
         created=now(),
         expires=expires,
     )
-    store.tokens.add(token)
+    store.tokens.add(token, most)
     return token, text
 
 

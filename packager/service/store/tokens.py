@@ -9,6 +9,7 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from packager.base.errors import MlpackError
 from packager.service.store.databases import AwayError
 from packager.service.store.rows import StoredToken, columns
 from packager.service.store.tables import tokens
@@ -20,15 +21,32 @@ if TYPE_CHECKING:
     from packager.service.store.databases import Database
 
 
+class TokensFullError(MlpackError):
+    """The project has its maximum number of tokens."""
+
+
 class StoredTokens:
     """The tokens of a server."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, token: StoredToken) -> None:
-        """Store a token."""
+    def add(self, token: StoredToken, most: int | None = None) -> None:
+        """Store a token.
+
+        Args:
+            token: The token.
+            most: The maximum number of tokens of its project, expired ones included; None for no limit.
+
+        Raises:
+            TokensFullError: The project has so many tokens.
+        """
         with self._database.writing() as connection:
+            if most is not None and token.project is not None:
+                counted = select(func.count()).where(tokens.c.project == token.project)
+                count = int(connection.execute(counted).scalar_one())
+                if count >= most:
+                    raise TokensFullError(f"the project {token.project!r} has {count:,} tokens: remove some")
             connection.execute(insert(tokens).values(columns(token)))
 
     def all(self, projects: Sequence[str] | None = None) -> list[StoredToken]:
@@ -37,12 +55,6 @@ class StoredTokens:
         if projects is not None:
             statement = statement.where(tokens.c.project.in_(projects))
         return self._database.rows(StoredToken, statement)
-
-    def count(self, project: str) -> int:
-        """Return the number of tokens of a project, expired ones included."""
-        counted = select(func.count()).where(tokens.c.project == project)
-        with self._database.reading() as connection:
-            return int(connection.execute(counted).scalar_one())
 
     def by_digest(self, digest: str) -> StoredToken | None:
         """Return the token with a digest; None if it does not exist."""

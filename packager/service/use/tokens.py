@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.values import as_plain
 from packager.service.access import permissions, tokens
 from packager.service.failures import Failure, over_limit
+from packager.service.store.tokens import TokensFullError
 from packager.service.use import answers
 from packager.service.use.answers import NewToken, TokenList
 
@@ -52,11 +53,10 @@ class Tokens:
 
     def _created(self, body: TokenBody) -> tuple[StoredToken, str]:
         """Store a new token, and return it and its text. Raises Failure."""
-        count = self._store.tokens.count(body.project) if body.project is not None else 0
-        if count >= self._most:
-            detail = f"the project {body.project!r} has {count:,} tokens: remove some"
-            raise over_limit("project_tokens", detail)
-        return tokens.create(self._store, body.name, body.role, body.days, body.project)
+        try:
+            return tokens.create(self._store, body.name, body.role, body.days, body.project, most=self._most)
+        except TokensFullError as error:
+            raise over_limit("project_tokens", str(error)) from None
 
     async def remove(self, caller: Caller, identifier: str) -> None:
         """Remove a token; requests with it are refused from then on. Raises Failure if not found."""

@@ -26,6 +26,7 @@ from packager.service.store.store import (
     Store,
     TakenOverError,
 )
+from packager.service.store.tokens import TokensFullError
 from tests.service.conftest import BOTH
 from tests.service.stored import JOB, add_job, change_job
 
@@ -306,6 +307,22 @@ def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
     token = store.tokens.by_digest("1")
     assert token
     assert token.last_used is not None
+
+
+@BOTH
+def test_concurrent_tokens_of_a_project_keep_the_limit(store: Store) -> None:
+    def add(number: int) -> bool:
+        text = str(number)
+        token = StoredToken(id=text, digest=text, name="ada", role="user", project="p", created=text)
+        try:
+            store.tokens.add(token, most=2)
+        except TokensFullError as error:
+            return str(error) != "the project 'p' has 2 tokens: remove some"
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(add, range(12))) == [False] * 10 + [True] * 2
+    assert len(store.tokens.all()) == 2
 
 
 @BOTH
