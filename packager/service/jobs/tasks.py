@@ -185,7 +185,7 @@ class Tasks:
         return job
 
     async def want(self, release: str, goal: str, caller: Caller) -> StoredJob:
-        """Set the goal of a job, one of GOALS, and return the job. Raises Failure if the job does not exist."""
+        """Set the goal of a job (see `Store.want`), and return the job. Raises Failure if the job does not exist."""
         changed = await asyncio.to_thread(self._store.want, release, goal, caller.name)
         if changed is None:
             raise Failure("not-found", f"job {release!r} not found")

@@ -366,13 +366,18 @@ class Store:
             connection.execute(update(jobs).where(jobs.c.release == release).values(applied=True))
 
     def want(self, release: str, goal: str, actor: str) -> StoredJob | None:
-        """Set the goal of a job unless it has a later one of GOALS; return the job, or None if it does not exist."""
-        own = jobs.c.release == release
-        later = GOALS[GOALS.index(goal) + 1 :]
+        """Set the goal of a job unless it has the same or a later one of GOALS, or has ended before it is cancelled.
+
+        Returns:
+            The job, which has ended if it could not be cancelled; None if it does not exist.
+        """
+        own = [jobs.c.release == release, jobs.c.goal.not_in(GOALS[GOALS.index(goal) :])]
+        if goal == "cancel":
+            own.append(jobs.c.status.in_(ACTIVE))
         with self._writing() as connection:
-            connection.execute(update(jobs).where(own, jobs.c.goal.not_in(later)).values(goal=goal))
+            is_new = bool(connection.execute(update(jobs).where(*own).values(goal=goal)).rowcount)
             job = _job(connection, release)
-            if job is not None:
+            if job is not None and is_new:
                 reason = "Cancelling" if goal == "cancel" else "Deleting"
                 event = NewEvent(release=release, status=job.status, reason=reason, actor=actor)
                 self._add_event(connection, event)

@@ -177,10 +177,11 @@ class Jobs:
 
     async def cancel(self, caller: Caller, release: str) -> Job:
         """Stop a job; its record and its claims stay. Raises Failure."""
-        job = await self._own(caller, release, "change jobs of others")
+        await self._own(caller, release, "change jobs of others")
+        job = await self._tasks.want(release, "cancel", caller)
         if job.status in FINAL:
             raise Failure("conflict", f"the job has ended: it is {job.status}")
-        return answers.job(await self._tasks.want(release, "cancel", caller))
+        return answers.job(job)
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
         """Stop a job, and delete its objects and its record.

@@ -197,6 +197,28 @@ def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
 
 
 @BOTH
+def test_event_is_added_only_for_a_new_goal(store: Store) -> None:
+    release = added(store)
+    for goal in ("cancel", "cancel", "delete", "cancel", "delete-storage", "delete-storage"):
+        assert store.want(release, goal, "ada")
+    reasons = [event.reason for event in store.events(release)]
+    assert reasons == ["Created", "Cancelling", "Deleting", "Deleting"]
+
+
+@BOTH
+def test_ended_job_is_not_cancelled(store: Store) -> None:
+    release = added(store)
+    assert change_job(store, release, status="succeeded")
+    job = store.want(release, "cancel", "ada")
+    assert job
+    assert (job.status, job.goal) == ("succeeded", "run")
+    assert [event.reason for event in store.events(release)] == ["Created", None]
+    job = store.want(release, "delete", "ada")
+    assert job
+    assert job.goal == "delete"
+
+
+@BOTH
 def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     releases = [
         added(

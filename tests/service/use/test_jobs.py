@@ -11,6 +11,7 @@ from packager.service.use import answers
 from tests.service import bodies
 from tests.service.fake import FakeCluster
 from tests.service.page.conftest import Site
+from tests.service.stored import change_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,3 +104,17 @@ def test_list_of_jobs_is_made_outside_of_the_event_loop(site: Site, monkeypatch:
     monkeypatch.setattr(answers, "job", recorded)
     assert jobs(site) == [release]
     assert in_loop == []
+
+
+def test_cancel_of_a_job_that_has_just_ended_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, store = created(site), site.server.store
+    want = store.want
+
+    def end_before(*arguments: str) -> object:
+        assert change_job(store, release, status="succeeded")
+        return want(*arguments)
+
+    monkeypatch.setattr(store, "want", end_before)
+    refused = site.post(f"/v1/jobs/{release}/cancel", None, "ada")
+    assert (refused.status_code, refused.json()["detail"]) == (409, "the job has ended: it is succeeded")
+    assert ("Job", release) in site.cluster.objects
