@@ -114,7 +114,7 @@ class BundleContents(Value, frozen=True):
     @property
     def operators(self) -> tuple[BundledOperator, ...]:
         """The operators. Raises VerificationError if one is something else than a file with its manifest."""
-        return tuple(self._operator(root) for root in self.roots if is_operator(root))
+        return tuple(self.operator(root) for root in self.roots if is_operator(root))
 
     @property
     def _package_roots(self) -> list[Root]:
@@ -132,9 +132,14 @@ class BundleContents(Value, frozen=True):
         """
         return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
 
-    def _operator(self, root: Root) -> BundledOperator:
+    def operator(self, root: Root) -> BundledOperator:
+        """Return an operator. Raises VerificationError if it is something else than a file with its manifest."""
         layer = self.described(root, (OPERATOR,)).layer
         text = self.repository(root).content(layer)
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            raise VerificationError(f"{self.path}: {root.name}: expected a manifest in UTF-8") from None
         name = root.repository.removeprefix(_OPERATORS)
         pinned = {operator.name: f"sha256:{operator.sha256}" for operator in operators().values()}
         images = tuple(dict.fromkeys(match[2].decode() for match in IMAGE_LINE.finditer(text)))
@@ -164,9 +169,13 @@ def is_operator(root: Root) -> bool:
 
 
 def is_signature(content: Layout, root: Root) -> bool:
-    """Whether a manifest refers to another one, or has a tag by which cosign stores what belongs to another one."""
-    is_tagged = root.tag is not None and root.tag.startswith("sha256-")
-    return is_tagged or content.manifests[root.blob.digest][1].subject is not None
+    """Whether a manifest is stored for another one: without a tag, or with one of cosign's.
+
+    A package may name another manifest as its subject, too: with a tag of its own, it is what the tag is pulled for.
+    """
+    if root.tag is not None:
+        return root.tag.startswith("sha256-")
+    return content.manifests[root.blob.digest][1].subject is not None
 
 
 def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> BundleContents:
@@ -189,6 +198,8 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
     contents = BundleContents(path, content, roots, _packages(content, roots))
     if trust is not None and trust.is_asked:
         _check_signatures(contents, trust, tell)
+    for root in filter(is_operator, roots):
+        contents.operator(root)
     return contents
 
 
@@ -282,10 +293,21 @@ def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> Non
         VerificationError: A signature is required, and a package has none by a trusted key.
     """
     packages = [root for root in contents.roots if root.blob.digest in contents.packages]
-    for root in packages:
+    repositories = {root.repository for root in packages}
+    others = [root for root in contents.roots if root.repository in repositories and _may_be_pulled(contents, root)]
+    for root in dict.fromkeys([*packages, *others]):
         trust.require(signatures(contents, root, trust), f"{contents.path}: {root.repository}", tell)
     if trust.is_required and not packages:
         raise VerificationError(f"{contents.path} has no package that could be signed")
+
+
+def _may_be_pulled(contents: BundleContents, root: Root) -> bool:
+    """Whether `mlpack pull` would take a manifest for a package, whatever its config describes."""
+    try:
+        contents.described(root)
+    except VerificationError:
+        return False
+    return True
 
 
 def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError, unreadable
 from packager.base.names import IMAGE_PATH, TAG
+from packager.base.problems import show
 from packager.base.values import Value
 from packager.package import tarheader
 from packager.package.path_checks import ContentError
@@ -84,6 +85,9 @@ class ManifestParts(Value, frozen=True):
     content: Mapping[str, Any]
 
 
+_MEDIA_TYPE = re.compile(r"[!-~]{1,255}")
+
+
 def parsed(content: bytes, shown: str) -> ManifestParts:
     """Return a manifest from others.
 
@@ -107,7 +111,14 @@ def parsed(content: bytes, shown: str) -> ManifestParts:
         entries, blobs = [], [manifest["config"], *layers]
     else:
         raise VerificationError(f"{shown} is not a manifest: expected a config and layers, or manifests")
-    if not isinstance(kind, str):
+    for key in ("mediaType", "artifactType"):
+        value = manifest.get(key) or "none"
+        if not isinstance(value, str) or not _MEDIA_TYPE.fullmatch(value):
+            raise VerificationError(f"{shown}: {key}: expected a media type, found {show(value)}")
+    for key in ("config", "annotations"):
+        if not isinstance(manifest.get(key) or {}, dict):
+            raise VerificationError(f"{shown}: {key}: expected an object, found {show(manifest[key])}")
+    if not isinstance(kind, str) or not kind:
         kind = INDEX if isinstance(children, list) else MANIFEST
     return ManifestParts(
         kind,
@@ -356,6 +367,7 @@ def _foreign_roots(content: bytes, path: Path) -> Iterator[Root]:
 
 
 def _roots(content: bytes, path: Path) -> Iterator[Root]:
+    tagged: dict[tuple[str, str], str] = {}
     for entry, blob in _listed(content, path):
         annotations, kind = entry.get("annotations"), entry.get("mediaType")
         texts = annotations if isinstance(annotations, dict) else {}
@@ -363,4 +375,6 @@ def _roots(content: bytes, path: Path) -> Iterator[Root]:
         if not re.fullmatch(IMAGE_PATH, repository) or not re.fullmatch(TAG, tag) or not isinstance(kind, str):
             raise VerificationError(f"{path}: index.json: expected a repository and a tag for {blob.digest}")
         is_untagged = texts.get("mlpack.untagged") == "true"
+        if not is_untagged and tagged.setdefault((repository, tag), blob.digest) != blob.digest:
+            raise VerificationError(f"{path}: index.json: two manifests have the tag {repository}:{tag}")
         yield Root(kind, blob, repository, None if is_untagged else tag, str(texts.get(_IMAGE, "")))

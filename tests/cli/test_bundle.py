@@ -23,6 +23,7 @@ from tests.publish.fake_registry import digest_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from packager.publish.upload import Descriptor
     from tests.conftest import Mlpack
     from tests.publish.fake_registry import FakeRegistry
 
@@ -275,6 +276,77 @@ def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, byte
     path.write_bytes(tar(members))
     with pytest.raises(VerificationError, match=message):
         layout.read(path)
+
+
+SECOND = json.dumps({"config": descriptor(b"{}", "y"), "layers": []}).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mediaType": "a/b\r\nX: y"}, "mediaType: expected a media type"),
+        ({"artifactType": 5}, "artifactType: expected a media type"),
+        ({"annotations": None, "artifactType": ""}, ""),
+        ({"annotations": ["x"]}, "annotations: expected an object"),
+        ({"manifests": [], "config": "x", "subject": descriptor(b"{}", "x")}, "config: expected an object"),
+    ],
+)
+def test_manifest_with_values_of_other_types_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    manifest = json.dumps({**json.loads(MANIFEST), **change}).encode()
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(tar([LAYOUT, index(manifest), blob(manifest), blob(b"{}")]))
+    if message:
+        with pytest.raises(VerificationError, match=message):
+            layout.read(path)
+    else:
+        assert layout.read(path).roots
+
+
+def test_bundle_with_two_manifests_of_one_tag_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(tar([LAYOUT, index(MANIFEST, SECOND), blob(MANIFEST), blob(SECOND), blob(b"{}")]))
+    with pytest.raises(VerificationError, match="two manifests have the tag team/x:1"):
+        layout.read(path)
+
+
+def test_operator_in_another_encoding_is_refused(mlpack: Mlpack, other: FakeRegistry) -> None:
+    manifest = json.dumps(
+        {"config": descriptor(b"{}", "x"), "layers": [descriptor(b"\xff", "application/yaml")]}
+    ).encode()
+    members = [
+        index(manifest, **{"mlpack.repository": "operators/mpi-operator"}),
+        *map(blob, (manifest, b"{}", b"\xff")),
+    ]
+    Path("b.tar").write_bytes(tar([LAYOUT, *members]))
+    for command in (["verify", "b.tar"], ["inspect", "b.tar"], ["load", "b.tar", "--registry", other.host]):
+        done = mlpack(*command)
+        assert (done.code, "expected a manifest in UTF-8" in done.stderr) == (5, True), done.stderr
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("disguise", ["subject", "config"])
+def test_load_requires_signatures_of_all_that_pull_takes_for_a_package(
+    mlpack: Mlpack, other: FakeRegistry, pushed: str, disguise: str
+) -> None:
+    """Somebody has added an edited package to a bundle with a signed one, as something else."""
+    assert mlpack("bundle", pushed, "--no-operators", "--no-images").code == 0
+    content, blobs = contents(Path("hello-mpi.bundle.tar"))
+    (signed,) = (root for root in content.roots if root.tag == "1.0")
+    manifest = json.loads(content.manifests[signed.blob.digest][0])
+    manifest["annotations"] = {"is": "another one"}
+    if disguise == "subject":
+        manifest["subject"] = {"mediaType": KIND, "digest": signed.blob.digest, "size": signed.blob.size}
+    else:
+        manifest["config"] = descriptor(b"{}", "application/vnd.cncf.flux.config.v1+json")
+    added = json.dumps(manifest).encode()
+    blobs |= {artefact.descriptor(part): part for part in (added, b"{}")}
+    roots = [*content.roots, Root(KIND, artefact.descriptor(added), signed.repository, "2.0")]
+    with Path("more.tar").open("wb") as stream:
+        layout.write(stream, roots, {one: writing(part) for one, part in blobs.items()})
+    for command in (["load", "more.tar", "--registry", other.host], ["verify", "more.tar"]):
+        done = mlpack(*command, "--key", "prod.pub")
+        assert (done.code, "hello-mpi is not signed by prod" in done.stderr) == (5, True), done.stderr
+    assert other.requests == []
 
 
 def test_image_archive_without_a_list_of_manifests_is_refused(tmp_path: Path) -> None:
@@ -622,6 +694,17 @@ def test_verify_of_a_bundle_names_missing_images(mlpack: Mlpack, registry: FakeR
     assert (done.code, f"the bundle has no image {registry.host}/{IMAGE}:openmpi\n" in done.stderr) == (0, True)
 
 
+def contents(path: Path) -> tuple[layout.Layout, dict[Descriptor, bytes]]:
+    """Return the layout of a bundle, and its blobs."""
+    content = layout.read(path)
+    blobs = {}
+    with path.open("rb") as stream:
+        for one, offset in content.blobs.items():
+            stream.seek(offset)
+            blobs[one] = stream.read(one.size)
+    return content, blobs
+
+
 def writing(content: bytes) -> Callable[[IO[bytes]], object]:
     return lambda stream: stream.write(content)
 
@@ -629,13 +712,7 @@ def writing(content: bytes) -> Callable[[IO[bytes]], object]:
 def test_verify_of_a_bundle_names_images_that_nothing_uses(mlpack: Mlpack, pushed: str) -> None:
     """The bundle is not signed as a whole: `load` would store an image that someone has added."""
     assert mlpack("bundle", pushed, "--no-operators").code == 0
-    path = Path("hello-mpi.bundle.tar")
-    content = layout.read(path)
-    with path.open("rb") as stream:
-        blobs = {}
-        for one, offset in content.blobs.items():
-            stream.seek(offset)
-            blobs[one] = stream.read(one.size)
+    content, blobs = contents(Path("hello-mpi.bundle.tar"))
     added = Root(KIND, artefact.descriptor(MANIFEST), "team/stray", "1", "example.com/team/stray:1")
     blobs |= {artefact.descriptor(part): part for part in (MANIFEST, b"{}")}
     with Path("more.tar").open("wb") as stream:
