@@ -37,6 +37,9 @@ _SLOW_SECONDS = 60.0
 _SLOW_BYTES = 64 << 10
 """A server that sends less than this in that time is given up."""
 
+_HEADER_BYTES = 1 << 20
+"""The most bytes of a response that come before its body."""
+
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8 << 10
 
@@ -269,6 +272,7 @@ class HttpTransport:
         content: Content | None,
     ) -> http.client.HTTPResponse:
         """Send a request, and return the response without its body."""
+        timed = cast("_Timed", connection.sock)
         is_proxied = url.scheme == "http" and self._proxy(url) is not None
         connection.putrequest(method, url.text if is_proxied else url.target, skip_host=True, skip_accept_encoding=True)
         every = {"Host": url.authority, "User-Agent": f"mlpack/{__version__}", "Accept-Encoding": "identity"}
@@ -284,9 +288,9 @@ class HttpTransport:
                     content.advance(len(piece))
             except OSError:  # the server may have answered before the end of the body
                 with suppress(OSError, http.client.HTTPException):
-                    return connection.getresponse()
+                    return _begun(connection, timed)
                 raise
-        return connection.getresponse()
+        return _begun(connection, timed)
 
     def _proxy_headers(self, url: Address) -> dict[str, str]:
         proxy = self._proxy(url)
@@ -300,7 +304,15 @@ class HttpTransport:
         proxy = proxies.get(url.scheme) or proxies.get("all")
         if not proxy:
             return None
-        return urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        try:
+            parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            is_valid = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            message = f"the environment's proxy for {url.scheme} is not the address of a proxy of http"
+            raise ToolError(message, hint="such as http://proxy.example.com:3128")
+        return parts
 
     def _connected(self, url: Address) -> http.client.HTTPConnection:
         """Return a new connection. Raises as `opened`."""
@@ -334,19 +346,35 @@ class HttpTransport:
         connected = self._first_reached([(proxy.hostname or "", proxy.port or 80)])
         if url.scheme == "http":
             return connected
+        try:
+            self._open_tunnel(connected, proxy, url)
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    def _open_tunnel(self, connected: socket.socket, proxy: urllib.parse.SplitResult, url: Address) -> None:
+        """Let a proxy connect to a server. Raises OSError if it does not."""
+        timed = _Timed(connected, self._end)
+        timed.seconds = self._network.silent
         tunnel = http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80)
-        tunnel.sock = connected
+        tunnel.sock = cast("Any", timed)
         tunnel.putrequest("CONNECT", f"{url.host}:{url.port}", skip_host=True, skip_accept_encoding=True)
         for name, value in {"Host": f"{url.host}:{url.port}", **_proxy_authorization(proxy)}.items():
             tunnel.putheader(name, value)
         tunnel.endheaders()
-        response = http.client.HTTPResponse(connected, method="CONNECT")
-        response.begin()
+        response = http.client.HTTPResponse(cast("Any", timed), method="CONNECT")
+        try:
+            response.begin()
+        except (http.client.HTTPException, ValueError):
+            response.close()
+            raise OSError(f"the proxy {proxy.hostname} has sent no valid response") from None
+        except OSError:
+            response.close()
+            raise
         if response.status != http.HTTPStatus.OK:
             response.close()
-            connected.close()
             raise OSError(f"the proxy has answered with status {response.status}")
-        return connected
 
     def _first_reached(self, hosts: Sequence[tuple[str, int]]) -> socket.socket:
         """Return a connection to the first address that accepts one. Raises OSError of the last."""
@@ -354,6 +382,8 @@ class HttpTransport:
         for host in hosts:
             try:
                 return socket.create_connection(host, self._within(self._network.silent))
+            except UnicodeError:  # a part of the name is empty, or longer than 63 characters
+                refusal = OSError("it is not the name of a host")
             except OSError as error:
                 refusal = error
         raise refusal
@@ -382,6 +412,13 @@ def trusted(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
+def _begun(connection: http.client.HTTPConnection, timed: _Timed) -> http.client.HTTPResponse:
+    """Return the next response on a connection, of which this is the socket, after its headers."""
+    response = connection.getresponse()
+    timed.end_headers()
+    return response
+
+
 def _proxy_authorization(proxy: urllib.parse.SplitResult) -> dict[str, str]:
     if proxy.username is None:
         return {}
@@ -400,6 +437,12 @@ class _Timed:
         self.seconds = 0.0
         self._socket = connected
         self._end = end
+        self._incoming: _Incoming | None = None
+
+    def end_headers(self) -> None:
+        """Let the response that is being read be as long as it wants from now on."""
+        if self._incoming is not None:
+            self._incoming.is_in_headers = False
 
     def sendall(self, data: bytes) -> None:
         self._socket.settimeout(_left(self.seconds, self._end))
@@ -407,14 +450,19 @@ class _Timed:
 
     def makefile(self, _mode: str) -> IO[bytes]:
         raw = self._socket.makefile("rb", buffering=0)
-        return io.BufferedReader(_Incoming(self._socket, raw, self.seconds, self._end))
+        self._incoming = _Incoming(self._socket, raw, self.seconds, self._end)
+        return io.BufferedReader(self._incoming)
 
     def close(self) -> None:
         self._socket.close()
 
 
 class _Incoming(io.RawIOBase):
-    """The bytes of one response."""
+    """The bytes of one response.
+
+    Attributes:
+        is_in_headers: Whether the next bytes belong to its headers, or to the answers before it.
+    """
 
     def __init__(self, connected: socket.socket, raw: Any, seconds: float, end: float | None) -> None:
         super().__init__()
@@ -424,6 +472,8 @@ class _Incoming(io.RawIOBase):
         self._end = end
         self._since: float | None = None
         self._received = 0
+        self.is_in_headers = True
+        self._headers = 0
 
     def readable(self) -> bool:
         return True
@@ -435,6 +485,10 @@ class _Incoming(io.RawIOBase):
         if self._since is None:
             self._since = now
         self._received += count
+        if self.is_in_headers:  # http.client skips any number of answers with status 100
+            self._headers += count
+            if self._headers > _HEADER_BYTES:
+                raise OSError("its headers have no end")
         if now - self._since > _SLOW_SECONDS:
             if self._received < _SLOW_BYTES:
                 raise TimeoutError(f"it sends less than {_SLOW_BYTES:,} bytes a minute")

@@ -236,6 +236,85 @@ def test_endless_answers_are_cut(registry: FakeRegistry, name: str) -> None:
         ASKS[name](client)
 
 
+@pytest.mark.parametrize("is_proxy", [False, True])
+def test_answers_that_only_announce_another_answer_have_an_end(
+    monkeypatch: pytest.MonkeyPatch, *, is_proxy: bool
+) -> None:
+    def announce(server: socket.socket) -> None:
+        with suppress(OSError):  # the server was closed
+            while True:
+                connected, _ = server.accept()
+                with connected, suppress(OSError):
+                    while True:
+                        connected.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=announce, args=(server,), daemon=True).start()
+        host = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.delenv("no_proxy", raising=False)
+        if is_proxy:
+            monkeypatch.setenv("https_proxy", f"http://{host}")
+        reference = parse("oci://registry.example/x:1" if is_proxy else f"oci://{host}/x:1")
+        access = Access(Network(sleep=lambda _: None, seconds=60), plain_http=not is_proxy)
+        begin = time.monotonic()
+        with (
+            Repository(reference, access) as client,
+            pytest.raises(ToolError, match="its headers have no end"),
+        ):
+            client.tags()
+        assert time.monotonic() - begin < 50
+
+
+@pytest.mark.parametrize(
+    ("proxy", "message"),
+    [
+        ("http://127.0.0.1:99999", "is not the address of a proxy"),
+        ("http://127.0.0.1:abc", "is not the address of a proxy"),
+        ("http://[::1", "is not the address of a proxy"),
+        ("socks5://127.0.0.1:1", "is not the address of a proxy"),
+        ("http://a..b:1", "it is not the name of a host"),
+    ],
+)
+def test_invalid_proxy_is_refused(monkeypatch: pytest.MonkeyPatch, proxy: str, message: str) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    access = Access(Network(sleep=lambda _: None))
+    with Repository(parse("oci://registry.example/x:1"), access) as client, pytest.raises(ToolError, match=message):
+        client.tags()
+
+
+def test_proxy_that_does_not_speak_http_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(server: socket.socket) -> None:
+        connected, _ = server.accept()
+        with connected:
+            connected.recv(1000)
+            connected.sendall(b"junk junk\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, args=(server,), daemon=True).start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        access = Access(Network(sleep=lambda _: None))
+        with (
+            Repository(parse("oci://registry.example/x:1"), access) as client,
+            pytest.raises(ToolError, match=r"the proxy 127\.0\.0\.1 has sent no valid response"),
+        ):
+            client.tags()
+
+
+@pytest.mark.parametrize("name", ["a..b", f"{'a' * 64}.example"])
+def test_name_that_no_host_can_have_is_refused(registry: FakeRegistry, name: str) -> None:
+    registry.fault = lambda handler, _number: status(307, Location=f"http://{name}/x")(handler)
+    with repository(registry, Rules("registry.test", name)) as client, pytest.raises(ToolError):
+        client.tags()
+    access = Access(Network(sleep=lambda _: None), plain_http=True)
+    with (
+        Repository(parse(f"oci://{registry.host}/x:1"), access) as client,
+        pytest.raises(ToolError, match="not the name of"),
+    ):
+        client.tags()
+
+
 def _ignore(client: Repository) -> None:
     with client, suppress(ToolError):
         client.tags()
