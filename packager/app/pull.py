@@ -155,6 +155,12 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
 
     if request.extract:
         path = path.with_name(name.removesuffix(".tar.gz"))
+    outputs = {path: True, stamps.beside(path): bool(contents)}
+    if not request.extract:
+        outputs[beside(path)] = bool(lines(signatures))
+    for output in (output for output, is_written in outputs.items() if is_written):
+        atomic.check_absent(output, exists_hint)
+    if request.extract:
         pulled = _extracted(registry, remote, path, exists_hint, progress, finish)
     else:
         with atomic.file(path, exists_hint=exists_hint) as stream:

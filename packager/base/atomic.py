@@ -94,6 +94,12 @@ def _exclusive(destination: Path, exists_hint: str | None) -> Iterator[None]:
         raise
 
 
+def check_absent(destination: Path, exists_hint: str | None) -> None:
+    """Refuse a destination that exists, before there is work for it. Raises UsageError unless the hint is None."""
+    if exists_hint is not None and os.path.lexists(destination):
+        raise _already_exists(destination, exists_hint)
+
+
 def _already_exists(destination: Path, exists_hint: str) -> UsageError:
     return UsageError(f"{destination} already exists and was left unchanged", hint=exists_hint)
 

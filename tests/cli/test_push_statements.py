@@ -92,6 +92,11 @@ def test_stamp_beside_an_archive_is_pushed_and_pulled(
     assert Path("out", FILE).read_text().count("\n") == 1
     done = mlpack("verify", "out/hello-mpi.tar.gz", *REQUIRED, "--key", "prod.pub")
     assert (done.code, done.stdout) == (0, "")
+    Path("out/hello-mpi.tar.gz").unlink()
+    Path("out", FILE).unlink()
+    refused = mlpack("pull", where(registry), "-d", "out", "--key", "prod.pub")
+    left = [path.name for path in Path("out").iterdir()]
+    assert (refused.code, left) == (2, ["hello-mpi.tar.gz.sigstore.json"]), "no stamp is written before its archive"
     folder = mlpack("pull", where(registry), "-d", "folder", "--extract", "-o", "json")
     assert (folder.code, folder.json["stamps"][0]["trusted"]) == (0, False)
     assert mlpack("verify", "folder/hello-mpi", *REQUIRED, "--key", "prod.pub").code == 0
