@@ -55,5 +55,5 @@ def _selection(given: Selection, values: Defaults, available: set[str]) -> Selec
         options=tuple(option.name for option in OPTIONS if option.name in chosen),
         values=MappingProxyType({**site_values, **given.values}),
         placement=MappingProxyType({**values.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
-        annotations=values.annotations or given.annotations,
+        annotations=values.annotations if PLACEMENT in chosen else given.annotations,
     )

@@ -109,7 +109,7 @@ def defaults(site: SiteSettings, labels: Labels | None) -> Defaults:
             values[name] = by_key[key]
     placement: dict[str, Any] = {key: by_key[key] for key in ("nodeSelector", "tolerations") if key in by_key}
     annotations: dict[str, str] = by_key.get("annotations", {})
-    if placement:
+    if placement or annotations:
         chosen.add(PLACEMENT)
     return Defaults(
         site.path,

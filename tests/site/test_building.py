@@ -49,21 +49,6 @@ def test_build_seals_package_with_defaults(mlpack: Mlpack, site: Path, tmp_path:
     assert (verified.code, "edited:" in verified.stderr) == (0, False)
 
 
-@pytest.mark.parametrize("command", ["build", "configure"])
-def test_annotations_do_not_switch_placement_on(command: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
-    (tmp_path / "mlpack-site.yaml").write_text('annotations: {prometheus.io/scrape: "true"}\n', encoding="utf-8")
-    if command == "configure":
-        assert mlpack("build", "hello-mpi", "--format", "dir", "--site-file", "/dev/null").code == 0
-        assert mlpack("configure", "hello-mpi").code == 0
-    else:
-        assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
-    for overlay in ("single-node", "multi-node"):
-        done = mlpack("render", "hello-mpi", overlay, "--kubectl", kubectl)
-        assert (done.code, "nodeSelector" in done.stdout) == (0, False)
-        pods = {"single-node": 1, "multi-node": 2}[overlay]
-        assert done.stdout.count('prometheus.io/scrape: "true"') == pods
-
-
 @pytest.mark.usefixtures("site")
 def test_options_of_build_count_more_than_defaults(mlpack: Mlpack, tmp_path: Path) -> None:
     options = ("--with", "scratch", "--registry", "mine.example", "--site", "QUEUE=mine")

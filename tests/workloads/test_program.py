@@ -207,7 +207,8 @@ REPLACED = (
 )
 def test_readme_describes_the_program(tmp_path: Path, overlay: str, sentence: str) -> None:
     text = readme(tmp_path, spec(overlay))
-    assert f"One process on one node. {sentence} It runs unedited." in " ".join(text.split())
+    unedited = "It runs unedited where the nodes can pull the image."
+    assert f"One process on one node. {sentence} {unedited}" in " ".join(text.split())
     assert "The workload runs in the image `demo:1.0`, which contains all its code, from the registry" in text
     assert "quickstart/scripts" not in text
 
