@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from packager.base import paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
 from packager.package.layout import INVENTORY, SPEC
+from packager.package.opened import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,9 +127,7 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
     """
     path = request.path
     if not paths.exists(path):
-        raise UsageError(
-            f"there is no {path}", hint="`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
-        )
+        raise not_found(path)
     if _is_cube(path):
         return _of_cube(request, tell, progress)
     _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")

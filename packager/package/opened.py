@@ -109,7 +109,7 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         ToolError: The path cannot be read, or there is no room to unpack it.
     """
     if not paths.exists(path):
-        raise UsageError(f"there is no {path}", hint=similar(path.name, _neighbours(path)) or _NO_PACKAGE_HINT)
+        raise not_found(path)
     source = shown_as or path
     with (
         nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder,
@@ -173,6 +173,11 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
             for place in dict.fromkeys((str(folder), os.path.realpath(folder))):
                 show_paths(error, {f"{place}/": f"{path}:", place: str(path)})
         raise
+
+
+def not_found(path: Path) -> UsageError:
+    """Return the error for a path of a package that does not exist."""
+    return UsageError(f"there is no {path}", hint=similar(path.name, _neighbours(path)) or _NO_PACKAGE_HINT)
 
 
 def _neighbours(path: Path) -> list[str]:
