@@ -108,7 +108,7 @@ DryRunOption = Annotated[
     DryRun | None,
     typer.Option(
         "--dry-run",
-        help="Apply nothing; show what would be applied. Both need the cluster; with server, it checks the objects.",
+        help="Apply nothing; show what would be applied. It needs the cluster, which checks the objects with server.",
     ),
 ]
 Verify = Annotated[

@@ -207,7 +207,7 @@ def _check_present(folder: Path, rows: Sequence[dict[str, Any]], *, is_undone: b
         elif is_next and is_undone and kept.exists() and _digest(kept) != row["before"]:
             raise VerificationError(f"{kept} is damaged", hint=f"mlpack upgrade --continue {folder}")
     if edited:
-        hint = "move each elsewhere, run this again, and then make your edits again"
+        hint = "move these files elsewhere, run this again, and then make your edits again"
         raise VerificationError(f"{folder} was left as it is: edits would be lost", hint=hint, problems=edited)
 
 
