@@ -28,13 +28,14 @@ class Bench:
         self.store = Store(path)
         self.cluster = FakeCluster()
         self.asked = 0
-        self.wait = 0.0
+        self.late: asyncio.Event | None = None
         cluster: Any = self
         self.readiness = Readiness(self.store, cluster, "tests", self.log.append, clock=lambda: self.time)
 
     async def get(self, kind: str, name: str, namespace: str) -> Any:
         self.asked += 1
-        await asyncio.sleep(self.wait)
+        if self.late:
+            await self.late.wait()
         return await self.cluster.get(kind, name, namespace)
 
     def ask(self, times: int = 1) -> list[bool]:
@@ -80,8 +81,15 @@ def test_away_reports_the_cluster_until_it_answers_again(bench: Bench) -> None:
 
 def test_readiness_is_false_without_waiting_for_a_late_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.readiness._SECONDS", 0.05)
-    bench.wait = 1.0
-    assert bench.ask(3) == [False] * 3
+    bench.late = asyncio.Event()
+
+    async def ask_then_let_the_cluster_answer(late: asyncio.Event) -> list[bool]:
+        answers = await asyncio.gather(*(bench.readiness.is_ready() for _ in range(3)))
+        late.set()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+        return answers
+
+    assert asyncio.run(ask_then_let_the_cluster_answer(bench.late)) == [False] * 3
     assert bench.asked == 1
 
 

@@ -22,7 +22,8 @@ import os, signal, socket, subprocess, sys, time
 
 STORE = os.environ["PET_MASTER_ADDR"], int(os.environ["PET_MASTER_PORT"])
 PATIENCE = 300  # seconds
-STOPPING = signal.SIGTERM, signal.SIGINT
+STOPPING = {signal.SIGTERM, signal.SIGINT}
+EVENTS = STOPPING | {signal.SIGCHLD}
 
 
 def address(patience):
@@ -38,26 +39,24 @@ def address(patience):
         time.sleep(1)
 
 
-def stop(number, _frame):
-    """Let torchrun end its processes, as in a drain of this node; end where it does not run."""
-    stops.append(number)
-    if torchrun is None or torchrun.poll() is not None:
-        sys.exit(128 + number)
-    torchrun.send_signal(number)
-
-
 def unblock():
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, EVENTS)
 
 
-stops, torchrun = [], None
 for number in STOPPING:
-    signal.signal(number, stop)
+    signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 while node_0 := address(PATIENCE):
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # a signal before `torchrun` is set would not reach it
+    # Blocked, so that a signal just before a wait ends that wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, EVENTS)
     torchrun = subprocess.Popen(["torchrun", *sys.argv[1:]], stdin=subprocess.DEVNULL, preexec_fn=unblock)
+    stops = False
+    while torchrun.poll() is None:
+        number = signal.sigwait(EVENTS)
+        if number in STOPPING:
+            stops = True
+            torchrun.send_signal(number)  # it ends its processes
     unblock()
-    code = torchrun.wait()
+    code = torchrun.returncode
     if code == 0 or stops or address(0) == node_0:
         sys.exit(128 - code if code < 0 else code)
     print("torchrun.sh: node 0 has left: waiting for its new pod", file=sys.stderr, flush=True)
