@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.app.numbered_pod import pod_of_index
 from packager.base.errors import ClusterError, UnreachableError, UsageError
-from packager.cluster.logs import LogReader
+from packager.cluster.logs import WHOLE, LogRange, LogReader
 from packager.cluster.podwatch import PodWatch
-from packager.kubernetes.objects import created, name, uid
+from packager.kubernetes.objects import containers, created, name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.stopped import started_at
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Verdict
     from packager.workloads.workload import Workload
+
+__all__ = ["MAIN", "Feed", "LogRange", "NewestLine", "PodSelection", "command_for_log", "follow", "logs"]
 
 REFUSED_SECONDS = 15.0
 """Seconds after which a refusal counts as permanent: a restarting API server may forbid everything for a moment."""
@@ -38,13 +41,31 @@ Part = bytes | str
 """Bytes of a log, or a remark for a person on what comes before or after them."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodSelection:
+    """The pods and containers whose logs are read.
+
+    Attributes:
+        worker: The index of the worker or pod; None for the main pod, or for all pods if there is no main one.
+        all_pods: Whether to read every pod; each line then begins with the name of its pod.
+        container: The container; None for the main one of each pod. Pods without it are left out.
+    """
+
+    worker: int | None = None
+    all_pods: bool = False
+    container: str | None = None
+
+
+MAIN = PodSelection()
+
+
 class Feed:
     """The new part of the logs of the selected pods.
 
     Args:
         of: The opened overlay of the workload.
-        worker: The index of the worker or pod; None for the main pod, or for all pods if there is no main one.
-        all_pods: Whether to read every pod; each line then begins with the name of its pod.
+        selection: The pods and containers.
+        part: The part of each log to read. `tail` applies to the pods of the first reading.
         is_following: Whether reading continues; errors may then pass, and are reported when they begin and end.
         watch: Keeps the logs of at least the selected pods; None for a watch that keeps only these.
 
@@ -58,18 +79,21 @@ class Feed:
     def __init__(
         self,
         target: Target,
-        worker: int | None = None,
+        selection: PodSelection = MAIN,
+        part: LogRange = WHOLE,
         *,
-        all_pods: bool = False,
         is_following: bool = False,
         watch: PodWatch | None = None,
     ) -> None:
         self.has_written = False
         self.error: ClusterError | None = None
         self.target = target
-        self.watch = watch or PodWatch(target.kubectl, self._selected)
-        self._worker = worker
-        self._all_pods = all_pods
+        self.watch = watch or PodWatch(target.kubectl, self._selected, selection.container)
+        self._worker = selection.worker
+        self._all_pods = selection.all_pods
+        self._container = selection.container
+        self._part = part
+        self._is_whole = part.is_whole
         self._is_following = is_following
         self._readers: dict[str, LogReader] = {}
         self._finished: set[str] = set()  # the uids of deleted pods whose logs were read to their ends
@@ -83,7 +107,7 @@ class Feed:
         """Yield the new parts, and set `error` if some could not be read."""
         if self._worker is None and self.target.manifests.kind.indexes(snapshot.workload):
             self._all_pods = True  # there is no main pod
-        pods = self._pods(snapshot)
+        pods = self._with_container(self._pods(snapshot))
         if not pods and not self._has_waited:
             yield f"waiting for the {'pods' if self._all_pods else 'pod'} of {self.target.shown}"
             self._has_waited = True
@@ -94,6 +118,7 @@ class Feed:
                 yield from self._read(pod)
             except ClusterError as error:
                 self.error = self.error or error
+        self._part = replace(self._part, tail=None)  # all lines of later pods are new
         self._has_read |= bool(pods) and self.error is None
         if self.error is not None and earlier is None:
             self._failing_since = self.target.kubectl.runner.clock()
@@ -115,9 +140,13 @@ class Feed:
         if self.target.kubectl.runner.clock() - self._failing_since >= patience:
             raise self.error
 
-    def nothing_written(self) -> ClusterError:
-        """Return the error for a log that was read without an error and is empty."""
+    def nothing_written(self) -> ClusterError | None:
+        """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
         hint = self.target.command("status")
+        if self._part.is_previous:
+            return ClusterError(f"{self.target.shown} has no log of before a restart", hint=hint)
+        if not self._is_whole:
+            return None
         for reader in self._readers.values():
             if reader.is_gone:
                 return ClusterError(f"{reader.shown} was deleted, and its log with it", hint=hint)
@@ -145,7 +174,7 @@ class Feed:
                 yield f"the end of the log of {reader.shown} is missing: the pod was deleted before it was read"
 
     def _reader(self, pod: Object) -> LogReader:
-        return self._readers.setdefault(uid(pod), LogReader(self.target.kubectl, pod))
+        return self._readers.setdefault(uid(pod), LogReader(self.target.kubectl, pod, self._container, self._part))
 
     def _read(self, pod: Object) -> Iterator[Part]:
         reader = self._reader(pod)
@@ -203,6 +232,16 @@ class Feed:
         main = kind.main(pods)
         return [main] if main else []
 
+    def _with_container(self, pods: Sequence[Object]) -> Sequence[Object]:
+        """Return the pods that have the container. Raises UsageError if there are pods, and none has it."""
+        if self._container is None:
+            return pods
+        having = [pod for pod in pods if self._container in containers(pod)]
+        if pods and not having:
+            names = ", ".join(dict.fromkeys(name for pod in pods for name in containers(pod)))
+            raise UsageError(f"container {self._container} not found", hint=f"there are {names}")
+        return having
+
 
 def _by_attempt(
     kind: Workload, pods: Sequence[Object], selected: Callable[[Sequence[Object]], Sequence[Object]]
@@ -245,8 +284,8 @@ def logs(feed: Feed) -> Iterator[Part]:
     yield from feed.read(snapshot)
     if feed.error:
         raise feed.error
-    if not feed.has_written:
-        raise feed.nothing_written()
+    if not feed.has_written and (error := feed.nothing_written()):
+        raise error
 
 
 def follow(feed: Feed) -> Iterator[Part]:

@@ -1,15 +1,20 @@
-"""Reads durations in the form that kubectl takes, with days and weeks besides. Tests: service/test_times.py."""
+"""Reads durations in the form that kubectl takes, with days and weeks besides, and times."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from packager.base.problems import show
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _LONGEST_TEXT = 40
+_LONGEST = timedelta(days=36_500)
 
 EXPECTED = "expected a duration such as 90s, 1h30m or 7d"
 """The message about a text that is not a duration."""
@@ -28,3 +33,40 @@ def parse(text: str, longest: timedelta) -> timedelta:
     if length > longest:
         raise ValueError(f"expected at most {longest.days}d, found {show(text)}")
     return length
+
+
+def duration(text: str) -> timedelta:
+    """Return the duration in a text. Raises ValueError if the text is invalid, 0, or longer than a hundred years."""
+    length = parse(text, _LONGEST)
+    if not length:
+        raise ValueError(f"{EXPECTED}, found {show(text)}")
+    return length
+
+
+def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+    """Return the time in a text: in RFC 3339, or as a duration before `now`.
+
+    Args:
+        text: The text.
+        now: The end of a duration.
+        zone: The zone of times and dates without one; if it is None, these are refused.
+
+    Raises:
+        ValueError: The text is not a time.
+    """
+    try:
+        return now - duration(text)
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is not None and time.tzinfo is None:
+        time = time.replace(tzinfo=zone)
+    if time is None or time.tzinfo is None:
+        raise ValueError(f"{EXPECTED}, or a time such as 2026-11-22T10:00:00Z, found {show(text)}")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"expected a time of the years 1 to 9999 in UTC, found {show(text)}") from None

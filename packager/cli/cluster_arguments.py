@@ -21,6 +21,7 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from packager.app.target import Target
     from packager.kubectl.client import Kubectl
@@ -235,6 +236,18 @@ def hold_seconds(hold: str | None, results: Path | None) -> float:
     if results is None and hold is not None:
         raise UsageError("--hold needs --results DIR")
     return seconds(hold or _HOLD) if results is not None else 0.0
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Return the time in a text: in RFC 3339, or as a duration before `now`.
+
+    Raises:
+        UsageError: The text is neither.
+    """
+    try:
+        return durations.moment(text, now)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
 
 
 def seconds(text: str) -> float:

@@ -45,7 +45,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "status": (("mlpack status hello-mpi --watch", "until it has ended"), ("mlpack status hello-mpi --plot", "curves")),
     "logs": (
         ("mlpack logs hello-mpi --follow", "of the main pod"),
-        ("mlpack logs hello-mpi --all", "of all pods"),
+        ("mlpack logs hello-mpi --all --tail 20", "the last lines of all pods"),
     ),
     "exec": (("mlpack exec hello-mpi -- nvidia-smi", "run a program in the main pod"),),
     "results": (("mlpack results hello-mpi results", "copy the results into a folder"),),

@@ -13,6 +13,7 @@ from packager.cli.cluster_arguments import (
     OverlayOption,
     PackageToRead,
     Worker,
+    moment,
     open_target,
     with_cluster,
 )
@@ -32,6 +33,19 @@ def logs(
     all_pods: Annotated[
         bool, typer.Option("--all", help="The logs of all pods, each line with the pod's name.")
     ] = False,
+    container: Annotated[
+        str | None, typer.Option("-c", "--container", help="A container; by default the main one of each pod.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=1_000_000, help="Only the last lines of each pod.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only lines since 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
+    ] = None,
+    previous: Annotated[
+        bool, typer.Option("-p", "--previous", help="Only the log before the last restart of the container.")
+    ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
 ) -> None:
     """Print the log of the main pod (the launcher, or the only pod) from its first line.
 
@@ -42,7 +56,11 @@ def logs(
 
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
+    if previous and follow:
+        raise UsageError("--previous and --follow cannot be combined")
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
-        feed = use_case.Feed(target, worker, all_pods=all_pods, is_following=follow)
+        begin = None if since is None else moment(since, to_cluster.runner.now())
+        part = use_case.LogRange(tail, begin, timestamps, previous)
+        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part, is_following=follow)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, KubeletError, MlpackError, UnreachableError
@@ -17,7 +17,9 @@ from packager.kubernetes.pods import LAST_LINES, last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
+    from packager.cluster.loglines import Piece
     from packager.cluster.podwatch import KeptLog
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
@@ -52,6 +54,31 @@ def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
     return replace(finding, log=last_lines(log.decode(errors="replace"))) if is_read else finding
 
 
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The part of a container's log that is read, and its form.
+
+    Attributes:
+        tail: The number of last lines, of those that were written before the first read; None for all.
+        since: The earliest time; None for the first line.
+        has_times: Whether each line begins with its time.
+        is_previous: Whether only the log before the last restart of the container is read.
+    """
+
+    tail: int | None = None
+    since: datetime | None = None
+    has_times: bool = False
+    is_previous: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log is read from its first line."""
+        return self.tail is None and self.since is None and not self.is_previous
+
+
+WHOLE = LogRange()
+
+
 class LogReader:
     """Reads the log of one container, each time from the position reached before.
 
@@ -62,6 +89,7 @@ class LogReader:
         kubectl: The user's kubectl.
         pod: The pod.
         container: The container's name; None for the pod's main container.
+        part: The part of the log to read.
 
     Attributes:
         shown: The pod's name for kubectl.
@@ -74,7 +102,7 @@ class LogReader:
         may_miss_all: Whether an empty log may have had lines, since the container has run long enough for a rotation.
     """
 
-    def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None) -> None:
+    def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None, part: LogRange = WHOLE) -> None:
         self.shown = f"pod/{name(pod)}"
         self.begin = b""
         self.late: timedelta | None = None
@@ -87,6 +115,9 @@ class LogReader:
         self._container = container or main_container(pod)
         self._position = LogPosition()
         self._restarts = 0
+        self._part = part
+        self._tail = part.tail
+        self._since = part.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if part.since else b""
 
     def read(self, pod: Object, *, patience: float = PATIENCE) -> Iterator[bytes]:
         """Yield the new bytes in lines or parts of lines; none while the container has not started.
@@ -101,8 +132,11 @@ class LogReader:
         """
         status = next((entry for entry in container_statuses(pod) if entry["name"] == self._container), None)
         if status is None or ("waiting" in status["state"] and not status.get("restartCount")):
+            self._tail = None  # all of its lines will be new
             return
         restarts = status.get("restartCount", 0)
+        if self._part.is_previous or self._tail is not None:
+            self._restarts = restarts
         if restarts > self._restarts:
             self.is_complete = False
             # Read the rest of the previous container's log first; kubectl has only one previous container's log.
@@ -115,9 +149,12 @@ class LogReader:
         state = status["state"].get("running") or status["state"].get("terminated") or {}
         started = state.get("startedAt")
         try:
-            yield from self._read(patience=patience, is_over="terminated" in status["state"])
+            flags = ("--previous",) if self._part.is_previous else ()
+            yield from self._read(*flags, patience=patience, is_over="terminated" in status["state"])
         finally:
-            if started and not self.begin:
+            if not self._part.is_whole:
+                pass  # lines before its first one are not missing
+            elif started and not self.begin:
                 until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
                 self.may_miss_all = until - moment(started) > _ROTATION
             elif started and self.begin == self._position.first:
@@ -134,7 +171,7 @@ class LogReader:
         since = position.since
         position.resume()
         for piece in pieces(io.BytesIO(log.data)):
-            if (piece.moment or since) >= since and (text := position.take(piece)):
+            if (piece.moment or since) >= since and (text := self._take(piece)):
                 self.begin = self.begin or position.first
                 self.gaps = gaps + position.gaps
                 yield text
@@ -142,15 +179,15 @@ class LogReader:
 
     def _read(self, *flags: str, patience: float, is_over: bool) -> Iterator[bytes]:
         position, gaps = self._position, self.gaps - self._position.gaps
-        arguments = ["logs", self._pod, f"--container={self._container}", "--timestamps", *flags, *position.resume()]
-        words = b""
+        arguments = ["logs", self._pod, f"--container={self._container}", "--timestamps", *flags, *self._from()]
+        words, is_skipped = b"", self._tail == 0 and not position.first
         with self._kubectl.start(
             *arguments, idle=_idle_limit(self.shown, self._kubectl.remaining(patience) or 0)
         ) as running:
             for piece in pieces(running.stdout):
                 if not piece.moment and _KUBELET_ERROR.match(piece.text):
                     words = piece.text
-                elif text := position.take(piece):
+                elif (text := self._take(piece)) and not is_skipped:
                     self.begin = self.begin or position.first
                     self.gaps = gaps + position.gaps
                     yield text
@@ -160,6 +197,25 @@ class LogReader:
             self.gaps = gaps + position.gaps
             self.is_complete = True
         self._check_end(done.returncode, done.stderr, words)
+        self._tail = None
+
+    def _from(self) -> list[str]:
+        """Return kubectl's arguments for the position up to which the log was read, or for the part to begin with."""
+        arguments = self._position.resume()
+        if self._position.first:
+            return arguments
+        # The last line shows where the new ones begin. A time for kubectl has whole seconds.
+        last = -1 if self._tail is None else max(self._tail, 1)
+        return [f"--tail={last}", *((f"--since-time={self._since[:19].decode()}Z",) if self._since else ())]
+
+    def _take(self, piece: Piece) -> bytes:
+        """Return the unread bytes of a piece that belong to the part to read, with the time if they begin a line."""
+        if piece.moment and piece.moment < self._since:
+            return b""
+        text = self._position.take(piece)
+        if self._part.has_times and piece.moment and piece.is_first and len(text) == len(piece.text):
+            return piece.moment + b"Z " + text
+        return text
 
     def _check_end(self, returncode: int, stderr: str, words: bytes) -> None:
         """Raise the error that kubectl's end means; a log that does not exist is no error."""
@@ -169,7 +225,7 @@ class LogReader:
         if returncode == 0 or NOT_STARTED.search(stderr):
             return
         if NO_PREVIOUS_CONTAINER.search(stderr):
-            self.gaps += 1
+            self.gaps += not self._part.is_previous
             return
         if NO_POD.search(stderr):
             self.is_gone = True

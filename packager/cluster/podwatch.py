@@ -46,7 +46,7 @@ _END_SECONDS = 5.0
 
 @dataclass(slots=True)
 class KeptLog:
-    """The log of a pod's main container, in lines that begin with their times.
+    """The log of a pod's container, in lines that begin with their times.
 
     Attributes:
         is_cut: Whether the log was longer than LOG_BYTES, so that only its end is kept.
@@ -83,15 +83,17 @@ class PodWatch:
     Args:
         kubectl: The user's kubectl.
         choose: Returns the pods, of all that exist, whose logs are kept from their first line; None for none of them.
+        container: The container whose log is kept; None for the main one.
 
     Attributes:
         is_refused: Whether the user may not watch pods.
     """
 
-    def __init__(self, kubectl: Kubectl, choose: Choose | None = None) -> None:
+    def __init__(self, kubectl: Kubectl, choose: Choose | None = None, container: str | None = None) -> None:
         self.is_refused = False
         self._kubectl = kubectl
         self._choose = choose
+        self._container = container
         self._is_over = threading.Event()
         self._lock = threading.Lock()
         self._pods: dict[str, Object] = {}
@@ -203,7 +205,7 @@ class PodWatch:
 
     def _keep(self, pod: Object) -> None:
         """Begin to read the log of a pod whose container has started, or has started again."""
-        key, starts = uid(pod), _starts(pod)
+        key, starts = uid(pod), _starts(pod, self._container or main_container(pod))
         with self._lock:
             is_full = sum(not log.has_ended.is_set() for log in self._logs.values()) >= MOST_STREAMS
             if is_full or starts <= self._starts.get(key, 0):
@@ -215,7 +217,13 @@ class PodWatch:
 
     def _read(self, pod: Object, log: KeptLog) -> None:
         """Read the log of a pod until its container ends; a log that breaks off is read again at the next event."""
-        arguments = ("logs", name(pod), f"--container={main_container(pod)}", "--timestamps", "--follow")
+        arguments = (
+            "logs",
+            name(pod),
+            f"--container={self._container or main_container(pod)}",
+            "--timestamps",
+            "--follow",
+        )
         log.is_complete = False
         try:
             with self._program(*arguments) as program:
@@ -230,11 +238,10 @@ class PodWatch:
             log.has_ended.set()
 
 
-def _starts(pod: Object) -> int:
-    """Return how often the pod's main container was started."""
-    main = main_container(pod)
+def _starts(pod: Object, container: str) -> int:
+    """Return how often the pod's container was started."""
     for entry in container_statuses(pod):
-        if entry["name"] == main:
+        if entry["name"] == container:
             has_begun = "waiting" not in entry["state"]
             return int(entry.get("restartCount") or 0) + has_begun
     return 0

@@ -85,6 +85,12 @@ def container_statuses(pod: Object) -> list[Object]:
     return [*(pod_status.get("initContainerStatuses") or ()), *(pod_status.get("containerStatuses") or ())]
 
 
+def containers(pod: Object) -> list[str]:
+    """Return the names of the pod's containers, init containers first."""
+    spec = pod.get("spec") or {}
+    return [str(entry["name"]) for key in ("initContainers", "containers") for entry in spec.get(key) or ()]
+
+
 def main_container(pod: Object) -> str:
     """Return the name of the container that does the pod's work."""
     return annotation(pod, DEFAULT_CONTAINER) or str(pod["spec"]["containers"][0]["name"])

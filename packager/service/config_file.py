@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base import rest, yamlio
+from packager.base import durations, rest, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.modelspec import conversion
-from packager.service import allow, times
+from packager.service import allow
 from packager.service.callbacks.addresses import read_allowed
 from packager.service.config import DEFAULT_LISTEN, OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
 
@@ -67,7 +67,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
     yield from _faults_of_registries(settings)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
-            times.duration("1d" if text is None else text)
+            durations.duration("1d" if text is None else text)
         except ValueError as error:
             yield Fault(("retention", key), str(error))
 

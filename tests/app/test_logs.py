@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.logs import Feed, follow, logs
+from packager.app.logs import Feed, LogRange, PodSelection, follow, logs
 from packager.base.errors import ClusterError, UsageError
 from tests.life import JOB, launcher
 
@@ -34,7 +34,7 @@ def test_logs_of_all_pods_prefix_each_line_with_pod(target: Target, life: Life) 
     life.deploy()
     life.start()
     life.logs = {LAUNCHER: line("lead"), f"{JOB}-worker-0": line("zero"), f"{JOB}-worker-1": line("one")}
-    parts = list(logs(Feed(target, all_pods=True)))
+    parts = list(logs(Feed(target, PodSelection(all_pods=True))))
     assert parts == [
         f"[{LAUNCHER}] lead\n".encode(),
         f"[{JOB}-worker-0] zero\n".encode(),
@@ -68,7 +68,7 @@ def test_logs_report_missing_job_and_worker(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     with pytest.raises(UsageError) as refused:
-        list(logs(Feed(target, worker=2)))
+        list(logs(Feed(target, PodSelection(worker=2))))
     assert str(refused.value) == "worker 2 not found"
 
 
@@ -119,3 +119,33 @@ def test_follow_reports_missing_permission_to_watch_pods(target: Target, life: L
     refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
     life.moments = [lambda: None, lambda: None, life.end]
     assert list(follow(feed)) == [refused, b"one\n"]
+
+
+def test_logs_of_a_missing_container_report_the_names(target: Target, life: Life) -> None:
+    life.deploy()
+    life.start()
+    with pytest.raises(UsageError) as refused:
+        list(logs(Feed(target, PodSelection(all_pods=True, container="sidecar"))))
+    assert (str(refused.value), refused.value.hint) == ("container sidecar not found", "there are launcher, worker")
+
+
+def test_empty_part_of_a_log_is_accepted(target: Target, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[LAUNCHER] = ""
+    assert list(logs(Feed(target, part=LogRange(tail=3)))) == []
+    with pytest.raises(ClusterError) as absent:
+        list(logs(Feed(target, part=LogRange(is_previous=True))))
+    assert str(absent.value) == f"mpijob/{JOB} has no log of before a restart"
+
+
+def test_follow_reads_all_lines_of_pods_that_appear_later(target: Target, life: Life) -> None:
+    def begin() -> None:
+        life.start()
+        life.logs[LAUNCHER] = line("one") + line("two")
+
+    life.deploy()
+    life.moments = [lambda: None, begin, life.end]
+    feed = Feed(target, part=LogRange(tail=1), is_following=True)
+    assert list(follow(feed)) == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
+    assert not any("--tail=1" in call for call in life.calls)

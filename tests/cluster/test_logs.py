@@ -6,7 +6,7 @@ import io
 import tracemalloc
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.process import Finished
 from packager.cluster.loglines import LogPosition, pieces
-from packager.cluster.logs import LogReader
+from packager.cluster.logs import LogRange, LogReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -322,3 +322,89 @@ def test_empty_log_of_a_long_run_may_miss_all_lines(finished: str, *, may_miss: 
     reading = reader(Server())
     read(reading, state="terminated", startedAt="2026-11-21T00:00:00Z", finishedAt=finished)
     assert reading.may_miss_all is may_miss
+
+
+@dataclass
+class Kubelet(Server):
+    """A log of which kubectl also prints the last lines."""
+
+    @contextmanager
+    def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
+        tail = (
+            next(int(argument[7:]) for argument in arguments if argument.startswith("--tail="))
+            if not any(argument.startswith("--since-time=") for argument in arguments)
+            else -1
+        )
+        whole, self.lines = self.lines, self.lines[-tail:] if tail >= 0 else self.lines
+        try:
+            with super().start(*arguments, idle=idle) as running:
+                yield running
+        finally:
+            self.lines = whole
+
+
+def part_reader(server: Server, **part: Any) -> LogReader:
+    return LogReader(server, pod(), part=LogRange(**part))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("tail", "first"), [(0, b""), (2, b"line 1\nline 2\n"), (9, b"line 0\nline 1\nline 2\n")])
+def test_tail_is_read_once_and_then_every_new_line(tail: int, first: bytes) -> None:
+    server = Kubelet(numbered(1, 2, 2.1))
+    reading = part_reader(server, tail=tail)
+    assert read(reading) == first
+    server.lines = numbered(1, 2, 2.1, 2.1, 2.2, 5)
+    assert read(reading) == b"line 3\nline 4\nline 5\n"
+    assert (read(reading), reading.gaps, reading.late) == (b"", 0, None)
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_tail_of_an_empty_log_leaves_no_later_line_out(restarts: int) -> None:
+    server = Kubelet(previous=numbered(0))
+    reading = part_reader(server, tail=1)
+    assert read(reading, restarts=restarts) == b""
+    server.lines = numbered(1, 2, 3)
+    assert read(reading, restarts=restarts) == b"line 0\nline 1\nline 2\n"
+
+
+def test_tail_of_a_container_that_has_not_started_leaves_no_line_out() -> None:
+    server = Kubelet()
+    reading = part_reader(server, tail=1)
+    assert read(reading, state="waiting") == b""
+    server.lines = numbered(1, 2, 3)
+    assert read(reading) == b"line 0\nline 1\nline 2\n"
+
+
+def test_tail_leaves_out_only_the_log_before_the_first_restart() -> None:
+    server = Kubelet(numbered(1, 2), previous=[(0, b"old\n")])
+    reading = part_reader(server, tail=1)
+    assert read(reading, restarts=1) == b"line 1\n"
+    server.previous, server.lines = (
+        [*server.lines, (3 * 10**9, b"end\n")],
+        [(4 * 10**9, b"new\n"), (4 * 10**9, b"two\n")],
+    )
+    assert read(reading, restarts=2) == b"end\nnew\ntwo\n"
+
+
+def test_since_leaves_out_earlier_lines_of_its_second() -> None:
+    server = Server(numbered(1, 2.25, 2.5, 3))
+    since = datetime(2026, 11, 21, 1, 0, 2, 500_000, tzinfo=timezone(timedelta(hours=1)))
+    reading = part_reader(server, since=since)
+    assert read(reading) == b"line 2\nline 3\n"
+    server.lines = numbered(1, 2.25, 2.5, 3, 3)
+    assert (read(reading), reading.gaps) == (b"line 4\n", 0)
+
+
+def test_times_begin_whole_lines_only() -> None:
+    server = Server([(1, b"x" * 20_000 + b"\n"), (2, b"half")])
+    reading = part_reader(server, has_times=True)
+    assert read(reading) == b"%sZ %s\n%sZ half" % (stamp(1).encode(), b"x" * 20_000, stamp(2).encode())
+    server.lines = [*server.lines[:1], (2, b"half line\n"), (3, b"next\n")]
+    assert read(reading) == b" line\n%sZ next\n" % stamp(3).encode()
+
+
+def test_previous_log_alone_is_read() -> None:
+    server = Server(numbered(3), previous=[(1, b"old\n")])
+    assert read(part_reader(server, is_previous=True), restarts=2) == b"old\n"
+    server.previous = None
+    missing = part_reader(server, is_previous=True)
+    assert (read(missing), missing.gaps) == (b"", 0)

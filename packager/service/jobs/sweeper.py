@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from packager.base import durations
 from packager.base.errors import MlpackError
 from packager.service import times
 
@@ -58,12 +59,12 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Delete old logs, and request the deletion of old jobs with their objects, except claims."""
-        logs = times.as_text(self._clock() - times.duration(self._retention.logs))
+        logs = times.as_text(self._clock() - durations.duration(self._retention.logs))
         if count := await asyncio.to_thread(self._store.logs.remove_before, logs):
             self._log(f"{count} logs from before {logs} were deleted")
         if self._retention.jobs is None:
             return
-        ended = times.as_text(self._clock() - times.duration(self._retention.jobs))
+        ended = times.as_text(self._clock() - durations.duration(self._retention.jobs))
         for release in await asyncio.to_thread(self._store.ended_before, ended, _AT_ONCE):
             await asyncio.to_thread(self._store.want, release, "delete", ACTOR)
             self._log(f"{release}: ended before {ended}, is deleted")

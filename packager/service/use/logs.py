@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from packager.base import durations
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
-from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.fair_queues import count_down
@@ -251,7 +251,7 @@ class Logs:
 def _options(query: LogQuery) -> LogOptions:
     """Return the options of a query for the cluster. Raises Failure."""
     try:
-        begin = times.moment(query.since, datetime.now(UTC)) if query.since else None
+        begin = durations.moment(query.since, datetime.now(UTC)) if query.since else None
     except ValueError as error:
         raise Failure("invalid-query", f"since: {error}") from None
     return LogOptions(query.container, query.tail, begin, query.is_previous, query.is_following, query.has_times)

@@ -14,18 +14,18 @@ users=/etc/passwd groups=/etc/group
 [ -r $groups ] || groups=/dev/null
 
 known=
-while IFS=: read -r name password id group rest; do
+while IFS=: read -r name password id group rest || [ "$name" ]; do # the last line may have no end
   if [ "$id" = "$uid" ]; then
     # sshd runs what it is asked to by the user's shell, which is often one that refuses (nologin).
     rest=${rest%:*}:/bin/sh known=yes
   fi
-  echo "$name:$password:$id:$group:$rest"
+  printf '%s\n' "$name:$password:$id:$group:$rest"
 done <$users >"$folder/passwd"
 [ "$known" ] || echo "uid$uid:x:$uid:$gid:mlops user:$home:/bin/sh" >>"$folder/passwd"
 
 known=
-while IFS=: read -r name password id members; do
+while IFS=: read -r name password id members || [ "$name" ]; do
   [ "$id" != "$gid" ] || known=yes
-  echo "$name:$password:$id:$members"
+  printf '%s\n' "$name:$password:$id:$members"
 done <$groups >"$folder/group"
 [ "$known" ] || echo "gid$gid:x:$gid:" >>"$folder/group"
