@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from packager.options import OPTIONS, conflicts
+from packager.package.options import OPTIONS, conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.cluster.shell import ContainerShell
 from packager.cluster.workspace import LastingStorage, StoragePlace
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from tests import tools
 
 if TYPE_CHECKING:

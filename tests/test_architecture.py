@@ -54,7 +54,7 @@ OWNERS = {
     "prometheus_client": {"service/prometheus.py"},
     "psycopg": {"service/store/replicas.py"},
     "rich": {"cli/drawing.py"},
-    "ruamel": {"importers/specfile.py"},
+    "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
     "selectors": {"base/process.py"},
     "sqlalchemy": {"service/store/"},
@@ -82,20 +82,14 @@ VAGUE_NAMES = {"each", "found", "said", "there", "wanted"}
 LAYERS = (
     ("base", "__init__"),
     ("kubernetes",),
-    ("kubectl",),
     ("package",),
     ("publish",),
     ("workloads",),
-    ("options",),
     ("modelspec",),
-    ("importers",),
     ("builder",),
-    ("site",),
     ("rendering",),
     ("verify",),
     ("configure",),
-    ("curves",),
-    ("upgrade",),
     ("diagnosis",),
     ("cluster",),
     ("app",),
@@ -153,18 +147,15 @@ TESTS_OF_MANY = {
     "service/page/test_wrong_inputs.py": "the fields of every form of the page",
 }
 STAGES = (
-    "kubectl",
+    "kubernetes.kubectl",
     "package",
     "publish",
     "workloads",
-    "options",
     "modelspec",
-    "importers",
     "builder",
     "rendering",
     "verify",
     "configure",
-    "upgrade",
     "diagnosis",
     "cluster",
 )
@@ -305,13 +296,13 @@ def test_server_messages_are_recognized_in_one_module() -> None:
         or (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn))
         if re.search(pattern, ast.unparse(node), re.IGNORECASE)
     }
-    assert users == {"diagnosis/obstacles.py", "kubectl/messages.py"}
+    assert users == {"diagnosis/obstacles.py", "kubernetes/kubectl/messages.py"}
 
 
 # The modules that read a message, and why. Texts of other programs have other names in the code: `answer`, `output`.
 READERS_OF_MESSAGES = {
     "app/task_registry.py": "the place in a template is a part of the server's message",
-    "importers/intel/pool.py": "one of the zoo's specs has a duplicate key",
+    "modelspec/importers/intel/pool.py": "one of the zoo's specs has a duplicate key",
     "kubernetes/verdict.py": "equal messages about several pods, which contain the pods' names, become one",
 }
 
@@ -509,7 +500,7 @@ DEFINED_ONCE = {
     r"^site$": {"package/layout.py", "cli/verbs.py"},  # the verb has the name of the folder
     # The packages of Intel's zoo have the same layout.
     r"^(quickstart/?|/scripts|/k8s/mlops|/common/\*/k8s/mlops)$|quickstart/(scripts|k8s|common)": {
-        "importers/intel/read.py",
+        "modelspec/importers/intel/read.py",
         "package/layout.py",
     },
 }
@@ -550,10 +541,10 @@ WORDS_OF_MPI = {
     "app/init.py": {"mpi"},  # the default kind of a new model
     "base/fields.py": {"mpi"},  # the example of an image's name
     "cli/examples.py": {"mpi"},  # the example of a package, and of an operator
-    "importers/intel/manifests.py": {"launcher", "mpi"},  # imported manifests for the operator
-    "importers/intel/read.py": {"mpi"},  # imported scripts that start mpirun
+    "modelspec/importers/intel/manifests.py": {"launcher", "mpi"},  # imported manifests for the operator
+    "modelspec/importers/intel/read.py": {"mpi"},  # imported scripts that start mpirun
     "kubernetes/environment.py": {"mpi"},  # variables that would break mpirun are refused in every kind
-    "options.py": {"launcher"},  # the description of the option gpu, which is the same for every kind
+    "package/options.py": {"launcher"},  # the description of the option gpu, which is the same for every kind
     "workloads/anyoverlay.py": {"mpi"},  # the table of kinds
 }
 # A worker is a pod beside the main one, in every kind, as in the options `--worker` and `--workers`.

@@ -16,7 +16,7 @@ from typer.main import get_command
 from packager import cli
 from packager.base import errors
 from packager.cli import verbs
-from packager.options import OPTIONS
+from packager.package.options import OPTIONS
 from tools import allowed_fields, api_reference, command_reference, option_reference, spec_reference, terminal_picture
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def test_architecture_has_row_for_each_folder() -> None:
     alone = {path.name for path in packager.glob("*.py") if not path.name.startswith("_")}
     named = set(re.findall(r"`([a-z_/]+(?:/|\.py))`", text.partition("## The folders")[2].partition("## The rules")[0]))
     # The folder of a kind or of a foreign format is named in the row of its parent.
-    shown = named | {f"{parent}{name}" for parent in ("importers/", "workloads/") for name in named}
+    shown = named | {f"{parent}{name}" for parent in ("modelspec/importers/", "workloads/") for name in named}
     hidden = {name for name in folders if re.match(r"(service/store/migrations|.*/templates)/", name)}
     assert (folders | alone) - hidden - shown == set()
-    parents = (packager, packager / "importers", packager / "workloads", CHECKOUT, CHECKOUT / "tests")
+    parents = (packager, packager / "modelspec/importers", packager / "workloads", CHECKOUT, CHECKOUT / "tests")
     assert {name for name in named if not any((parent / name).exists() for parent in parents)} == set()
 
 

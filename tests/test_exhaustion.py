@@ -21,9 +21,9 @@ from packager.package.opened import opened
 from tests import demo
 from tests.broken import seal
 from tests.files import replace
-from tests.importers.intel.test_read import SMALL, write
-from tests.importers.intel.test_read import SPECS as SPECS_OF_ZOO
-from tests.importers.mxjob.test_read import WORKER
+from tests.modelspec.importers.intel.test_read import SMALL, write
+from tests.modelspec.importers.intel.test_read import SPECS as SPECS_OF_ZOO
+from tests.modelspec.importers.mxjob.test_read import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,14 +21,14 @@ from packager.builder.plan import Options, choose, plan
 from packager.builder.selection import select
 from packager.configure import lock, resources
 from packager.configure.settings import Files
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec import catalog, load
 from packager.modelspec.settings import parse_setting
-from packager.options import KEYS, OPTIONS
 from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.package.layout import WORKSPACE
 from packager.package.opened import opened
+from packager.package.options import KEYS, OPTIONS
 from tests import demo, everything, kinds, kubectls, renders
 from tests.combinations import possible_combinations
 

@@ -14,17 +14,17 @@ import pytest
 from packager.base import yamlio
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.podsecurity import Level
 from packager.kubernetes.resources import is_gpu
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered
 from packager.package import tree
 from packager.package.layout import OVERLAYS, SITE
 from packager.package.opened import opened
+from packager.package.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered
 from packager.verify import Checks, verify
 from packager.workloads import structures
 from tests import kinds, kubectls

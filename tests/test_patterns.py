@@ -9,8 +9,8 @@ import pytest
 
 from packager.base.markdown import anchor
 from packager.base.masking import masked_urls
-from packager.importers.container import escaped, expanded
-from packager.kubectl import messages
+from packager.kubernetes.kubectl import messages
+from packager.modelspec.importers.container import escaped, expanded
 from packager.service.page.html import visible
 from packager.workloads.program import references
 

@@ -22,7 +22,7 @@ from packager.base.errors import UsageError
 from packager.base.fields import EnvironmentText, OneLine, QuantityText, Registry, Text
 from packager.builder.plan import Options, check_options, plan
 from packager.builder.render import render
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.package import tree
 from tests import demo

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.process import Finished
-from packager.options import BY_NAME
 from packager.package.layout import OVERLAYS
+from packager.package.options import BY_NAME
 from tests import kinds, kubectls, renders
 from tests.files import replace
 

@@ -1,4 +1,6 @@
-"""Writes the reference of the site options, in Markdown, from packager/options.py and the options' files: `make docs`.
+"""Writes the reference of the site options, in Markdown: `make docs`.
+
+It is made from packager/package/options.py and the options' files.
 
 The description of an option is the comment at the beginning of its kustomization.yaml, which is also in each package.
 """
@@ -11,17 +13,17 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.options import KEYS, OPTIONS, TRAITS
+from packager.package.options import KEYS, OPTIONS, TRAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.options import Key, Option
+    from packager.package.options import Key, Option
 
 _INTRODUCTION = """\
 # The site options
 
-<!-- Made by `make docs` from packager/options.py and the options' kustomization.yaml: edit those. -->
+<!-- Made by `make docs` from packager/package/options.py and the options' kustomization.yaml: edit those. -->
 
 Each package contains these options, switched off. `mlpack build --with NAME --site KEY=VALUE` builds a package in which
 one is on, and `mlpack configure PACKAGE --with NAME --set KEY=VALUE` switches it on in a package that exists. Without

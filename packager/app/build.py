@@ -17,8 +17,8 @@ from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.load import load, values
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME, PACKAGE_VOLUME, set_gpus
 from packager.package import layout, placement, tree
+from packager.package.options import BY_NAME, PACKAGE_VOLUME, set_gpus
 from packager.workloads import accelerators
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from packager.app.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.builder.plan import Plan
-    from packager.kubectl.kustomize import Rendered
+    from packager.configure.site.read import SiteSettings
+    from packager.kubernetes.kubectl.kustomize import Rendered
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
     from packager.package.tree import Entry, Tree
-    from packager.site.read import SiteSettings
 
 # For fewer models, starting a second process takes longer than it saves.
 _MODELS_OF_A_PROCESS = 4
@@ -459,7 +459,7 @@ class _Writer:
         planned = plan(loaded, variant, self._options)
         if self._site is None:
             return planned
-        from packager.site.building import with_site
+        from packager.configure.site.building import with_site
 
         return plan(loaded, variant, with_site(self._options, planned, self._site))
 

@@ -85,14 +85,14 @@ def settings(package: Path) -> list[str]:
 
 def options() -> dict[str, str]:
     """Return the summary of each site option, by its name."""
-    from packager.options import OPTIONS
+    from packager.package.options import OPTIONS
 
     return {option.name: option.summary for option in OPTIONS}
 
 
 def site_keys() -> list[str]:
     """Return the keys that site options read."""
-    from packager.options import KEYS
+    from packager.package.options import KEYS
     from packager.package.placement import FIELDS
 
     return [*KEYS, *FIELDS]
@@ -100,7 +100,7 @@ def site_keys() -> list[str]:
 
 def storages() -> list[str]:
     """Return the options that say where folders are."""
-    from packager.options import OPTIONS
+    from packager.package.options import OPTIONS
 
     return [option.name for option in OPTIONS if option.places]
 

@@ -165,11 +165,11 @@ def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> di
     """Return the answers that the defaults of the site make, by overlay."""
     if answers.site is None:
         return {}
-    from packager.configure import site
-    from packager.site.defaults import defaults
+    from packager.configure import site_answers
+    from packager.configure.site.defaults import defaults
 
-    files, values = settings.Files(package), defaults(answers.site, site.labels(package))
-    return {overlay: site.answers(files, overlay, values, answers) for overlay in overlays}
+    files, values = settings.Files(package), defaults(answers.site, site_answers.labels(package))
+    return {overlay: site_answers.answers(files, overlay, values, answers) for overlay in overlays}
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.cluster.logs import LogReader
-from packager.curves.points import added, lines_of
+from packager.diagnosis.curves.figure import number
+from packager.diagnosis.curves.points import added, lines_of
+from packager.diagnosis.curves.terminal import drawn
 from packager.kubernetes.objects import name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from packager.app.target import Target
-    from packager.curves.points import Curve
+    from packager.diagnosis.curves.points import Curve
+
+__all__ = ["MOST_PODS", "as_json", "curves", "drawn", "number"]
 
 MOST_PODS = 8
 """The maximum number of pods whose logs are read, the main one first."""

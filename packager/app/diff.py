@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packager.configure.upgrade import diff as stage
 from packager.package.opened import opened
-from packager.upgrade import diff as stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.upgrade.diff import PackageDiff
+    from packager.configure.upgrade.diff import PackageDiff
 
 
 @dataclass(frozen=True, slots=True)

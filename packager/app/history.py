@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from packager.app.record import PastRun
     from packager.cluster.history import Deployment
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 
 @dataclass(frozen=True, slots=True)

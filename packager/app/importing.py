@@ -1,4 +1,4 @@
-"""Turns a workload of another system into a model folder. Tests: importers/mlcube/test_read.py."""
+"""Turns a workload of another system into a model folder. Tests: modelspec/importers/mlcube/test_read.py."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from packager.base import atomic, plainfiles, yamlio
 from packager.base.errors import MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
-from packager.options import KEYS
 from packager.package.layout import SPEC
+from packager.package.options import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from packager.importers.draft import Draft
-    from packager.importers.mlcube import Choices
-    from packager.importers.source import ValueOrigin
+    from packager.modelspec.importers.draft import Draft
+    from packager.modelspec.importers.mlcube import Choices
+    from packager.modelspec.importers.source import ValueOrigin
 
 _SIZE = "CLAIM_SIZE"
 _MARK = "# Imported from "
@@ -100,7 +100,7 @@ def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None
         UsageError: The model folder already exists.
         ToolError: The model folder cannot be written.
     """
-    from packager.importers.mxjob import read
+    from packager.modelspec.importers.mxjob import read
 
     return _written(lambda: read(path, str(path), image), destination)
 
@@ -113,7 +113,7 @@ def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -
         UsageError: The model folder already exists, or a choice names a task or parameter that the cube lacks.
         ToolError: The model folder cannot be written.
     """
-    from packager.importers.mlcube import read
+    from packager.modelspec.importers.mlcube import read
 
     return _written(lambda: read(path, str(path), choices), destination)
 
@@ -138,7 +138,7 @@ def import_intel(
     Raises:
         SpecError: The path contains no spec of a package.
     """
-    from packager.importers.intel import ZooChoices, read, spec_files
+    from packager.modelspec.importers.intel import ZooChoices, read, spec_files
 
     choices = ZooChoices(models, image, downloads)
     made: dict[Path, str] = {}
@@ -153,8 +153,8 @@ def import_intel(
 
 
 def mlcube_choices(**values: Any) -> Choices:
-    """Return the user's choices for the import of an MLCube; see `packager.importers.mlcube.Choices`."""
-    from packager.importers.mlcube import Choices
+    """Return the user's choices for the import of an MLCube; see `packager.modelspec.importers.mlcube.Choices`."""
+    from packager.modelspec.importers.mlcube import Choices
 
     return Choices(**values)
 
@@ -163,7 +163,7 @@ def _written(
     read: Callable[[], Draft], destination: ModelDestination, made: Mapping[Path, str] | None = None
 ) -> Imported:
     """Write the model that `read` returns; `made` maps the folders that this command has written to their sources."""
-    from packager.importers.specfile import write
+    from packager.modelspec.importers.specfile import write
 
     draft = read()
     folder = destination.folder / draft.name
@@ -239,7 +239,7 @@ def _check(work: Path, draft: Draft, text: bytes) -> None:
         problems = [_moved(problem, draft, places) for problem in error.problems] or [
             Problem(draft.source, 0, 0, str(error))
         ]
-        from packager.importers.source import invalid
+        from packager.modelspec.importers.source import invalid
 
         raise invalid(draft.source, draft.kind, problems) from None
 

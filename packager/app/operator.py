@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from packager.app.progress import Tell
     from packager.cluster.operator import Installed
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.workloads.operator import Operator
 
 _LISTED = 5

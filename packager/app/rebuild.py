@@ -25,9 +25,9 @@ from packager.builder.selection import select
 from packager.modelspec import catalog
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.options import BY_NAME, KEYS
 from packager.package import layout, placement, tree
 from packager.package.opened import opened
+from packager.package.options import BY_NAME, KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -20,9 +20,9 @@ from packager.base import atomic, jsonio, yamlio
 from packager.base.errors import ClusterError, ToolError, reason
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.savedlogs import SavedLogs
-from packager.curves.figure import figures
-from packager.curves.points import added, lines_of, measured
-from packager.curves.svg import document
+from packager.diagnosis.curves.figure import figures
+from packager.diagnosis.curves.points import added, lines_of, measured
+from packager.diagnosis.curves.svg import document
 from packager.kubernetes.objects import created
 from packager.package import layout
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from packager.app.target import Target
     from packager.base.errors import MlpackError
     from packager.cluster.follow import Update
-    from packager.curves.points import Curve
+    from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Verdict

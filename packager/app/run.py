@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.app.progress import Tell
     from packager.app.runnable import Runnable
     from packager.app.target import Target
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.verdict import Finding, Verdict
     from packager.package.opened import Package
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from packager.app.importing import Imported
     from packager.app.progress import Progress, Tell
-    from packager.site.read import SiteSettings
+    from packager.configure.site.read import SiteSettings
 
 _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
@@ -30,7 +30,7 @@ _FOLDER = "runs"
 
 @dataclass(frozen=True, slots=True)
 class CubeOptions:
-    """The options that are for an MLCube only; see `packager.importers.mlcube.Choices`."""
+    """The options that are for an MLCube only; see `packager.modelspec.importers.mlcube.Choices`."""
 
     settings: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Runnable:
         """The folder with the workspace of an MLCube; None for other sources."""
         if not self.is_cube:
             return None
-        from packager.importers.mlcube.paths import WORKSPACE_FOLDER
+        from packager.modelspec.importers.mlcube.paths import WORKSPACE_FOLDER
 
         return _cube_file(self.source).parent / WORKSPACE_FOLDER
 
@@ -107,7 +107,7 @@ class Runnable:
         """Return the overlay of a task; `task` is the name of an overlay, or the name of a task in an MLCube."""
         if not self.is_cube or task in overlays:
             return task
-        from packager.importers.mlcube import overlay_of
+        from packager.modelspec.importers.mlcube import overlay_of
 
         return overlay_of(task)
 

@@ -12,15 +12,15 @@ from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.cluster import secret as stage
 from packager.configure import settings
-from packager.options import SECRETS
 from packager.package import declared
 from packager.package.opened import opened
+from packager.package.options import SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 MAX_BYTES = 1 << 20
 """The largest Secret that Kubernetes accepts (pkg/apis/core/validation: MaxSecretSize)."""

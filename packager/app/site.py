@@ -9,20 +9,20 @@ from packager.base import atomic
 from packager.base.errors import MlpackError, ToolError, reason
 from packager.cluster import sitecheck
 from packager.cluster.sitecheck import NamedState
-from packager.configure.site import labels
+from packager.configure.site import example
+from packager.configure.site.defaults import defaults
+from packager.configure.site.read import parsed
+from packager.configure.site_answers import labels
 from packager.package.opened import opened
-from packager.site import example
-from packager.site.defaults import defaults
-from packager.site.read import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from packager.cluster.sitecheck import SiteCheck
-    from packager.kubectl.client import Kubectl
-    from packager.site.defaults import SetValue
-    from packager.site.read import SiteSettings
+    from packager.configure.site.defaults import SetValue
+    from packager.configure.site.read import SiteSettings
+    from packager.kubernetes.kubectl.client import Kubectl
 
 QUESTIONS = example.QUESTIONS
 

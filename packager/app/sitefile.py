@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.site import find
+from packager.configure.site import find
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.site.read import SiteSettings
+    from packager.configure.site.read import SiteSettings
 
 
 def nearest(folder: Path, config: Path) -> SiteSettings | None:
@@ -25,7 +25,7 @@ def nearest(folder: Path, config: Path) -> SiteSettings | None:
 
 def read(path: Path) -> SiteSettings:
     """Return the defaults in a file. Raises as `nearest`."""
-    from packager.site.read import read as read_file  # a command without a site's file does not pay for it
+    from packager.configure.site.read import read as read_file  # a command without a site's file does not pay for it
 
     return read_file(path)
 
@@ -35,6 +35,6 @@ def permitted(path: Path) -> tuple[str, ...]:
 
     A file beside a package may have come with it, so this is for the user's own file only. Raises as `nearest`.
     """
-    from packager.site.read import own_annotations
+    from packager.configure.site.read import own_annotations
 
     return own_annotations(read(path))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.app.target import Target
-    from packager.curves.points import Curve
+    from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Role

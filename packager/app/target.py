@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
     from packager.cluster.podwatch import PodWatch
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.snapshot import Snapshot
     from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay as Rendered
@@ -162,12 +162,12 @@ def reach(  # noqa: PLR0913 - an option each
     show: Callable[[list[str]], None],
     runner: Runner,
 ) -> Iterator[Kubectl]:
-    """Give a client of one cluster, which later changes of the kubeconfig do not affect; see `packager.kubectl.client`.
+    """Give a client of one cluster, which later changes of the kubeconfig do not affect; see `kubectl.client`.
 
     `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`, and `environment` are its variables.
     """
-    from packager.kubectl.client import Kubectl
-    from packager.kubectl.connection import Connection, pod_account
+    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.connection import Connection, pod_account
 
     files = [kubeconfig] if kubeconfig else default_kubeconfigs
     explicit = str(kubeconfig) if kubeconfig else None

@@ -17,13 +17,13 @@ from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageE
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
+from packager.configure.upgrade import plan as stage
+from packager.configure.upgrade.plan import FileResult, UpgradePlan
+from packager.configure.upgrade.replay import Choice, Conflict, OwnText
 from packager.package import integrity, inventory, journal
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
-from packager.upgrade import plan as stage
-from packager.upgrade.plan import FileResult, UpgradePlan
-from packager.upgrade.replay import Choice, Conflict, OwnText
 
 __all__ = [
     "Choice",
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from packager.app.progress import Tell
     from packager.base.runner import Runner
+    from packager.configure.upgrade.plan import PlannedFile
+    from packager.configure.upgrade.replay import Answer
     from packager.package.opened import Package
-    from packager.upgrade.plan import PlannedFile
-    from packager.upgrade.replay import Answer
 
     Archives = Callable[[], Iterable[Path]]
 

@@ -1,4 +1,7 @@
-"""Runner: starts programs, tells the time and waits, as a value that tests replace. Tests: kubectl/test_client.py."""
+"""Runner: starts programs, tells the time and waits, as a value that tests replace.
+
+Tests: kubernetes/kubectl/test_client.py.
+"""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from packager.builder.selection import Selection
 from packager.kubernetes import configmap
 from packager.kubernetes.mountpath import ROOT
 from packager.modelspec import code
-from packager.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
 from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
+from packager.package.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
 from packager.package.path_checks import shown
 from packager.workloads.program import Run, directory, fetching, installing
 from packager.workloads.scripts import CHOICE
@@ -127,7 +127,7 @@ class PlannedOverlay(Value, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """The traits of `packager.options.TRAITS` that its workload has."""
+        """The traits of `packager.package.options.TRAITS` that its workload has."""
         return self.values.traits_of(self.run)
 
     @property
@@ -226,7 +226,7 @@ class Plan(Value, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """The traits of `packager.options.TRAITS` that the package has; some options are only for these."""
+        """The traits of `packager.package.options.TRAITS` that the package has; some options are only for these."""
         having = {
             "dataset": self.spec.dataset,
             "checkpoint": self.checkpoints,

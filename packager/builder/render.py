@@ -12,7 +12,7 @@ workloads need.
 
 A path's FRAMEWORK and OVERLAY become the spec's framework and the overlay's name; `dockerignore` becomes
 `.dockerignore`, where the package brings a Dockerfile. Beside the base, `package/` has one
-folder for each option of `packager.options`, and `site/` with the values that they read.
+folder for each option of `packager.package.options`, and `site/` with the values that they read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
-from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, PACKAGE_VOLUME, SECRETS, offered
 from packager.package import layout, placement, tree
+from packager.package.options import CLAIM, CLAIM_CLASS, OPTIONS, PACKAGE_VOLUME, SECRETS, offered
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import podannotations

@@ -13,15 +13,15 @@ from packager.base.limits import Limits
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.base.values import Value, field
-from packager.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
 from packager.package import placement, tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
+from packager.package.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
 from packager.workloads import podannotations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from packager.options import Key
+    from packager.package.options import Key
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)

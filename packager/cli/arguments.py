@@ -17,7 +17,7 @@ from packager.cli.console import OutputFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.site.read import SiteSettings
+    from packager.configure.site.read import SiteSettings
 
 Model = Annotated[
     str,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from packager.app.target import Target
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
 PackageToRead = Annotated[

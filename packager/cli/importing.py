@@ -1,4 +1,7 @@
-"""`mlpack import mxjob|mlcube|intel`: imports a workload of another system. Tests: importers/mlcube/test_read.py."""
+"""`mlpack import mxjob|mlcube|intel`: imports a workload of another system.
+
+Tests: modelspec/importers/mlcube/test_read.py.
+"""
 
 from __future__ import annotations
 

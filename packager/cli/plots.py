@@ -10,7 +10,7 @@ from packager.cli.console import emit, emit_table, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.curves.points import Curve
+    from packager.diagnosis.curves.points import Curve
 
 _ROWS = 8
 _MOST_COLUMNS = 100
@@ -18,7 +18,7 @@ _MOST_COLUMNS = 100
 
 def print_curves(curves: Sequence[Curve]) -> None:
     """Print a drawing of each name's curves, as wide as the terminal, and a table of all curves."""
-    from packager.curves.terminal import drawn
+    from packager.app.curves import drawn
 
     columns = min(max(shutil.get_terminal_size().columns, 20), _MOST_COLUMNS)
     for name in dict.fromkeys(curve.name for curve in curves):
@@ -37,7 +37,7 @@ def print_table(curves: Sequence[Curve]) -> None:
 
 
 def _rows(curves: Sequence[Curve]) -> list[tuple[str, ...]]:
-    from packager.curves.figure import number
+    from packager.app.curves import number
 
     rows = [
         (

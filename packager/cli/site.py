@@ -17,7 +17,7 @@ from packager.cli.cluster_arguments import ClusterOptions, with_cluster
 from packager.cli.console import OutputFormat, emit, emit_output, emit_table, say
 
 if TYPE_CHECKING:
-    from packager.site.read import SiteSettings
+    from packager.configure.site.read import SiteSettings
 
 
 def register(app: typer.Typer) -> None:

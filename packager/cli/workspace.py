@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packager.app.runnable import Runnable
     from packager.app.workspace import Listed, Pulled, Pushed, Session
     from packager.cluster.workspace import Listing
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 _MAX_NAMES = 20
 

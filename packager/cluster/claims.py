@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.kubectl import messages
-from packager.kubectl.client import HANGING_SECONDS
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl import messages
+from packager.kubernetes.kubectl.client import HANGING_SECONDS
+from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.cluster.manifests import Manifests
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 

@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, cast
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
 from packager.cluster.receive import receive
 from packager.cluster.tarmessages import Remarks, parse_remarks
-from packager.kubectl.messages import FORBIDDEN
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.messages import FORBIDDEN
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.objects import is_being_deleted, status
 from packager.kubernetes.pods import failure
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from packager.base.process import Finished
     from packager.cluster.receive import Received
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 QUIET_SECONDS = 8.0
 """Seconds without data after which the silence is reported."""

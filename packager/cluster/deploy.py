@@ -14,8 +14,8 @@ from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.manifests import as_list
 from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign, sets
 from packager.cluster.removal import remove
-from packager.kubectl.messages import NO_KIND
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl.messages import NO_KIND
+from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import annotation, is_being_deleted, shown
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Key
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
 from packager.cluster.copying import pod_end
 from packager.cluster.supervisor import STATE, code_folder, is_supervised
-from packager.kubectl.messages import FORBIDDEN
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.messages import FORBIDDEN
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.objects import is_being_deleted, is_running, main_container, name, uid
 from packager.package import tarheader
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from packager.base.process import Running
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 STOP_SECONDS = 10

@@ -17,7 +17,7 @@ from packager.base import workfolder
 from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.mutations import is_token
 from packager.cluster.ownership import key
-from packager.kubectl.refusals import error_from, refused_pod
+from packager.kubernetes.kubectl.refusals import error_from, refused_pod
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.workloads.structures import pods as pods_of
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from packager.base.process import Finished
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
     from packager.workloads.pods import Pods

@@ -19,7 +19,7 @@ from packager.kubernetes.objects import is_being_deleted, owners, shown, uid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 _FOREGROUND = "foregroundDeletion"

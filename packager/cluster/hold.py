@@ -14,7 +14,7 @@ from packager.base.errors import DeniedError, HungError
 from packager.cluster.labels import HOLD, RENDERED
 from packager.cluster.ownership import key
 from packager.cluster.storage import lost_with_pods
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import annotation, is_running, main_container, name
 from packager.kubernetes.snapshot import Snapshot
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Key
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 _MARK = "mlpack-hold"

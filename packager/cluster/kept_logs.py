@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packager.cluster.follow import SnapshotReader
     from packager.cluster.loglines import Stream
     from packager.cluster.podwatch import PodWatch
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Workload

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 _HASH = re.compile(r"-[2456789bcdfghkmt]{10}$")

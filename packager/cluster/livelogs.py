@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Self
 
 from packager.base.errors import MlpackError
 from packager.cluster.loglines import LogPosition, pieces
-from packager.kubectl.messages import NO_POD
+from packager.kubernetes.kubectl.messages import NO_POD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.process import Running
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 MOST_LOGS = 16
 """The largest number of logs that are read at the same time."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, KubeletError, MlpackError, UnreachableError
 from packager.cluster.loglines import LogPosition, pieces
-from packager.kubectl.messages import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.messages import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.objects import container_statuses, main_container, moment, name
 from packager.kubernetes.pods import LAST_LINES, last_lines
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.loglines import Piece
     from packager.cluster.podwatch import KeptLog
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
 

@@ -16,7 +16,7 @@ from packager.workloads import kueue
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Verdict
     from packager.workloads.workload import Workload

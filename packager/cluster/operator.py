@@ -9,7 +9,7 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.ownership import FIELD_MANAGER, managers, owner
 from packager.cluster.removal import remove
 from packager.diagnosis.obstacles import obstacles
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import annotation, condition, name, owners, shown, status, true_condition, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.cluster.operator_release import Bundle
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
     from packager.workloads.operator import Operator

@@ -10,7 +10,7 @@ from packager.base.errors import DeniedError
 from packager.kubernetes.objects import moment, name, true_condition
 
 if TYPE_CHECKING:
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.workloads.operator import Operator
 

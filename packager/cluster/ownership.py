@@ -16,7 +16,7 @@ from packager.kubernetes.objects import annotation, labels, name, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 FIELD_MANAGER = "mlpack"

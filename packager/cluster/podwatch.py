@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from packager.base.errors import DeniedError, MlpackError
 from packager.cluster.observe import selector_flag
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import container_statuses, created, main_container, name, uid
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from packager.base.process import Running
     from packager.cluster.loglines import Stream
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
     Choose = Callable[[Sequence[Object]], Sequence[Object]]

@@ -14,8 +14,8 @@ from packager.cluster.finalizers import held
 from packager.cluster.leftovers import leftovers
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import foreign_data, key, look_up, owner, resource
-from packager.kubectl.messages import NO_OBJECT, UID_CHANGED
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl.messages import NO_OBJECT, UID_CHANGED
+from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import name, owners, shown, uid
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.workloads.workload import Workload
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.copying import RemoteFolder
     from packager.cluster.workspace import Listing
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 LARGE = 256 << 20
 """The smallest size of files that are read one by one from the start, so that a broken connection costs little."""

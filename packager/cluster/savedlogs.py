@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.cluster.podwatch import PodWatch
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Workload

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
 from packager.base.masking import MASK
-from packager.kubectl import messages
-from packager.kubectl.client import HANGING_SECONDS
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl import messages
+from packager.kubernetes.kubectl.client import HANGING_SECONDS
+from packager.kubernetes.kubectl.refusals import explained_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 _MANAGER = "mlpack-secret"
 

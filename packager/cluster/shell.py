@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
 from packager.cluster.copying import QUIET_SECONDS, Marked, pod_end
-from packager.kubectl.messages import FORBIDDEN
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.messages import FORBIDDEN
+from packager.kubernetes.kubectl.refusals import error_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from packager.base.process import Running
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 MAX_ANSWER = 64 << 20
 """The largest output of a script in bytes: the names and digests of half a million files."""

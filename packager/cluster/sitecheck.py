@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, NotServedError, UnreachableError
 from packager.base.values import Value
-from packager.options import CLAIMS
-from packager.site.defaults import everything
+from packager.configure.site.defaults import everything
+from packager.package.options import CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.kubectl.client import Kubectl
-    from packager.site.defaults import SetValue
-    from packager.site.read import SiteSettings
+    from packager.configure.site.defaults import SetValue
+    from packager.configure.site.read import SiteSettings
+    from packager.kubernetes.kubectl.client import Kubectl
 
 _RESOURCES = {
     "queue": "localqueues.kueue.x-k8s.io",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError
 from packager.base.paths import argument
 from packager.cluster.results import output_of
-from packager.options import OPTIONS
+from packager.package.options import OPTIONS
 
 if TYPE_CHECKING:
     from packager.cluster.manifests import Manifests

@@ -12,7 +12,7 @@ from packager.base import workfolder
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError
 from packager.cluster.observe import events_of
 from packager.diagnosis.obstacles import obstacles
-from packager.kubectl.refusals import error_from, explained_error
+from packager.kubernetes.kubectl.refusals import error_from, explained_error
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import name, status
 from packager.kubernetes.pods import failure
@@ -20,7 +20,7 @@ from packager.kubernetes.pods import failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 LIFETIME = 3600

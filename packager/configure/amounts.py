@@ -11,9 +11,9 @@ from packager.base.problems import Problem
 from packager.configure import resources, settings
 from packager.kubernetes.manifest import at, integer
 from packager.kubernetes.ranges import out_of_range
-from packager.options import GPU
 from packager.package import kustomization, layout
 from packager.package.layout import env
+from packager.package.options import GPU
 from packager.rendering.origins import Generated, Replaced, selected
 from packager.workloads import structures
 from packager.workloads.amounts import GPUS, WORKERS

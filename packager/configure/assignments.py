@@ -20,10 +20,10 @@ from packager.configure import image
 from packager.configure.settings import placement_file, site_files, value, workloads
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
-from packager.options import KEYS
 from packager.package import declared, placement
 from packager.package.image import IMAGE
 from packager.package.layout import env
+from packager.package.options import KEYS
 from packager.workloads import structures
 from packager.workloads.scripts import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved

@@ -34,10 +34,10 @@ from packager.configure.settings import (
 )
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, TRAITS, conflicts
 from packager.package import ids as patch_ids
 from packager.package import inventory, kustomization, layout, placement, tree
 from packager.package.layout import INVENTORY, env
+from packager.package.options import BY_NAME, CLAIM_CLASS, OPTIONS, TRAITS, conflicts
 from packager.package.tree import Entry, Tree
 from packager.workloads import podannotations, structures
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.configure.assignments import Assignment
+    from packager.configure.site.read import SiteSettings
     from packager.package.opened import Package
-    from packager.site.read import SiteSettings
 
 _STORAGES = tuple(option.name for option in OPTIONS if option.places)
 _SHORT = frozenset(("scratch", "host-path", "nfs", "pvc"))

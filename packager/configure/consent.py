@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager import options as components
 from packager.base import envfile
 from packager.base.values import Value
 from packager.configure import settings
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import kustomization, layout
+from packager.package import options as components
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ from packager.base.values import replace
 from packager.configure.storage import lost_folders
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
+from packager.package.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
 from packager.rendering import kustomization as judged
 from packager.workloads import accelerators
 

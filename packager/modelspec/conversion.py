@@ -1,4 +1,7 @@
-"""Converts a configuration to its type, and explains every fault of a faulty one. Tests: site/test_read.py."""
+"""Converts a configuration to its type, and explains every fault of a faulty one.
+
+Tests: configure/site/test_read.py.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 In YAML and programs these are the marks of diff3, with which no file renders. In an env file kustomize would take such
 a line for a key, so a comment is above the user's line there.
 
-Tests: upgrade/test_replay.py.
+Tests: configure/upgrade/test_replay.py.
 """
 
 from __future__ import annotations

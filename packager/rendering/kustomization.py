@@ -19,9 +19,9 @@ from packager.base.envfile import Weight
 from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
 from packager.kubernetes import resources
-from packager.options import KEYS
 from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
+from packager.package.options import KEYS
 from packager.package.path_checks import shown
 from packager.rendering import fields, images, transformers
 from packager.rendering.entries import Entries

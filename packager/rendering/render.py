@@ -10,7 +10,7 @@ from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
-from packager.kubectl.kustomize import Rendered, kustomize
+from packager.kubernetes.kubectl.kustomize import Rendered, kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.package import integrity, layout
 from packager.rendering import kustomization

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from packager.base.faults import Fault
     from packager.base.limits import Limits
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.manifest import Manifest
     from packager.kubernetes.podsecurity import Level
     from packager.package.opened import Package

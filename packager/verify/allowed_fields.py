@@ -9,8 +9,8 @@ from packager.base.problems import show, similar
 from packager.kubernetes.allowed.judge import Judge, lists
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import at, dotted
-from packager.options import CLAIMS, KNOWN, PLACEMENT
 from packager.package import layout
+from packager.package.options import CLAIMS, KNOWN, PLACEMENT
 from packager.verify import options
 from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
 

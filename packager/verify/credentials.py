@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
-from packager.options import BY_NAME, SECRETS, secret
+from packager.package.options import BY_NAME, SECRETS, secret
 from packager.verify import options
 from packager.verify.objects import permits_hint
 

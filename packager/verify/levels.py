@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem
-from packager.options import BY_NAME
 from packager.package import layout
+from packager.package.options import BY_NAME
 from packager.verify import security
 
 if TYPE_CHECKING:

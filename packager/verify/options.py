@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
-from packager.options import GANG_OPTION as GANG
-from packager.options import GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, TRAITS, conflicts, faults
 from packager.package import layout
+from packager.package.options import GANG_OPTION as GANG
+from packager.package.options import GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, TRAITS, conflicts, faults
 from packager.rendering.origins import Position, Written
 from packager.workloads import podgroups, structures
 from packager.workloads.kinds import kinds

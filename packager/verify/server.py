@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.problems import Problem
-from packager.kubectl import KLOG
-from packager.kubectl.refusals import could_not_evaluate
+from packager.kubernetes.kubectl import KLOG
+from packager.kubernetes.kubectl.refusals import could_not_evaluate
 
 if TYPE_CHECKING:
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.package.opened import Package
     from packager.rendering.render import Outcome
 

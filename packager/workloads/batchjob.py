@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from packager.kubectl.refusals import refusal
+from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.objects import created, is_being_deleted, last_seen, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.remedy import Action, Remedy

@@ -133,7 +133,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
 
     @property
     def traits(self) -> frozenset[str]:
-        """The traits of `packager.options.TRAITS` that the workload has."""
+        """The traits of `packager.package.options.TRAITS` that the workload has."""
         return frozenset({"gang", "several", "ends"} if self.gang_key else {"ends"})
 
     def traits_of(self, run: Run) -> frozenset[str]:  # noqa: ARG002 - kinds depend on it

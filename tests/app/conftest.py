@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app.target import Target, open_target
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from packager.app import candidates
 from packager.base.process import Finished
 from packager.base.runner import Runner
 from packager.modelspec import catalog
-from packager.options import OPTIONS
+from packager.package.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

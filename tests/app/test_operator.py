@@ -8,7 +8,7 @@ import pytest
 
 from packager.app import operator
 from packager.base.errors import ClusterError, TimedOutError
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from tests.cluster.test_operator import crd, deployment, installed, job
 from tests.fake_cluster import FakeCluster, Object, lease
 

@@ -12,7 +12,7 @@ from packager.app.follow import follow, verdicts
 from packager.app.run import NOT_RUN, open_tasks, run, task
 from packager.app.runnable import Runnable
 from packager.base.errors import UnansweredError, UnreachableError, UsageError
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.verdict import Phase
 from tests.life import JOB, POD
 

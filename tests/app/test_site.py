@@ -9,7 +9,7 @@ import pytest
 from packager.app.site import create, show
 from packager.app.sitefile import read
 from packager.base.errors import ToolError, UsageError
-from tests.site.test_read import COMPLETE
+from tests.configure.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from pathlib import Path

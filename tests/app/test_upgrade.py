@@ -26,19 +26,19 @@ from packager.builder.selection import OwnComponent
 from packager.configure import lock
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
-from packager.kubectl.kustomize import kustomize
+from packager.configure.upgrade import diff
+from packager.configure.upgrade.edits import Edit, EditKind
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, journal, layout, tree
 from packager.package.editable import is_editable
 from packager.package.opened import opened
-from packager.upgrade import diff
-from packager.upgrade.edits import Edit, EditKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from packager.upgrade.replay import Conflict
+    from packager.configure.upgrade.replay import Conflict
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
 RELEASED = sorted((Path(__file__).parent.parent / "releases").glob("*/*.tar.gz"))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from packager.base.names import IMAGE, IMAGE_PATH, is_key, is_label, is_label_value, is_subdomain
-from packager.options import SIZE
+from packager.package.options import SIZE
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.package import tree
 from tests import demo, everything

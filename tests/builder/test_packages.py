@@ -16,11 +16,11 @@ import yaml
 
 from packager.builder.plan import Options, choose, plan
 from packager.builder.render import render
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled, find
 from packager.modelspec.load import load
-from packager.options import OPTIONS
 from packager.package import tree
+from packager.package.options import OPTIONS
 from tests import demo
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.kubernetes.manifest import Manifest
-from packager.options import BY_NAME
+from packager.package.options import BY_NAME
 from packager.workloads import structures
 from tests import demo, kinds
 

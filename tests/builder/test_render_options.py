@@ -10,7 +10,7 @@ from packager.builder.render import render
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.options import OPTIONS, offered
+from packager.package.options import OPTIONS, offered
 from tests import everything, kinds
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from packager.base.values import replace
 from packager.builder import render as rendering
 from packager.builder.plan import Options, PlannedOverlay, plan
 from packager.builder.selection import Selection
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
-from packager.options import BY_NAME, OPTIONS, offered
 from packager.package import tree
+from packager.package.options import BY_NAME, OPTIONS, offered
 from packager.workloads.jobset.values import JobSet, JobSetRole
 from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.pod.values import Pod

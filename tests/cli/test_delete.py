@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl.refusals import explained_error
 from tests.fake_cluster import item
 from tests.life import JOB, worker
 

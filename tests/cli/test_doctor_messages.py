@@ -10,8 +10,8 @@ from packager.base.errors import UnreachableError
 from packager.base.process import Finished
 from packager.cli.host import Host
 from packager.cluster import operator_health
-from packager.kubectl.client import Kubectl
-from packager.kubectl.refusals import explained_error
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.refusals import explained_error
 from packager.workloads.mpijob.operator import MPI_OPERATOR
 from tests.cli.test_doctor import Report, claim
 from tests.fake_cluster import healthy, item, lease, node

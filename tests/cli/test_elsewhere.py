@@ -13,7 +13,7 @@ import pytest
 
 from packager.base import offline, process
 from packager.base.errors import RenderError
-from packager.kubectl import kustomize as program
+from packager.kubernetes.kubectl import kustomize as program
 from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Case, Server, server
 
 if TYPE_CHECKING:

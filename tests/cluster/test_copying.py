@@ -13,7 +13,7 @@ import pytest
 
 from packager.base.errors import ClusterError
 from packager.cluster.copying import Marked, RemoteFolder, copy
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from tests.local_pod import local_pod, read, write
 
 if TYPE_CHECKING:

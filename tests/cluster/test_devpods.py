@@ -18,7 +18,7 @@ from packager.base.errors import ClusterError
 from packager.cluster import devpods
 from packager.cluster.devpods import _SCRIPT, Code, DevPod, LostError, PodSession, connected, dev_pod
 from packager.cluster.supervisor import MARK, SCRIPT, STATE
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from tests import tools
 from tests.cluster.test_supervisor import until
 from tests.life import pod as pod_of_role

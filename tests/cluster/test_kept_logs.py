@@ -18,7 +18,7 @@ from tests.fake_cluster import item
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 WORKLOAD = item("JobSet", "a", metadata={"creationTimestamp": "2026-11-21T00:00:00Z"}, spec={}, status={})
 LOGS = (

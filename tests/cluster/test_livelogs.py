@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from packager.cluster.livelogs import LiveLogs, LivePart
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 
 if TYPE_CHECKING:
     from pathlib import Path

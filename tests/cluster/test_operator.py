@@ -14,7 +14,7 @@ from packager.base.errors import ClusterError
 from packager.cli.host import Host
 from packager.cluster import operator_release
 from packager.cluster.operator import wait_until_ready
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.workloads.jobset.operator import JOBSET
 from packager.workloads.kinds import kinds
 from packager.workloads.leaderworkerset.operator import LWS

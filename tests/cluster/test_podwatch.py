@@ -25,7 +25,7 @@ from tests.fake_cluster import item
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)

@@ -10,11 +10,11 @@ import pytest
 
 from packager.base.errors import DeniedError, NotServedError, UnreachableError
 from packager.cluster.sitecheck import check
-from packager.site.read import parsed
-from tests.site.test_read import COMPLETE
+from packager.configure.site.read import parsed
+from tests.configure.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
 
 
 @dataclass

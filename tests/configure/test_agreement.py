@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from tests import kinds
 from tests.files import replace
 

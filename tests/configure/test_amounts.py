@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from packager.base.errors import RenderError
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec import catalog
 from tests import kinds
 from tests.files import replace

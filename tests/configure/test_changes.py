@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from packager.configure.settings import Files
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.package import kustomization
 from packager.package.opened import opened
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.options import BY_NAME, KEYS
+from packager.package.options import BY_NAME, KEYS
 from tests.e2e.site import commands
 from tests.e2e.storage import SPEC, NodeFolder, claim, delete, run
 

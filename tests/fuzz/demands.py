@@ -18,7 +18,7 @@ from packager import cli
 from packager.base.errors import MlpackError
 from packager.base.limits import DEFAULT
 from packager.cli import verbs
-from packager.kubectl.kustomize import Rendered
+from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.package import integrity as files
 from packager.package.opened import opened
 from tests.fuzz.runner import HangsError

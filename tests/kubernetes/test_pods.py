@@ -8,7 +8,7 @@ import pytest
 
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.obstacles import obstacles
-from packager.kubectl.refusals import refusal
+from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.pods import crashed, failure, state
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.snapshot import Snapshot

@@ -19,8 +19,8 @@ from packager.kubernetes.manifest import Manifest, at
 from packager.modelspec.catalog import bundled, find, names, specs
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.options import KEYS, KNOWN, OPTIONS
 from packager.package.opened import opened
+from packager.package.options import KEYS, KNOWN, OPTIONS
 from packager.package.tree import write
 from packager.rendering import render as rendering
 from packager.rendering.overlay import RenderedOverlay

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import yaml
 
-from packager.kubectl.kustomize import Rendered
+from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization

@@ -11,8 +11,8 @@ import yaml
 
 from packager.base import process
 from packager.base.errors import ToolError
-from packager.kubectl.client import Kubectl
-from packager.kubectl.kustomize import Rendered
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization

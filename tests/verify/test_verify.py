@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.runner import Runner
-from packager.kubectl import kustomize
+from packager.kubernetes.kubectl import kustomize
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests import kubectls

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import DeniedError, NotEvaluatedError
 from packager.cluster.admission import pod_changes
 from packager.cluster.doctor.case import fails, note, ok
-from packager.kubectl.refusals import PREREQUISITE
+from packager.kubernetes.kubectl.refusals import PREREQUISITE
 from packager.kubernetes.remedy import Action
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packager.base.errors import MlpackError
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity, Key
-    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.podsecurity import Level
     from packager.rendering.overlay import RenderedOverlay

@@ -9,7 +9,7 @@ from packager.cluster.doctor.case import fails, ok
 from packager.cluster.doctor.software import lacks
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import annotation, condition, labels, sentence, shown
-from packager.options import BY_NAME, ELASTIC
+from packager.package.options import BY_NAME, ELASTIC
 from packager.workloads import kueue, podgroups
 from packager.workloads.jobset.elastic import replaces_pods
 from packager.workloads.structures import pods as pods_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ClusterError
 from packager.cluster.doctor.case import fails, note, ok
 from packager.cluster.dry_run import create
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.objects import labels, status
 from packager.kubernetes.podsecurity import Level
 from packager.workloads.kinds import operators

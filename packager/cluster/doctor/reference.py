@@ -19,7 +19,7 @@ from packager.cluster.labels import DEPLOYED_BY
 from packager.cluster.ownership import owner
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import annotation, name, owners, shown, status, uid
-from packager.options import SECRETS
+from packager.package.options import SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

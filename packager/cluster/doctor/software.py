@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import UnreachableError
 from packager.cluster.doctor.case import fails, ok, unknown
 from packager.cluster.operator_health import Alive, check_heartbeat
-from packager.kubectl.refusals import error_from
+from packager.kubernetes.kubectl.refusals import error_from
 from packager.workloads.kinds import kinds as known_kinds
 
 if TYPE_CHECKING:

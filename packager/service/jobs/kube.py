@@ -20,7 +20,7 @@ from lightkube.types import CascadeType
 from packager.base import yamlio
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
-from packager.kubectl.messages import NOT_STARTED
+from packager.kubernetes.kubectl.messages import NOT_STARTED
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.service.allow import WORKLOADS
 from packager.service.registry.policy import JOB, SERVER

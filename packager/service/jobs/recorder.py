@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Fields, FieldsError, as_plain, convert
-from packager.curves.points import STEP, Curve, added
+from packager.diagnosis.curves.points import STEP, Curve, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of

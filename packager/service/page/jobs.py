@@ -11,7 +11,7 @@ from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
 from packager.base.errors import ClusterError
-from packager.curves.figure import figures
+from packager.diagnosis.curves.figure import figures
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.api.jobs import rerun_once

@@ -8,7 +8,7 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.options import OPTIONS
+from packager.package.options import OPTIONS
 from packager.service.access import permissions
 from packager.service.api.access import HttpRequest, caller_of, expected_revision, server_of
 from packager.service.complaints import Complaint, counted

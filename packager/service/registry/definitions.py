@@ -10,7 +10,7 @@ from packager.base.problems import show
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.podsecurity import Level
-from packager.options import BY_NAME
+from packager.package.options import BY_NAME
 from packager.service.complaints import Complaint, of_fault, of_problem
 from packager.service.registry import description, injections, policy, template_values
 from packager.service.registry.bodies import DefinitionBody, as_flag

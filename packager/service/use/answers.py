@@ -15,7 +15,7 @@ from packager.service.store.revisions import PACKAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from packager.curves.points import Curve
+    from packager.diagnosis.curves.points import Curve
     from packager.service.access.projects import Project
     from packager.service.store.rows import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
 

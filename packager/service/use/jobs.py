@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from packager.base.values import Json
-    from packager.curves.points import Curve
+    from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.courier import Courier

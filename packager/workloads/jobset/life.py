@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.kubectl.refusals import refusal
+from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import (
     condition,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.kubectl.refusals import refusal
+from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.objects import (
     created,
     events_about,

@@ -11,7 +11,7 @@ from packager.base.errors import ClusterError
 from packager.cluster.doctor.case import Case
 from packager.cluster.doctor.companions import beside
 from packager.cluster.doctor.demand import demands
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import Manifest
 from packager.rendering.overlay import RenderedOverlay
 from tests.fake_cluster import FakeCluster, item

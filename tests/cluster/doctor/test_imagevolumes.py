@@ -9,7 +9,7 @@ import pytest
 
 from packager.cluster.doctor.case import Case
 from packager.cluster.doctor.imagevolumes import image_volumes
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import Manifest
 from packager.workloads import structures
 from tests.fake_cluster import FakeCluster, item

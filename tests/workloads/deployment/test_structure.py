@@ -9,7 +9,7 @@ import yaml
 
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package.tree import write

@@ -10,7 +10,7 @@ import yaml
 from packager.base.errors import SpecError
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
-from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.package import tree
 from packager.workloads.program import Program, Run

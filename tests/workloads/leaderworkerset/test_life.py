@@ -9,7 +9,7 @@ import pytest
 from packager.cluster.observe import observe
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Past
-from packager.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.leaderworkerset.life import LeaderWorkerSet

@@ -12,8 +12,8 @@ from packager.base.problems import show, similar
 from packager.kubernetes import mountpath
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME
 from packager.package import image
+from packager.package.options import BY_NAME
 from packager.service.complaints import Complaint
 from packager.service.registry.description import SECRET, Group, Items, Leaf
 from packager.service.registry.packages.content import ENV

@@ -24,12 +24,12 @@ from packager.base.values import replace
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers, configure
 from packager.configure.settings import Files, options
-from packager.kubectl.kustomize import MAX_BYTES
+from packager.kubernetes.kubectl.kustomize import MAX_BYTES
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
 from packager.kubernetes.mountpath import ROOT
-from packager.options import KEYS
 from packager.package import declared, layout
 from packager.package.opened import opened
+from packager.package.options import KEYS
 from packager.publish.reference import is_reference
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay

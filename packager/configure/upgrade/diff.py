@@ -1,0 +1,136 @@
+"""Package -> Edits: compares a package with its own inventory, which has the delivered text of the editable files."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from packager.base.errors import VerificationError
+from packager.base.masking import masked_line, masked_urls
+from packager.base.values import Value, field
+from packager.configure.upgrade import edits
+from packager.configure.upgrade.patch import Version, is_text, patch
+from packager.package import integrity, layout, path_checks, tree
+from packager.package.layout import INVENTORY
+
+if TYPE_CHECKING:
+    from packager.configure.upgrade.edits import Edit
+    from packager.package.opened import Package
+
+MOST_BYTES = 1 << 20
+"""The largest file that becomes part of a patch: as large as an editable file may be."""
+
+_MOST_PATCHES = 64 << 20
+"""The most bytes of files that become parts of patches: about the memory that a comparison takes."""
+
+
+class PackageDiff(Value, frozen=True):
+    """The edits of a package.
+
+    Attributes:
+        edits: The known edits, by file.
+        others: The patch of all other changes, for a package with the known edits; possible secrets are masked.
+        patch: The patch of all changes, for the package as delivered.
+        not_in_patch: Changed files that are in no patch, by path, each with the reason.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    others: bytes = b""
+    patch: bytes = b""
+    not_in_patch: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was edited."""
+        return not (self.edits or self.patch or self.not_in_patch)
+
+
+def read(package: Package) -> PackageDiff:
+    """Return the edits of a package.
+
+    Raises:
+        VerificationError: The package has files that no package has, or text in its inventory that was not delivered.
+        ToolError: A file cannot be read, or changes meanwhile.
+    """
+    comparison = _Comparison(package)
+    sealed = package.inventory["files"]
+    entries = {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
+    unlisted = integrity.unlisted(package, entries)
+    for path in sorted({*sealed, *unlisted}):
+        comparison.add(path, entries.get(path))
+    return PackageDiff(
+        tuple(comparison.edits), b"".join(comparison.others), b"".join(comparison.patches), comparison.not_in_patch
+    )
+
+
+def delivered(package: Package, path: str) -> bytes | None:
+    """Return the content that a file was delivered with; None if the inventory has only its digest.
+
+    Raises:
+        VerificationError: The text in the inventory does not match the digest there.
+    """
+    text = package.sealed(path)
+    if text is not None and hashlib.sha256(text).hexdigest() != package.inventory["files"][path]["sha256"]:
+        message = f"{package.shown(INVENTORY)}: the lines of {path_checks.shown(path)} do not match its digest"
+        raise VerificationError(message)
+    return text
+
+
+class _Comparison:
+    """The edits that were found so far."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._bytes = 0
+        self.edits: list[Edit] = []
+        self.others: list[bytes] = []
+        self.patches: list[bytes] = []
+        self.not_in_patch: dict[str, str] = {}
+
+    def add(self, path: str, entry: tree.Entry | None) -> None:
+        """Compare one file with its delivered version."""
+        seal = self._package.inventory["files"].get(path)
+        if entry and entry.size > MOST_BYTES and (not seal or self._package.sealed(path)):
+            self.not_in_patch[path] = "too large for a patch"
+            return
+        if seal and entry and self._package.reader.digest(path) == seal["sha256"]:
+            self._add_patches(path, Version(b"", seal["mode"]), Version(b"", f"{entry.mode:04o}"))
+            return
+        before = delivered(self._package, path) if seal else b""
+        if before is None:
+            self.not_in_patch[path] = "the package does not contain its delivered text" if entry else "deleted"
+            return
+        old = Version(before, seal["mode"]) if seal else None
+        if entry is None:
+            self._add_patches(path, old, None)
+            return
+        self._bytes += entry.size
+        if entry.size > MOST_BYTES or self._bytes > _MOST_PATCHES:
+            self.not_in_patch[path] = "too large for a patch"
+            return
+        now = self._package.reader.read(path, MOST_BYTES)
+        if not is_text(before, now):
+            self.not_in_patch[path] = "not a text"
+            return
+        known = edits.read(path, before, now) if old else ()
+        self.edits += known
+        self._add_patches(path, old, Version(now, f"{entry.mode:04o}"), known)
+
+    def _add_patches(
+        self, path: str, before: Version | None, now: Version | None, known: tuple[Edit, ...] = ()
+    ) -> None:
+        self.patches.append(patch(path, before, now))
+        if before is not None and known:
+            before = Version(edits.replayed(before.content, known), before.mode)
+        self.others.append(_masked(path, patch(path, before, now)))
+
+
+def _masked(path: str, text: bytes) -> bytes:
+    """Return the patch of a file with possible secrets masked."""
+    decoded = text.decode(errors="surrogateescape")
+    if not path.endswith(".env"):
+        return masked_urls(decoded).encode(errors="surrogateescape")
+    head, hunk, body = decoded.partition("\n@@")
+    is_site = path.endswith(layout.site_env(""))
+    lines = (line[:1] + masked_line(line[1:], is_site=is_site) for line in body.split("\n"))
+    return (head + hunk + "\n".join(lines)).encode(errors="surrogateescape")

@@ -1,0 +1,107 @@
+"""Tests of the comparison of a package with its inventory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import VerificationError
+from packager.configure.upgrade import diff
+from packager.package.opened import opened
+from tests import tools
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.configure.upgrade.diff import PackageDiff
+
+ENV = "quickstart/k8s/mlops/single-node/mlops.env"
+README = "README.md"
+
+
+def difference(folder: Path) -> PackageDiff:
+    with opened(folder) as package:
+        return diff.read(package)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_package_without_edits_has_empty_diff(package: Path) -> None:
+    assert difference(package).is_empty
+
+
+def test_patch_makes_delivered_package_the_edited_one(package: Path, hello_mpi: Path, tmp_path: Path) -> None:
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
+    edit(package / ENV, "# Where the dataset", "# My dataset")
+    (package / ENV.replace("mlops.env", "pod-patch.yaml")).unlink()
+    (package / "note.txt").write_text("mine")
+    (package / "spec.yaml").chmod(0o755)
+    subprocess.run(["cp", "-a", hello_mpi, tmp_path / "applied"], check=True)
+    patch = difference(package).patch
+    subprocess.run([tools.require("git"), "apply"], cwd=tmp_path / "applied", input=patch, check=True)
+    done = subprocess.run(["diff", "-r", package, tmp_path / "applied"], capture_output=True, check=False)
+    assert done.stdout == b""
+
+
+def test_other_changes_contain_no_values_and_options(package: Path) -> None:
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
+    content = difference(package)
+    assert [(item.key, item.after) for item in content.edits] == [("REGISTRY", "example.com")]
+    assert content.others == b""
+    assert b"+REGISTRY=example.com\n" in content.patch
+
+
+def test_other_changes_mask_secrets(package: Path) -> None:
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=docker.io\n---TOKEN=sesame\n# HF_TOKEN=sesame")
+    edit(package / ENV.replace("mlops.env", "pod.yaml"), "kind: Pod", "kind: Pod # https://me:sesame@example.com")
+    content = difference(package)
+    assert b"sesame" not in content.others
+    assert content.patch.count(b"sesame") == 3
+
+
+def test_changed_file_without_delivered_text_is_listed(package: Path) -> None:
+    edit(package / README, "\n", "\n\n")
+    (package / "Dockerfile").unlink()
+    (package / "picture.bin").write_bytes(b"\0\n")
+    content = difference(package)
+    assert content.not_in_patch == {
+        "Dockerfile": "deleted",
+        README: "the package does not contain its delivered text",
+        "picture.bin": "not a text",
+    }
+    assert not content.is_empty
+
+
+def test_large_new_file_is_not_in_patch(package: Path) -> None:
+    with (package / "large").open("wb") as stream:
+        stream.truncate(diff.MOST_BYTES + 1)
+    with (package / ENV).open("ab") as stream:
+        stream.truncate(1 << 35)
+    reason = "too large for a patch"
+    assert difference(package).not_in_patch == {"large": reason, ENV: reason}
+
+
+def test_text_in_inventory_must_match_its_digest(package: Path) -> None:
+    inventory = json.loads((package / "manifest.json").read_text())
+    inventory["editable"][ENV][0] = "# forged"
+    (package / "manifest.json").write_text(json.dumps(inventory))
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
+    with pytest.raises(VerificationError, match="do not match its digest"):
+        difference(package)
+
+
+def test_new_file_with_name_of_delivered_text_is_compared_with_it(package: Path) -> None:
+    content = (package / ENV).read_bytes()
+    digest = json.loads((package / "manifest.json").read_text())["files"][ENV]["sha256"]
+    assert hashlib.sha256(content).hexdigest() == digest
+    with opened(package) as current:
+        assert diff.delivered(current, ENV) == content
+        assert diff.delivered(current, README) is None

@@ -1,0 +1,127 @@
+"""Tests of known edits."""
+
+from __future__ import annotations
+
+import pytest
+
+from packager.configure.upgrade import edits
+from packager.configure.upgrade.edits import Edit, EditKind
+from packager.package import kustomization
+from packager.package.kustomization import ImageEntry
+
+ENV = "quickstart/k8s/mlops/single-node/mlops.env"
+SITE = "quickstart/common/mpi/k8s/mlops/site/site.env"
+KUSTOMIZATION = "quickstart/k8s/mlops/single-node/kustomization.yaml"
+PATCH = "quickstart/k8s/mlops/single-node/pod-patch.yaml"
+
+BEFORE = b"# steps\nSTEPS=10\n#QUEUE=batch\nNAME=a\n"
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (BEFORE, []),
+        (b"# steps\nSTEPS=20\n#QUEUE=batch\nNAME=a\n", [("STEPS", "10", "20")]),
+        (b"# mine\nSTEPS=10\nQUEUE=mine\nNAME=a\n", [("QUEUE", None, "mine")]),
+        (BEFORE + b"OWN=1\nMORE=2\n", [("OWN", None, "1"), ("MORE", None, "2")]),
+        (b"\xef\xbb\xbf" + BEFORE.replace(b"\n", b"\r\n").replace(b"=10", b"=20"), [("STEPS", "10", "20")]),
+        (BEFORE.replace(b"=10", b"="), [("STEPS", "10", "")]),
+    ],
+)
+def test_values_of_env_file_are_edits(now: bytes, expected: list[tuple[str, str | None, str]]) -> None:
+    known = edits.read(ENV, BEFORE, now)
+    assert known == tuple(Edit(ENV, EditKind.value, *values) for values in expected)
+    assert edits.read(ENV, edits.replayed(BEFORE, known), now) == ()
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        b"OWN=1\n" + BEFORE,  # mlpack adds keys at the end
+        BEFORE.replace(b"STEPS", b" STEPS").replace(b"10", b"20"),
+        BEFORE.replace(b"=10", b"=\xff"),
+        BEFORE + b"STEPS=20\n",
+        BEFORE.replace(b"STEPS=10\n", b""),
+        BEFORE.replace(b"NAME=a", b"NAME=a\x1b"),
+        BEFORE + b"not-a-name=1\n",
+    ],
+)
+def test_other_changes_of_env_file_are_lines(now: bytes) -> None:
+    assert edits.read(ENV, BEFORE, now) == ()
+
+
+def test_switched_option_is_edit() -> None:
+    before = b"resources:\n  - pod.yaml\ncomponents:\n  - ../common/gpu\n  # - ../common/nfs\n"
+    now = before.replace(b"# - ", b"- ").replace(b"- ../common/gpu", b"# - ../common/gpu") + b"  - ../mine\n"
+    known = edits.read(KUSTOMIZATION, before, now)
+    switched = [("gpu", "on", "off"), ("nfs", "off", "on")]
+    assert [(edit.key, edit.before, edit.after) for edit in known] == [*switched, ("../mine", None, "on")]
+    assert edits.replayed(before, known) == now
+
+
+@pytest.mark.parametrize(
+    "before", [b"resources:\n  - pod.yaml\n", b"images:\n  - name: REGISTRY/a\n    newTag: 1\nkind: K\n"]
+)
+def test_replaced_image_is_edit(before: bytes) -> None:
+    digest = f"sha256:{'0' * 64}"
+    now = kustomization.set_image(before, ImageEntry("REGISTRY/a", "REGISTRY/team/b", "2", digest))
+    (edit,) = edits.read(KUSTOMIZATION, before, now)
+    assert (edit.kind, edit.key, edit.after) == (EditKind.image, "REGISTRY/a", f"REGISTRY/team/b:2@{digest}")
+    assert edit.before == (None if b"images" not in before else "REGISTRY/a:1")
+    assert edits.state(edit, before) == edit.before
+    assert edits.replayed(before, (edit,)) == now
+    assert edits.undone(now, edit).replace(b'"1"', b"1") == before
+
+
+@pytest.mark.parametrize("entry", [b"{name: a, newTag: b}", b"name: a\n    newTag: b\n    tagSuffix: c"])
+def test_image_in_another_form_counts_as_lines(entry: bytes) -> None:
+    assert edits.read(KUSTOMIZATION, b"kind: K\n", b"kind: K\nimages:\n  - " + entry + b"\n") == ()
+
+
+def test_id_is_edit_if_all_places_have_it() -> None:
+    before = b"spec:\n  securityContext:\n    runAsUser: 1000\n    fsGroup: 1000\n"
+    now = before.replace(b"User: 1000", b"User: 5")
+    (edit,) = edits.read(PATCH, before, now)
+    assert (edit.kind, edit.key, edit.before, edit.after) == (EditKind.id, "runAsUser", "1000", "5")
+    assert edits.replayed(before, (edit,)) == now
+    two = before + b"---\n" + before
+    assert edits.read(PATCH, two, before + b"---\n" + now) == ()
+    assert edits.read(PATCH, before, before.replace(b"1000", b"root")) == ()
+
+
+@pytest.mark.parametrize("path", [KUSTOMIZATION, PATCH])
+def test_file_without_yaml_has_no_edits(path: str) -> None:
+    assert edits.read(path, b"a: 1\n", b"a: [\n") == ()
+    assert edits.read(path, b"a: 1\n", b"\xff\xfe") == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "head", "line"),
+    [
+        (ENV, BEFORE, BEFORE, b"OWN%d=1\n"),
+        (KUSTOMIZATION, b"images: []\n", b"images:\n", b'- name: a%d\n  newTag: "1"\n'),
+        (KUSTOMIZATION, b"components: []\n", b"components:\n", b"- ../own-%d\n"),
+    ],
+)
+def test_file_with_too_many_edits_counts_as_lines(path: str, before: bytes, head: bytes, line: bytes) -> None:
+    def with_lines(count: int) -> bytes:
+        return head + b"".join(line % number for number in range(count))
+
+    assert len(edits.read(path, before, with_lines(2))) == 2
+    assert edits.read(path, before, with_lines(20_000 if path == ENV else 2_000)) == ()
+
+
+def test_edit_has_place_in_file_that_has_its_key() -> None:
+    (edit,) = edits.read(ENV, BEFORE, BEFORE.replace(b"=10", b"=20"))
+    assert edits.has_place(edit, b"STEPS=1\n")
+    assert edits.has_place(edit, b"# STEPS=1\n")
+    assert not edits.has_place(edit, b"STEPS_PER_RUN=1\n")
+    assert edits.state(edit, b"STEPS=1\n") == "1"
+    assert edits.state(edit, b"# STEPS=1\n") is None
+
+
+def test_secret_value_is_masked() -> None:
+    (edit,) = edits.read(ENV, BEFORE, BEFORE + b"HF_TOKEN=abc\n")
+    assert str(edit) == "value HF_TOKEN: not set  ->  ***"
+    (site,) = edits.read(SITE, b"SECRET=a\n", b"SECRET=b\n")
+    assert str(site) == "value SECRET: a  ->  b"

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager.app.importing import Imported, ModelDestination, import_intel
+from packager.base.errors import MlpackError, SpecError
+from tests.modelspec.importers.results import SCALARS, TEXTS, changed, check_outcome, check_package, imported, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from tests.conftest import Outcome
+
+SPECS = "tools/docker/specs"
+
+
+def write(root: Path, tree: dict[str, str]) -> Path:
+    for name, content in tree.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o755 if content.startswith("#!") else 0o644)
+    return root
+
+
+def one(path: Path, models: Path) -> Imported:
+    (outcome,) = import_intel(path, ModelDestination(models))
+    if isinstance(outcome, MlpackError):
+        raise outcome
+    return outcome
+
+
+@pytest.mark.golden_test("../../../golden/import/intel/zoo.yml")
+def test_import_of_zoo_writes_the_golden_models(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    zoo = write(tmp_path / "zoo", golden["tree"])
+    outcomes = list(import_intel((zoo / SPECS).relative_to(tmp_path), ModelDestination(tmp_path / "models")))
+    made = [outcome for outcome in outcomes if isinstance(outcome, Imported)]
+    assert len(made) == len(outcomes)
+    results = {result.folder.name: imported(result, tmp_path / "models") for result in made}
+    assert results == golden.out["models"]
+    for result in made:
+        packages = tmp_path / "packages" / result.folder.name
+        check_package(result, packages, kubectl)
+        assert [path.name for path in packages.iterdir()] == [f"{result.folder.name}.tar.gz"]
+
+
+@pytest.mark.golden_test("../../../golden/import/intel/refused.yml")
+def test_import_refuses_invalid_specs_with_problems(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some cases try to read files outside of the checkout, directly and through links."""
+    monkeypatch.chdir(tmp_path)
+    root = write(
+        tmp_path / "zoo", {"good": "", "with-link/a": "", "with-folder-link/a": "", f"{SPECS}/x/y_spec.yml": ""}
+    )
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    for link, target in (("link", "../secret"), ("linked", ".."), ("with-link/b", "../../secret")):
+        (root / link).symlink_to(target)
+    (root / "with-folder-link/b").symlink_to("../..")
+    os.mkfifo(root / "pipe")
+    path = root / SPECS / "x/y_spec.yml"
+    messages = {}
+    for case, text in golden["cases"].items():
+        path.write_text(text, encoding="utf-8")
+        messages[case] = refused(lambda: one(path.relative_to(tmp_path), tmp_path / "models"), root)
+        assert not (tmp_path / "models").exists() or not any((tmp_path / "models").iterdir())
+    assert messages == golden.out["problems"]
+
+
+SMALL = {
+    "quickstart/a.sh": '#!/bin/sh\necho "$PWD|$MODEL_DIR|$*"\n',
+    f"{SPECS}/tensorflow/small_spec.yml": """\
+releases: {v: {tag_specs: ["{small}"]}}
+slice_sets:
+  small:
+    - args: [PACKAGE_NAME=small-fp32-training]
+      documentation: {text_replace: {<docker image>: "example/small:1"}}
+      files: [{source: quickstart, destination: quickstart}]
+""",
+}
+
+
+def test_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL)
+    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
+    code = result.folder
+    done = subprocess.run(
+        [str(code / "run/a.sh")],
+        env={"PATH": os.environ["PATH"], "MODEL_DIR": "/x", "SCRIPT_ARGS": "--steps 3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{code}|{code}|--steps 3\n"
+
+
+def test_link_to_file_of_the_checkout_is_copied_as_a_file(tmp_path: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL | {"models/fp32/net.py": "print(1)\n"})
+    (zoo / "quickstart/net.py").symlink_to("../models/fp32/net.py")
+    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
+    copied = result.folder / "quickstart/net.py"
+    assert not copied.is_symlink()
+    assert copied.read_text(encoding="utf-8") == "print(1)\n"
+
+
+def test_link_to_excluded_file_is_not_followed(tmp_path: Path) -> None:
+    """The address of a checkout may contain a token."""
+    zoo = write(tmp_path / "zoo", SMALL | {".git/config": "url = https://token@example.com\n"})
+    (zoo / "quickstart/net.py").symlink_to("../.git/config")
+    path = zoo / SPECS / "tensorflow/small_spec.yml"
+    (problem,) = refused(lambda: one(path, tmp_path / "models"), zoo)["problems"]
+    assert problem.endswith("'net.py' is not a plain file")
+
+
+def test_oversized_code_runs_from_the_image(tmp_path: Path, kubectl: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL | {"quickstart/data.txt": "x" * 300_000})
+    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
+    spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert (spec["files"], spec["assets"]) == (["run"], ["quickstart"])
+    assert spec["environment"]["CODE_DIR"] == "/workspace/small-fp32-training"
+    assert any("does not fit into ConfigMaps" in finding.message for finding in result.findings)
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+def test_import_command_prints_imports_and_failures(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    write(tmp_path / "zoo", SMALL | {f"{SPECS}/tensorflow/wrong_spec.yml": "PACKAGE_NAME=: ["})
+    done = mlpack("import", "intel", f"zoo/{SPECS}", "-o", "models")
+    assert (done.code, done.stdout.splitlines()[-1]) == (3, "models/small-fp32-training/spec.yaml")
+    assert done.stderr.endswith("1 imported, 1 failed\n")
+    again = mlpack("import", "intel", f"zoo/{SPECS}", "-o", "models", "-o", "json", "--force")
+    assert [item["folder"] for item in again.json["imported"]] == ["models/small-fp32-training"]
+    assert [item["exit_code"] for item in again.json["errors"]] == [3]
+    outside = tmp_path / "alone_spec.yml"
+    outside.write_text(SMALL[f"{SPECS}/tensorflow/small_spec.yml"], encoding="utf-8")
+    alone = mlpack("import", "intel", outside)
+    assert (alone.code, "--models-dir names the checkout of the zoo" in alone.stderr) == (3, True)
+    assert mlpack("import", "intel", outside, "--models-dir", "zoo").code == 0
+    assert mlpack("import", "intel", tmp_path / "models").code == 3
+
+
+DOWNLOADS = """\
+      downloads:
+        - {source: "https://models.example/net.pb", destination: ./weights/net.pb}
+        - {source: "ftp://models.example/net.pb", destination: net.pb}
+        - {source: "https://models.example/net.pb", destination: ../net.pb}
+"""
+
+
+def test_downloads_are_imported_only_with_the_option(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    """The zoo states no digests, so a build without --record would refuse the downloads."""
+    path = f"{SPECS}/tensorflow/small_spec.yml"
+    write(tmp_path, SMALL | {path: SMALL[path] + DOWNLOADS})
+    without = mlpack("import", "intel", path)
+    assert (
+        "net.pb to weights/net.pb) is not carried over: the zoo states no digest of it (import it with --d"
+        in without.stderr
+    )
+    assert without.stderr.endswith("build it with: mlpack build ./small-fp32-training\n")
+    done = mlpack("import", "intel", path, "--downloads", "--force")
+    spec = yaml.safe_load((tmp_path / "small-fp32-training/spec.yaml").read_text(encoding="utf-8"))
+    assert spec["downloads"] == [{"url": "https://models.example/net.pb", "path": "weights/net.pb"}]
+    place = f"{path}:9:11: slice_sets.small[0].downloads[1]"
+    message = "is not carried over: expected an http or https URL and a path in the package"
+    assert f"{place} (ftp://models.example/net.pb to net.pb) {message}\n" in done.stderr
+    assert f"(https://models.example/net.pb to ../net.pb) {message}\n" in done.stderr
+    assert done.stderr.endswith("build it with: mlpack build ./small-fp32-training --record\n")
+    assert mlpack("lint", "small-fp32-training/spec.yaml").code == 0
+
+
+def test_second_spec_of_one_package_is_refused(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    """The second spec does not replace the first, even with --force."""
+    text = SMALL[f"{SPECS}/tensorflow/small_spec.yml"]
+    write(tmp_path, SMALL | {f"{SPECS}/centos/small_spec.yml": text.replace("example/small:1", "example/centos:1")})
+    for arguments in ((), ("--force",)):
+        done = mlpack("import", "intel", SPECS, "-o", "models", *arguments)
+        message = f"{SPECS}/tensorflow/small_spec.yml and {SPECS}/centos/small_spec.yml both make the package"
+        assert (done.code, f"error: {message} small-fp32-training\n" in done.stderr) == (2, True)
+        assert "example/centos" in (tmp_path / "models/small-fp32-training/spec.yaml").read_text(encoding="utf-8")
+
+
+def test_spec_in_folder_ignored_uses_slices_of_other_folders(tmp_path: Path) -> None:
+    """Since v2.5 some specs are in a folder `ignored`, without the slices that they name."""
+    tag = "{_TAG_PREFIX}{tools}{small}"
+    text = SMALL[f"{SPECS}/tensorflow/small_spec.yml"].replace("{small}", tag)
+    tools = "slice_sets: {tools: [{files: [{source: quickstart/a.sh, destination: quickstart/b.sh}]}]}\n"
+    zoo = write(tmp_path, SMALL | {f"{SPECS}/ignored/small_spec.yml": text, f"{SPECS}/ml/tools_spec.yml": tools})
+    result = one(zoo / SPECS / "ignored/small_spec.yml", tmp_path / "models")
+    assert (result.folder / "quickstart/b.sh").exists()
+
+
+K8S = {
+    f"{SPECS}/k8s/net-k8s_spec.yml": """\
+releases: {v: {tag_specs: ["{net}"]}}
+slice_sets: {net: [{args: [PACKAGE_NAME=net-fp32-training-k8s], files: [{source: k8s/net, destination: quickstart}]}]}
+""",
+    "k8s/net/mlops/one/kustomization.yaml": "kind: Kustomization\n",
+    "k8s/net/mlops/one/config-map.yaml": "kind: ConfigMap\ndata: {MODEL_DIR: /workspace/net, STEPS: 3}\n",
+    "k8s/net/mlops/one/pod.yaml": """\
+kind: Pod
+metadata: {name: net, namespace: default}
+spec:
+  initContainers:
+    - {name: a, image: "example/net:1", command: [mkdir, -p, $(OUTPUT_DIR)/x]}
+    - {name: b, image: "example/net:1", command: [late]}
+  containers:
+    - name: net
+      image: docker.io/example/net:1
+      imagePullPolicy: Always
+      command: [python, $(MODEL_DIR)/train.py, "--steps=$(STEPS)", $(NOBODY)]
+      env: [{name: A, value: b}, {name: C, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+      envFrom: [{configMapRef: {name: net}}, {secretRef: {name: net}}]
+      resources: {requests: {cpu: 2}, limits: {memory: 1Gi, nvidia.com/gpu: 1}}
+    - {name: other, image: "example/other:1"}
+""",
+}
+
+
+def test_every_key_of_a_manifest_is_carried_over_or_reported(tmp_path: Path, kubectl: Path) -> None:
+    zoo = write(tmp_path / "zoo", K8S)
+    result = one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models")
+    spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert spec["overlays"]["one"] == {
+        "kind": "Pod",
+        "init": {"command": ["mkdir", "-p", "$(OUTPUT_DIR)/x"]},
+        "command": ["python", "/workspace/net/train.py", "--steps=$(STEPS)", "$$(NOBODY)"],
+        "resources": {"requests": {"cpu": 2}, "limits": {"memory": "1Gi"}},
+        "environment": {"A": "b", "STEPS": "3"},
+    }
+    gpu = "spec.containers[0].resources.limits.nvidia.com/gpu"
+    pod = f"{tmp_path}/zoo/k8s/net/mlops/one/pod.yaml"
+    assert [str(finding).removeprefix(f"{pod}:") for finding in result.findings if finding.file == pod] == [
+        "2:23: metadata.namespace is not carried over",
+        "6:7: spec.initContainers[1] is not carried over (do in the image, or in the command, what it prepares)",
+        "10:7: spec.containers[0].imagePullPolicy is not carried over",
+        "12:34: spec.containers[0].env[1] 'C' is not carried over: a package has values only",
+        "13:47: spec.containers[0].envFrom[1].secretRef is not carried over",
+        f"14:61: {gpu} is the option gpu of a site (--with gpu --site GPU_COUNT=1)",
+        "15:7: spec.containers[1] is not carried over: a pod of a package has one container",
+    ]
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("pod.yaml", "kind: Pod", "kind: [Pod]"),
+        ("pod.yaml", "kind: Pod", "kind: {Pod: 1}"),
+        ("pod.yaml", "kind: Pod", "kind: Workflow\nspec: {templates: [1, {}, {steps: 2}, {steps: [3, [4, {}]]}]}\nx:"),
+        ("config-map.yaml", "data: {", "data: [{"),
+    ],
+)
+def test_manifest_with_values_of_wrong_type_is_refused(tmp_path: Path, file: str, old: str, new: str) -> None:
+    path = f"k8s/net/mlops/one/{file}"
+    zoo = write(tmp_path / "zoo", K8S | {path: K8S[path].replace(old, new)})
+    result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models"), tmp_path / "models")
+    assert result is None
+
+
+def test_text_that_would_grow_without_limit_is_not_replaced(tmp_path: Path) -> None:
+    """Each replacement is counted before it is made: 60,000 words of 100,000 characters are 6 GB."""
+    path = f"{SPECS}/tensorflow/small_spec.yml"
+    replaced = f'{{<docker image>: "example/small:1", a: {"b" * 100_000}}}, docs: [{{name: Notes, uri: note.md}}]'
+    spec = SMALL[path].replace('{<docker image>: "example/small:1"}', replaced)
+    zoo = write(tmp_path / "zoo", SMALL | {path: spec, "note.md": "a" * 60_000})
+    result = one(zoo / path, tmp_path / "models")
+    assert any("'a' is not replaced: the text would be too long" in finding.message for finding in result.findings)
+
+
+def test_path_longer_than_200_characters_is_refused(tmp_path: Path) -> None:
+    path = f"{SPECS}/tensorflow/small_spec.yml"
+    text = SMALL[path].replace("destination: quickstart}", f"destination: {'x' * 300}}}")
+    zoo = write(tmp_path / "zoo", SMALL | {path: text})
+    assert refused(lambda: one(zoo / path, tmp_path / "models"))["problems"] == [
+        f"{zoo / path}:6:24: expected a path of at most 200 characters, found 305 ('{'x' * 28}...{'x' * 23}/a.sh')"
+    ]
+
+
+def test_import_writes_the_same_bytes_from_any_folder(tmp_path: Path) -> None:
+    texts = set()
+    for name in ("one", "two"):
+        zoo = write(tmp_path / name / "zoo", SMALL)
+        result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / name / "models")
+        texts.add((result.folder / "spec.yaml").read_bytes())
+    assert len(texts) == 1
+
+
+def test_spec_that_is_a_link_is_not_imported(tmp_path: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL)
+    (zoo / SPECS / "tensorflow/link_spec.yml").symlink_to("small_spec.yml")
+    assert len(list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))) == 1
+    (zoo / SPECS / "tensorflow/small_spec.yml").unlink()
+    with pytest.raises(SpecError):
+        list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))
+
+
+DOCUMENTS = st.fixed_dictionaries({"name": TEXTS, "uri": st.just("models/note") | TEXTS})
+SLICES = st.fixed_dictionaries(
+    {
+        "args": st.just(["PACKAGE_NAME=net-fp32-training"])
+        | st.builds(lambda name: [f"PACKAGE_NAME={name}"], st.just("other") | TEXTS),
+        "files": st.just([{"source": "quickstart", "destination": "quickstart"}])
+        | st.lists(st.fixed_dictionaries({"source": st.just("quickstart") | TEXTS, "destination": TEXTS}), max_size=2),
+    },
+    optional={
+        "documentation": st.fixed_dictionaries(
+            {},
+            optional={
+                "text_replace": st.dictionaries(
+                    st.sampled_from(["<docker image>", "<model name>", "<use case>"]), st.just("a/b:1") | SCALARS
+                ),
+                "docs": st.lists(
+                    st.fixed_dictionaries({"name": TEXTS, "uri": st.just("models/note") | TEXTS}), max_size=2
+                ),
+            },
+        )
+        | SCALARS,
+        "downloads": st.lists(st.dictionaries(st.sampled_from(["source", "destination"]), SCALARS), max_size=2),
+        "partials": SCALARS,
+        "other": st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2), max_leaves=3),
+    },
+)
+
+
+def test_any_spec_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    zoo = write(tmp_path_factory.mktemp("zoo"), SMALL | {"note": "Note.\x07"})
+    path = zoo / SPECS / "tensorflow/small_spec.yml"
+    made: list[Imported] = []
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @given(entry=SLICES)
+    def check(entry: dict[str, object]) -> None:
+        spec = {"releases": {"v": {"tag_specs": ["{small}"]}}, "slice_sets": {"small": [entry]}}
+        path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        models = tmp_path_factory.mktemp("models")
+        result = check_outcome(lambda: one(path, models), models)
+        made.extend([result] if result else [])
+
+    check()
+    assert len(made) > 5
+
+
+def test_any_manifest_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    zoo = write(tmp_path_factory.mktemp("zoo"), K8S)
+    pod = zoo / "k8s/net/mlops/one/pod.yaml"
+    workflow = {
+        "kind": "Workflow",
+        "spec": {
+            "entrypoint": "all",
+            "arguments": {"parameters": [{"name": "N", "value": "2"}]},
+            "templates": [
+                {"name": "all", "steps": [[{"name": "a", "template": "train"}], [{"name": "b", "template": "serve"}]]},
+                {"name": "train", "container": {"image": "a:1", "command": ["x"]}, "retryStrategy": {"limit": 3}},
+                {"name": "serve", "resource": {"manifest": "kind: Deployment\nspec: {replicas: 2}\n"}},
+            ],
+        },
+    }
+    values = st.sampled_from([yaml.safe_load(K8S["k8s/net/mlops/one/pod.yaml"]), workflow]).flatmap(changed)
+    made: list[Imported] = []
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @given(manifest=values)
+    def check(manifest: object) -> None:
+        pod.write_text(yaml.safe_dump(manifest), encoding="utf-8")
+        models = tmp_path_factory.mktemp("models")
+        result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", models), models)
+        made.extend([result] if result else [])
+
+    check()
+    assert len(made) > 5
