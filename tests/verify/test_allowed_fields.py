@@ -112,6 +112,7 @@ POD_ATTACKS: dict[str, Any] = {
 TOLERATIONS: list[dict[str, Any]] = [
     {"operator": "Exists"},
     {"key": "", "operator": "Exists"},
+    {"key": None, "operator": "Exists"},
     {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
     {"key": "node-role.kubernetes.io/master", "operator": "Exists"},
 ]

@@ -169,10 +169,10 @@ class _Walk:
             yield Unlisted(location, _wrong(rows, value), known, at_key=False, missing=missing)
 
     def _missing(self, node: Node, value: dict[str, Any], location: Location, word: str) -> Iterator[Unlisted]:
-        """Yield each required field that a mapping lacks."""
+        """Yield each required field that a mapping lacks, or sets to null, which the API server reads as lacking."""
         for step, below in node.steps.items():
             rules = [row.value for row in usable(below.rows, self._facts) if row.value in values.REQUIRED]
-            if rules and step not in value and not words.permits(self._allowed, word):
+            if rules and value.get(step) is None and not words.permits(self._allowed, word):
                 yield Unlisted((*location, step), f"is missing: expected {values.expected(rules[0])}", word)
 
 
