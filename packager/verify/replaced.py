@@ -118,7 +118,8 @@ def _listed(words: list[Any]) -> str:
 
 
 def _of_volume(manifest: Manifest, location: Location, volume: dict[str, Any]) -> Iterator[_Usage]:
-    host, nfs, claim = (mapping(volume.get(kind)) for kind in ("hostPath", "nfs", "persistentVolumeClaim"))
+    kinds = ("hostPath", "nfs", "persistentVolumeClaim", "image")
+    host, nfs, claim, image = (mapping(volume.get(kind)) for kind in kinds)
     if host:
         yield _Usage("folder of the nodes", text(host.get("path")), manifest, (*location, "hostPath", "path"))
     if nfs:
@@ -127,3 +128,5 @@ def _of_volume(manifest: Manifest, location: Location, volume: dict[str, Any]) -
     if claim:
         name = text(claim.get("claimName"))
         yield _Usage("claim", name, manifest, (*location, "persistentVolumeClaim", "claimName"))
+    if image:
+        yield _Usage("image volume", text(image.get("reference")), manifest, (*location, "image", "reference"))
