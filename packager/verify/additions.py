@@ -6,8 +6,9 @@ sealed, and so would a file that an edit changes in a ConfigMap: the program, or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from packager.base.values import Value
 from packager.kubernetes.allowed.words import permits
 from packager.kubernetes.manifest import listing, mapping
 from packager.verify.objects import KIND, allow_word, is_allowed, permits_hint
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.problems import Problem
+    from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.original import Original
@@ -62,36 +64,82 @@ def _identity(manifest: Manifest) -> tuple[str, str, str]:
 def code(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
     """Yield a finding for each file of a mounted ConfigMap that an edit changes or adds; see `check` for the arguments.
 
-    Files are compared by their names and contents, since an edit may rename the ConfigMaps.
+    Files are compared by their keys, paths and contents, since an edit may rename the ConfigMaps.
     """
     if original.edits.are_expected:
         return
     sealed = original.permitted
-    sealed_files = {(key, value) for _, _, key, value in _files(sealed)} if sealed else set()
-    for manifest, part, key, value in _files(overlay):
-        word = f"configmap.{part}"
-        if (key, value) not in sealed_files and not permits(allowed, word):
+    sealed_files = {file.identity for file in _files(sealed)} if sealed else set()
+    for file in _files(overlay):
+        word = f"configmap.{file.part}"
+        if file.identity not in sealed_files and not permits(allowed, word):
             message = "an edit changes or adds this file, which programs may run"
-            yield overlay.problem(manifest, (part, key), message, permits_hint(word), at_key=True).about(CODE, word)
+            problem = overlay.problem(file.manifest, file.location, message, permits_hint(word), at_key=not file.path)
+            yield problem.about(CODE, word)
 
 
-def _files(overlay: RenderedOverlay) -> Iterator[tuple[Manifest, str, str, str]]:
-    """Yield each file of the ConfigMaps that pods mount: the ConfigMap, `data` or `binaryData`, the key and the value.
+class _File(Value, frozen=True):
+    """A file of a ConfigMap that pods mount.
 
-    What containers also get as variables is left out: users change the values, and `environment` judges the names.
+    Attributes:
+        manifest: The manifest that the file is from: the ConfigMap, or the workload that gives it another path.
+        location: The location of the file in the manifest.
+        part: The part of the ConfigMap: `data` or `binaryData`.
+        key: The key.
+        path: The path in the volume if it is not the key; else empty.
+        value: The content; empty for a value that users change.
     """
-    names: dict[str, None] = {}
-    variables = set()
-    for pods in overlay.pods:
-        for _, volume in pods.volumes():
-            sources = [volume, *map(mapping, listing(mapping(volume.get("projected")).get("sources")))]
-            names |= dict.fromkeys(str(mapping(source.get("configMap")).get("name")) for source in sources)
-        for _, container in pods.containers():
-            sources = list(map(mapping, listing(container.get("envFrom"))))
-            variables |= {str(mapping(source.get("configMapRef")).get("name")) for source in sources}
-    for name in names:
+
+    manifest: Manifest
+    location: Location
+    part: str
+    key: str
+    path: str
+    value: str
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """The values by which files are compared."""
+        return self.key, self.path, self.value
+
+
+def _files(overlay: RenderedOverlay) -> Iterator[_File]:
+    """Yield each file of the ConfigMaps that pods mount, and each other path at which a volume has it.
+
+    Of those that containers also get as variables, only the other paths are compared: users change the values, and
+    `environment` judges the names.
+    """
+    sources = list(_sources(overlay))
+    variables = {
+        str(mapping(source.get("configMapRef")).get("name"))
+        for pods in overlay.pods
+        for _, container in pods.containers()
+        for source in map(mapping, listing(container.get("envFrom")))
+    }
+    for name in dict.fromkeys(str(source.get("name")) for _, _, source in sources):
         if (manifest := overlay.named("ConfigMap", name)) is None:
             continue
         for part in ("binaryData",) if name in variables else ("data", "binaryData"):
             for key, value in mapping(manifest.data.get(part)).items():
-                yield manifest, part, str(key), str(value)
+                yield _File(manifest, (part, key), part, str(key), "", str(value))
+    for workload, location, source in sources:
+        name = str(source.get("name"))
+        if (manifest := overlay.named("ConfigMap", name)) is None:
+            continue
+        texts, binaries = (mapping(manifest.data.get(part)) for part in ("data", "binaryData"))
+        for index, item in enumerate(map(mapping, listing(source.get("items")))):
+            key, path = str(item.get("key")), str(item.get("path"))
+            part, files = ("data", texts) if key in texts else ("binaryData", binaries)
+            value = "" if part == "data" and name in variables else str(files.get(key))
+            if path != key:
+                yield _File(workload, (*location, "items", index, "path"), part, key, path, value)
+
+
+def _sources(overlay: RenderedOverlay) -> Iterator[tuple[Manifest, Location, dict[str, Any]]]:
+    """Yield the workload, the location and the content of each ConfigMap in a volume."""
+    for pods in overlay.pods:
+        for location, volume in pods.volumes():
+            yield pods.manifest, (*location, "configMap"), mapping(volume.get("configMap"))
+            for index, source in enumerate(map(mapping, listing(mapping(volume.get("projected")).get("sources")))):
+                place = (*location, "projected", "sources", index, "configMap")
+                yield pods.manifest, place, mapping(source.get("configMap"))

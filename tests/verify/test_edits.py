@@ -254,6 +254,25 @@ def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path
     assert (allowed.code, allowed.stdout) == (0, "")
 
 
+@pytest.mark.parametrize(("config_map", "key"), [("env", "OUTPUT_DIR"), ("runtime", "identity.sh")])
+@pytest.mark.parametrize("is_projected", [False, True])
+def test_program_that_an_edit_takes_from_another_key_needs_allow(
+    mlpack: Run, package: Path, kubectl: Path, config_map: str, key: str, *, is_projected: bool
+) -> None:
+    """The value of a variable, which anyone may edit, would run as the program."""
+    source = f"{{name: hello-mpi-{config_map}, items: [{{key: {key}, path: hello.sh}}]}}"
+    volume = f"projected: {{sources: [{{configMap: {source}}}]}}" if is_projected else f"configMap: {source}"
+    written = "configMap:\n        name: hello-mpi-scripts\n        defaultMode: 365"
+    replace(package / SINGLE / "pod.yaml", written, volume)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    place = "projected.sources[0].configMap" if is_projected else "configMap"
+    message = f"spec.volumes[1].{place}.items[0].path: an edit changes or adds this file, which programs may run"
+    assert f"{message} (--allow configmap.data permits it)\n" in done.stdout
+    assert (done.code, done.stdout.count("\n")) == (5, 1)
+    allowed = mlpack("verify", package, "--kubectl", kubectl, "--allow", "configmap.data")
+    assert (allowed.code, allowed.stdout) == (0, "")
+
+
 def test_edited_line_that_is_too_long_to_be_shown_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / PATCH, f"# {'x' * 999}\n")
     done = mlpack("verify", package, "--kubectl", kubectl)
