@@ -16,7 +16,7 @@ def overlay(text: str) -> RenderedOverlay:
     documents, problems = yamlio.load_all(text.encode(), "file.yaml")
     assert problems == []
     manifests = tuple(Manifest(document.data) for document in documents)
-    sources = Sources(Reader(Path(), str), "kustomization.yaml")
+    sources = Sources(Reader(Path("no-such-folder"), str), "kustomization.yaml")
     sources.origins += [
         Written(manifest.kind, manifest.name, document) for manifest, document in zip(manifests, documents, strict=True)
     ]

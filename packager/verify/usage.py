@@ -1,11 +1,14 @@
-"""Lists the objects and addresses outside of a package that an overlay uses: claims, queues, networks and others."""
+"""Lists the objects, addresses and images outside of a package that an overlay uses: claims, queues and others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base import envfile
 from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
+from packager.package import layout
+from packager.package.image import IMAGE, REGISTRY
 from packager.workloads import kueue
 from packager.workloads.podgroups import KAI_QUEUE
 
@@ -31,12 +34,34 @@ _QUEUES = {
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a note for each claim, class, pull secret, device, network, queue and address, at its first place."""
+    """Yield a note for each claim, class, pull secret, device, network, queue and address, at its first place.
+
+    So is each image of a container that is not the one in mlops.env.
+
+    Raises:
+        ToolError: mlops.env cannot be read.
+    """
     places: dict[str, tuple[Manifest, Location]] = {}
-    for message, manifest, location in (*_of_pods(overlay), *_of_companions(overlay)):
+    for message, manifest, location in (*_images(overlay), *_of_pods(overlay), *_of_companions(overlay)):
         places.setdefault(message, (manifest, location))
     for message, (manifest, location) in places.items():
         yield replace(overlay.problem(manifest, location, ""), message=message)
+
+
+def _images(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
+    """Yield each image of a container other than REGISTRY/IMAGE; none if mlops.env has no image."""
+    path, sources = layout.env(overlay.name), overlay.sources
+    lines = envfile.lines((sources.read(path) if sources.is_file(path) else None) or b"")
+    values = {line.key: line.value for line in lines}
+    if IMAGE not in values:
+        return
+    own = f"{values.get(REGISTRY, '')}/{values[IMAGE]}"
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            image = container.get("image")
+            if isinstance(image, str) and image != own:
+                message = f"the pods of {overlay.name} run the image {image!r}, which {layout.ENV} does not name"
+                yield message, pods.manifest, (*location, "image")
 
 
 def _of_pods(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
+import pytest
+import yaml
+
+from packager.package.opened import opened
 from packager.verify.usage import notes
 from tests import written
+from tests.broken import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
 
 POD = """\
 apiVersion: v1
@@ -94,3 +107,22 @@ spec: {minMember: 1, queue: prod}
         "5:43: single-node has the priority class 'high' of Kueue",
         "14:29: single-node waits in the queue 'prod' of Volcano",
     ]
+
+
+def test_note_names_image_that_mlops_env_does_not_name(package: Path, kubectl: Path, mlpack: Mlpack) -> None:
+    """A sealed package whose replacements leave the image alone, and that has a second container."""
+    overlay = package / "quickstart/k8s/mlops/single-node"
+    wiring = overlay / "wiring.yaml"
+    entries = yaml.safe_load(wiring.read_text())
+    own = ("data.REGISTRY", "data.IMAGE")
+    wiring.write_text(yaml.safe_dump([entry for entry in entries if entry["source"]["fieldPath"] not in own]))
+    pod = overlay / "pod.yaml"
+    texts = pod.read_text().split("REGISTRY/IMAGE")
+    pod.write_text(f"{texts[0]}docker.io/mpioperator/mpi-pi:openmpi{texts[1]}evil.example/x:1{texts[2]}")
+    with opened(package) as changed:
+        seal(changed)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    line = 1 + pod.read_text().partition("evil.example")[0].count("\n")
+    message = "the pods of single-node run the image 'evil.example/x:1', which mlops.env does not name"
+    assert done.stderr == f"note: {pod}:{line}:14: {message}\n"
