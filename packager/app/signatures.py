@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.app.key import key_content
+from packager.base import plainfiles
 from packager.base.errors import UsageError, VerificationError, unreadable
 from packager.base.values import Value
 from packager.publish import keys
@@ -133,7 +134,7 @@ def bundles_beside(path: Path) -> list[bytes]:
 
     file = beside(path)
     try:
-        with file.open("rb") as stream:
+        with plainfiles.open_linked(file) as stream:
             content = stream.read(_MOST_BUNDLES * BUNDLE_BYTES)
     except FileNotFoundError:
         return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.app.signatures import one_line
-from packager.base import jsonio
+from packager.base import jsonio, plainfiles
 from packager.base.errors import ToolError, UsageError, unreadable
 from packager.base.problems import Problem
 from packager.base.values import Value
@@ -226,7 +226,7 @@ def read(file: Path, *, is_named: bool = False) -> list[bytes]:
         ToolError: The file cannot be read.
     """
     try:
-        with file.open("rb") as stream:
+        with file.open("rb") if is_named else plainfiles.open_linked(file) as stream:
             content = stream.read(_MOST * BUNDLE_BYTES).strip()
     except FileNotFoundError:
         if is_named:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -249,3 +250,18 @@ def test_properties_follow_from_the_facts() -> None:
         "MLPACK_POD_SECURITY_BASELINE",
         "MLPACK_IMAGES_LOCKED",
     )
+
+
+@pytest.mark.parametrize("name", [str(FILE), "hello-mpi.tar.gz.sigstore.json"])
+def test_pipe_beside_a_package_is_refused_without_waiting(mlpack: Mlpack, name: str) -> None:
+    os.mkfifo(name)
+    key = () if name == str(FILE) else ("--key", "prod.pub")
+    done = mlpack("verify", "hello-mpi.tar.gz", *key)
+    assert (done.code, done.stderr) == (6, f"error: {name} cannot be read: not a plain file\n")
+
+
+def test_stamp_beside_a_package_may_be_a_link(mlpack: Mlpack) -> None:
+    assert mlpack("stamp", "hello-mpi.tar.gz", "--sign-key", "prod.key").code == 0
+    FILE.symlink_to(FILE.rename("real.json"))
+    done = mlpack("verify", "hello-mpi.tar.gz", "--require-stamp", "MLPACK_FILES_SEALED", "--key", "prod.pub")
+    assert (done.code, done.stdout) == (0, "")
