@@ -14,7 +14,7 @@ from packager.base.problems import Problem
 from packager.base.values import Value, field
 from packager.package import conflictmarks, inventory, layout, outputs, path_checks, tree
 from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY, OVERLAYS
+from packager.package.layout import INVENTORY
 from packager.package.outputs import ENV_BYTES
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ _ADDED_BYTES = 64 << 10
 """The most bytes of a file of a component that a site adds: more than people write, or read."""
 
 _INVENTORY_MODE = "0644"
-_OVERLAYS_PARENT = OVERLAYS[: OVERLAYS.rindex("/") + 1]
+_INCLUDED = (f"{layout.SCRIPTS}/", layout.COMMON[: layout.COMMON.index("*")], f"{layout.ADDED}/")
+"""The folders in `quickstart` with kustomizations that overlays include, or may include as options."""
+
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
 
@@ -215,7 +217,8 @@ def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entr
     """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
     overlays = set(map(layout.kustomization, package.applied))
     for path in sorted(entries.keys() - overlays):
-        if path.startswith(_OVERLAYS_PARENT) and path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS:
+        is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(_INCLUDED)
+        if path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS and not is_included:
             message = "kubectl would use this as an overlay, but it is not one of the package's"
             hint = f"an overlay is {layout.kustomization('NAME')}"
             yield Problem(package.shown(path), 0, 0, message, hint)

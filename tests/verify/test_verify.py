@@ -466,6 +466,8 @@ def test_hint_to_fix_a_mode_runs_in_a_shell(mlpack: Run, package: Path, kubectl:
         f"{SINGLE}/more/kustomization.yaml",
         "quickstart/k8s/mlops/kustomization.yaml",
         "quickstart/k8s/more/KUSTOMIZATION.yaml",
+        "quickstart/kustomization.yaml",
+        "quickstart/multi-node/kustomization.yaml",
     ],
 )
 def test_kustomization_that_is_not_an_overlay_is_refused(file: str, mlpack: Run, package: Path, kubectl: Path) -> None:
