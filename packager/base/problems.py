@@ -58,11 +58,14 @@ class Problem(Value, frozen=True, order=True):
         return {key: bounded(value) for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
 
 
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Return each of `problems` once, in order of file and line."""
+    return sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
+
+
 def ordered(problems: Iterable[Problem]) -> list[Problem]:
     """Return each of `problems` once, in order of file and line; see `listed`."""
-    return listed(
-        sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
-    )
+    return listed(in_order(problems))
 
 
 def listed(problems: Sequence[Problem]) -> list[Problem]:

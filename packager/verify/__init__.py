@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
 from packager.base.limits import DEFAULT
-from packager.base.problems import Problem, ordered
+from packager.base.problems import Problem, in_order, ordered
 from packager.base.runner import SYSTEM, Runner
 from packager.base.values import Value
 from packager.kubernetes.manifest import dotted
@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Edits
 
+
+MOST_NOTES = 1_000
+"""The most notes on a package. None is left out, so that none can hide behind others."""
 
 _SECONDS = 120.0
 """The time in seconds that the overlays of a package may take to render; a hundred of ours take 30 seconds."""
@@ -169,7 +172,7 @@ def verify(package: Package, checks: Checks) -> Report:
             server_problems, server_unchecked = _server_findings(package, outcome, name, checks.server)
             problems += server_problems
             unchecked += server_unchecked
-    problems += _unread_additions(package, checked, read)
+    problems += [*_unread_additions(package, checked, read), *_too_many(package, notes)]
     return Report(
         package=package.name,
         digest=package.digest,
@@ -177,7 +180,7 @@ def verify(package: Package, checks: Checks) -> Report:
         problems=tuple(ordered(problems)),
         edits=tuple(package.shown(path) for path in edits.paths),
         changes=edits.lines,
-        notes=tuple(ordered(notes)),
+        notes=tuple(in_order(notes)[:MOST_NOTES]),
         unchecked=tuple(dict.fromkeys(unchecked)),
         security=tuple(levels_reached),
         kubernetes=tuple(common),
@@ -188,6 +191,13 @@ def verify(package: Package, checks: Checks) -> Report:
         renders=renders,
         files=read,
     )
+
+
+def _too_many(package: Package, notes: list[Problem]) -> Iterator[Problem]:
+    """Yield a problem if there are more notes than a report lists."""
+    if (count := len(set(notes))) > MOST_NOTES:
+        message = f"{count:,} images, objects, files and resources need a note, more than anyone reads"
+        yield Problem(str(package.source), 0, 0, message, f"at most {MOST_NOTES:,} are allowed")
 
 
 def _server_findings(

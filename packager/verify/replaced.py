@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import posixpath
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.original import Original
-
-_MOST = 50
-"""The most notes about one overlay; the report also lists every edited line."""
 
 _SHOWN = 300
 
@@ -65,7 +61,7 @@ def notes(overlay: RenderedOverlay, original: Original) -> Iterator[Problem]:
     for use in _uses(original.sealed) if original.sealed else ():
         before.setdefault(use.noun, {})[use.value] = None
     new = {(use.noun, use.value): use for use in _uses(overlay) if use.value not in before.get(use.noun, {})}
-    for use in itertools.islice(new.values(), _MOST):
+    for use in new.values():
         sealed = ", ".join(map(_short, before.get(use.noun, {}))) or "none"
         message = f"an edit changes the {use.noun} of {overlay.name}: {_short(use.value)}; it was sealed with {sealed}"
         yield replace(overlay.problem(use.manifest, use.location, ""), message=message)

@@ -563,7 +563,7 @@ def test_unlisted_fields_are_reported_and_permitted_by_allow(
 
 def test_site_component_named_like_an_option_is_not_that_option(package: Path, kubectl: Path) -> None:
     """Only a component in the folder of the options is an option; its name alone is not enough."""
-    ours = package / "quickstart/ours/service-account"
+    ours = package / "quickstart/site/service-account"
     ours.mkdir(parents=True)
     (ours / "kustomization.yaml").write_text(
         "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n"
@@ -571,7 +571,7 @@ def test_site_component_named_like_an_option_is_not_that_option(package: Path, k
         "      - {op: add, path: /spec/serviceAccountName, value: admin}\n"
     )
     overlay = package / SINGLE / "kustomization.yaml"
-    text = overlay.read_text().replace("components:\n", "components:\n  - ../../../ours/service-account\n", 1)
+    text = overlay.read_text().replace("components:\n", "components:\n  - ../../../site/service-account\n", 1)
     overlay.write_text(text)
     with opened(package) as whole:
         seal(whole)

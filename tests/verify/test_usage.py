@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from packager.package.opened import opened
+from packager.verify import MOST_NOTES
 from packager.verify.usage import notes
 from tests import written
 from tests.broken import seal
@@ -126,3 +127,33 @@ def test_note_names_image_that_mlops_env_does_not_name(package: Path, kubectl: P
     line = 1 + pod.read_text().partition("evil.example")[0].count("\n")
     message = "the pods of single-node run the image 'evil.example/x:1', which mlops.env does not name"
     assert done.stderr == f"note: {pod}:{line}:14: {message}\n"
+
+
+def with_resources(package: Path, count: int) -> Path:
+    """Let the sealed pod take this many resources of devices, and have a priority class; return its file."""
+    pod = package / "quickstart/k8s/mlops/single-node/pod.yaml"
+    first, second, *rest = pod.read_text().split("        limits:\n")
+    taken = [f"          a.example/x{number}: 0\n" for number in range(count)]
+    text = "        limits:\n".join((first, "".join((*taken[::2], second)), "".join((*taken[1::2], *rest))))
+    pod.write_text(text.replace("\nspec:\n", "\nspec:\n  priorityClassName: high\n", 1))
+    with opened(package) as changed:
+        seal(changed)
+    return pod
+
+
+def test_every_note_is_printed(package: Path, kubectl: Path, mlpack: Mlpack) -> None:
+    with_resources(package, 150)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 0
+    assert "the pods of single-node have the priority class 'high'\n" in done.stderr
+    assert done.stderr.count("\n") == 151
+
+
+def test_more_notes_than_anyone_reads_are_a_problem(package: Path, kubectl: Path, mlpack: Mlpack) -> None:
+    with_resources(package, MOST_NOTES)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    message = (
+        "1,001 images, objects, files and resources need a note, more than anyone reads (at most 1,000 are allowed)"
+    )
+    assert f"{package}: {message}\n" in done.stdout + done.stderr
