@@ -38,6 +38,10 @@ Created = tuple[int, dict[str, object], str]
 
 _LONGEST_KEY = 255
 
+_LONGEST_PART = 512
+"""The most bytes of a caller and of a path that are stored as they are with an idempotency key: PostgreSQL refuses a key
+of more than 2,704 bytes in an index."""
+
 HttpRequest = Request[object, object, State]
 """A request over HTTP, as the routes and the views get it."""
 
@@ -161,8 +165,8 @@ async def once(
     if not 0 < len(key) <= _LONGEST_KEY:
         raise Failure("invalid-query", f"Idempotency-Key: expected at most {_LONGEST_KEY} characters")
     keyed = KeyedRequest(
-        caller=f"{','.join(sorted(caller.roles))} {caller.key}",  # no project has a space in its name
-        path=f"{request.method} {request.url.path}?{request.url.query}",
+        caller=_shortened(f"{','.join(sorted(caller.roles))} {caller.key}"),  # no project has a space in its name
+        path=_shortened(f"{request.method} {request.url.path}?{request.url.query}"),
         key=key,
         digest=hashlib.sha256(await request.body()).hexdigest(),
     )
@@ -185,6 +189,12 @@ async def once(
         requests.finish, replace(keyed, status=status, body=jsonio.compact(body), location=location)
     )
     return _created(status, body, location)
+
+
+def _shortened(text: str) -> str:
+    """Return a text, or the digest of a long one."""
+    content = text.encode(errors="surrogatepass")
+    return text if len(content) <= _LONGEST_PART else hashlib.sha256(content).hexdigest()
 
 
 def _check_room(requests: KeyedRequests, caller: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import json
 import threading
 from datetime import datetime, timedelta, timezone
@@ -281,6 +282,16 @@ def test_answers_to_requests_with_idempotency_keys_are_limited(
     assert (again.status_code, again.json()["release"]) == (201, first.json()["release"])
     assert service.post("/v1/jobs", FILLED, "user").status_code == 201
     assert service.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "two"}).status_code == 201  # of another caller
+
+
+@BOTH
+def test_long_query_of_a_request_with_an_idempotency_key_is_stored(service: Service) -> None:
+    query = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(200))  # an index compresses texts
+    headers = {"Idempotency-Key": "one"}
+    answers = [service.post(f"/v1/jobs?x={query}{end}", FILLED, headers=headers) for end in "aab"]
+    assert [answer.status_code for answer in answers] == [201, 201, 201]
+    releases = [answer.json()["release"] for answer in answers]
+    assert releases[0] == releases[1] != releases[2]
 
 
 @BOTH
