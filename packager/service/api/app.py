@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
     from litestar.types import ControllerRouterHandler, HTTPScope, Message, Receive, Send
+    from litestar.types.asgi_types import HTTPResponseStartEvent
 
     from packager.service.server import Server
 
@@ -230,7 +231,7 @@ class _Application(Litestar):
                 seconds = time.perf_counter() - begun
                 server.figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
                 requestlog.write(server, scope, message)
-                message = prefix.below(message, server.root)
+                message = _not_kept(prefix.below(message, server.root))
             await send(message)
 
         try:
@@ -239,6 +240,17 @@ class _Application(Litestar):
                 await processor.measured(meter, work)
         finally:
             door.left(scope)
+
+
+def _not_kept(message: HTTPResponseStartEvent) -> HTTPResponseStartEvent:
+    """Return the start of an answer that browsers and proxies must not keep, unless its route has decided otherwise.
+
+    Without this header, a proxy may keep the answer to a request with `x-api-key`, and send it to other callers.
+    """
+    headers = list(message.get("headers", ()))
+    if not any(name.lower() == b"cache-control" for name, _ in headers):
+        headers.append((b"cache-control", b"no-store"))
+    return {**message, "headers": headers}
 
 
 @get("/openapi.json", include_in_schema=False)

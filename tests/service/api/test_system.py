@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.parametrize("path", ["jobs", "jobs/{release}", "jobs/{release}/logs", "tokens", "jobs/none", "none"])
+def test_answers_to_a_token_are_not_kept_by_proxies(service: Service, path: str) -> None:
+    release = service.created()
+    service.cluster.logs[f"{release}-x2x9p"] = ["a line\n"]
+    service.cluster.pod(release, "Running")
+    answer = service.get(f"/v1/{path.format(release=release)}", None, headers={"x-api-key": service.tokens["admin"]})
+    assert answer.status_code in (200, 404)
+    assert answer.headers["cache-control"] == "no-store"
+    assert service.get("/v1/jobs", None).headers["cache-control"] == "no-store"
+
+
 def test_tokens_are_created_used_and_removed(service: Service) -> None:
     made = service.post("/v1/tokens", {"name": "ada", "role": "user", "days": 1})
     assert made.status_code == 201
