@@ -6,7 +6,7 @@ import asyncio
 import re
 import zlib
 from collections import deque
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
@@ -36,7 +36,7 @@ _SECONDS = 20.0
 
 _AT_ONCE = 8
 _LINES = 10_000  # with their times, so many lines are larger than MOST_BYTES
-_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.[0-9]+)?(?:Z|[+-][0-9:]{5}) ")
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ")
 
 
 class Instance(Value, frozen=True):
@@ -219,7 +219,7 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
     is_late = since is None
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         match = _TIME.match(line)
-        time = _moment(match[1]) if match else None
+        time = _moment(match[1] + match[2]) if match else None
         if time and since is not None:
             is_late = time >= since.replace(microsecond=0)
         if is_late:
@@ -228,9 +228,9 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
 
 
 def _moment(text: str) -> datetime | None:
-    """Return a time in UTC; None for another text: the beginning of a kept log may be cut within a program's line."""
+    """Return a time; None for another text: the beginning of a kept log may be cut within a program's line."""
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return datetime.fromisoformat(text)
     except ValueError:
         return None
 

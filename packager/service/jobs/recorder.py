@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio
@@ -173,8 +173,8 @@ class Recorder:
                         break
                     match = _TIME.match(line) if is_begin else None  # a program writes the rest of a long line
                     is_begin = line.endswith("\n")
-                    time = f"{match[1]}.{(match[2] or '').ljust(9, '0')}" if match else ""
-                    if not match or time < last:
+                    time = _time_of(match) if match else ""
+                    if not match or not time or time < last:
                         continue
                     if time == place[0] and skipped < place[1]:
                         skipped += 1
@@ -188,3 +188,15 @@ class Recorder:
         except (ClusterError, TimeoutError):
             pass  # the lines until then are used; the rest is read in the next round
         return await asyncio.to_thread(added, curves, name(pod), lines), (last, seen)
+
+
+def _time_of(match: re.Match[str]) -> str:
+    """Return the time of a line in UTC, with nine digits after the second; empty if there is no such time.
+
+    A kubelet writes the times in the zone of its node.
+    """
+    try:
+        moment = datetime.fromisoformat(f"{match[1]}{match[3]}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return ""
+    return f"{moment.replace(tzinfo=None).isoformat()}.{(match[2] or '').ljust(9, '0')}"

@@ -184,6 +184,12 @@ def test_kept_lines_returns_lines_like_the_log_of_a_pod() -> None:
     assert kept_lines(b"", tail=None, since=None) == []
 
 
+def test_kept_lines_since_a_time_are_found_in_the_zone_of_a_node() -> None:
+    content = zlib.compress(b"2026-11-22T12:00:01+02:00 a\n2026-11-22T12:00:03+02:00 b\n2026-11-22T05:00:04-05:00 c\n")
+    since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
+    assert kept_lines(content, tail=None, since=since) == ["b\n", "c\n"]
+
+
 def test_kept_lines_accepts_a_cut_line_that_looks_like_a_time() -> None:
     content = zlib.compress(b"9999-99-99T99:99:99Z a\n2026-11-22T10:00:02Z b\n")
     since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)

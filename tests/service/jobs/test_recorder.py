@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from packager.service.jobs import recorder
@@ -54,6 +55,22 @@ def recorded(cluster: Logs, memory: Memory) -> list[tuple[int, float | None]]:
         return [point for item in await made.curves(job) for point in item.drawn]
 
     return asyncio.run(run())
+
+
+def test_recorder_continues_at_times_in_the_zone_of_a_node() -> None:
+    memory = Memory()
+    cluster = Logs(['2026-11-22T12:00:01.5+02:00 {"step": 1, "loss": 1}\n'])
+    assert recorded(cluster, memory) == [(1, 1.0)]
+    cluster.text.append('2026-11-22T12:00:02.5+02:00 {"step": 2, "loss": 2}\n')
+    cluster.text.append('2026-11-22T11:00:03.5+01:00 {"step": 3, "loss": 3}\n')  # the end of summer time
+    cluster.text.append('9999-99-99T99:99:99Z {"step": 9, "loss": 9}\n')
+    assert recorded(cluster, memory) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert recorded(cluster, memory) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert cluster.asked == [
+        None,
+        datetime(2026, 11, 22, 10, 0, 1, tzinfo=UTC),
+        datetime(2026, 11, 22, 10, 0, 3, tzinfo=UTC),
+    ]
 
 
 def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: pytest.MonkeyPatch) -> None:
