@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import zlib
 from collections import deque
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from packager.base.errors import ClusterError
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
+from packager.service.fair_queues import Owner, Turns
 from packager.service.jobs.kube import LogOptions, pods_of
 from packager.service.store.rows import StoredLog
 from packager.service.times import now
@@ -32,9 +35,13 @@ MOST_PODS = 20
 MOST_BYTES_OF_A_JOB = 5 << 20
 
 _SECONDS = 20.0
-"""The time limit for reading the logs of a job."""
+_CURVES_SECONDS = 5.0
+_LOG_SECONDS = 5.0
+"""The time limits for reading the logs of a job, and in this time for recording its curves and for each log: a node that
+does not answer must not cost the logs of others."""
 
-_AT_ONCE = 8
+_AT_ONCE = (8, 5, 5)
+"""The most jobs whose logs are read at a time: of all projects, and (twice) of a project."""
 _LINES = 10_000  # with their times, so many lines are larger than MOST_BYTES
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ")
 
@@ -101,7 +108,7 @@ class Keeper:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._done: set[str] = set()
         self._failed: set[str] = set()
-        self._limit = asyncio.Semaphore(_AT_ONCE)
+        self._turns = Turns(*_AT_ONCE, most=sys.maxsize)
 
     def has_kept(self, job: StoredStatus, *, is_final: bool, pods: Iterable[Object] = ()) -> bool:
         """Return whether the logs of a job have been kept, or need not be yet; otherwise start to keep them.
@@ -144,10 +151,14 @@ class Keeper:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, job: StoredStatus, *, is_final: bool) -> None:
-        release = job.release
+        release, owner = job.release, Owner(job.project, "")
         try:
-            async with self._limit, asyncio.timeout(_SECONDS):
-                await self._read(job)
+            await self._turns.begin(owner)
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    await self._read(job)
+            finally:
+                self._turns.end(owner)
         except TimeoutError:
             self._log(f"{release}: its logs could not be read in {_SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - the job ends nevertheless
@@ -161,7 +172,9 @@ class Keeper:
         release = job.release
         pods = await pods_of(self._cluster, job.namespace, release, self._server)
         if self._record is not None:
-            await self._record(job, pods)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CURVES_SECONDS):
+                    await self._record(job, pods)
         earlier = {
             (entry.pod, entry.container, entry.instance): entry.size
             for entry in await asyncio.to_thread(self._kept.of_job, release)
@@ -175,9 +188,11 @@ class Keeper:
             if room <= 0 or (run.pod not in names and len(names) >= MOST_PODS):
                 continue
             try:
-                text = await self._end_of_log(run, job.namespace, room)
-            except ClusterError as error:
-                self._log(f"{release}: the log of {run.pod}, {run.container} cannot be kept: {error}")
+                async with asyncio.timeout(_LOG_SECONDS):
+                    text = await self._end_of_log(run, job.namespace, room)
+            except (ClusterError, TimeoutError) as error:
+                reason = str(error) or f"it could not be read in {_LOG_SECONDS:g} s"
+                self._log(f"{release}: the log of {run.pod}, {run.container} cannot be kept: {reason}")
                 continue
             kept = StoredLog(
                 release=release,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ _FRESH = 2.0
 
 _SECONDS = 5.0
 """The time limit for reading the log of a pod, in seconds."""
+
+_WAIT_SECONDS = 3.0
+"""The longest time for which a caller waits for the latest lines, in seconds: the rounds read them, too."""
 
 _MOST_BYTES = 16 << 20
 """The maximum size that is read of a log in one round; the rest is read in the next one."""
@@ -104,17 +108,19 @@ class Recorder:
     async def _record_each(self, jobs: Iterator[StoredStatus]) -> None:
         for job in jobs:
             try:
-                await self.record(job, self._pods(job))
+                await self._record(job, self._pods(job))
             except AwayError:
                 raise
             except Exception as error:  # noqa: BLE001 - an error of one job must not stop the curves of others
                 self._log(f"{job.release}: its metrics cannot be recorded: {type(error).__name__}: {error}")
 
     async def curves(self, job: StoredStatus) -> list[Curve]:
-        """Return the curves of a job; if it runs and the cluster answers, with points from the latest lines."""
+        """Return the curves of a job; if it runs and the cluster answers soon, with points from the latest lines."""
         time = asyncio.get_running_loop().time()
         if job.status == "running" and time - self._times.get(job.release, 0.0) > _FRESH:
-            await self.record(job, self._pods(job) or await self._listed(job))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WAIT_SECONDS):
+                    await self.record(job, self._pods(job) or await self._listed(job))
         return (await self._stored(job.release)).curves
 
     async def _listed(self, job: StoredStatus) -> Sequence[Object]:
@@ -126,11 +132,18 @@ class Recorder:
             return ()
 
     async def record(self, job: StoredStatus, pods: Sequence[Object]) -> None:
-        """Read new lines in the logs of a job's pods, and store the curves; logs that cannot be read are left out."""
+        """Read new lines in the logs of a job's pods, and store the curves; logs that cannot be read are left out.
+
+        The rounds have places of their own, as they may read slow logs of many jobs.
+        """
+        async with self._limit:
+            await self._record(job, pods)
+
+    async def _record(self, job: StoredStatus, pods: Sequence[Object]) -> None:
         release = job.release
         lock = self._locks.setdefault(release, asyncio.Lock())
         try:
-            async with lock, self._limit:
+            async with lock:
                 before = await self._stored(release)
                 curves = {(curve.pod, curve.name): curve for curve in before.curves}
                 places = dict(before.places)
