@@ -39,8 +39,8 @@ Created = tuple[int, dict[str, object], str]
 _LONGEST_KEY = 255
 
 _LONGEST_PART = 512
-"""The most bytes of a caller and of a path that are stored as they are with an idempotency key: PostgreSQL refuses a key
-of more than 2,704 bytes in an index."""
+"""The most bytes of a caller and of a path that are stored as they are with an idempotency key: an index of
+PostgreSQL refuses more than 2,704 bytes."""
 
 HttpRequest = Request[object, object, State]
 """A request over HTTP, as the routes and the views get it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio
@@ -28,6 +29,7 @@ from packager.service.jobs import applying, records
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.jobs.user_hints import hint_for_user
+from packager.service.jobs.waiting import Waiting
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.policy import JOB
 from packager.service.store.quota import Quota
@@ -57,8 +59,9 @@ TICK = 10.0
 _SELDOM = 6
 """The number of ticks between two checks of a job that runs without a finding."""
 
-_AT_ONCE = 4
-"""The number of jobs that are checked at once: a slow request for one job does not delay the others."""
+_AT_ONCE = 5
+_AT_ONCE_OF_A_NAMESPACE = 4
+"""The number of jobs that are checked at once, in total and of a namespace: slow requests do not delay the others."""
 
 _LATE_SECONDS = 600.0
 """The time after the stop of a job in which a request of an earlier leader to apply it may arrive at the cluster."""
@@ -101,21 +104,26 @@ class Follower:
         self._log = log
         self._figures = figures
         self._mirrors: dict[str, Mirror] = {}
-        self._changed: dict[str, float | None] = {}  # the time of the news from a watch; these jobs come first
-        self._due: dict[str, float | None] = {}  # jobs that a tick has chosen
-        self._at_work: set[str] = set()
+        self._waiting = Waiting(_AT_ONCE_OF_A_NAMESPACE)
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
         self._stopped: dict[str, StoredJob] = {}  # jobs that an earlier leader may still apply
-        figures.waiting(lambda: len(self._changed) + len(self._due))
+        figures.waiting(lambda: len(self._waiting))
 
     async def run(self) -> None:
         """Manage the jobs until cancelled."""
         self._wake = asyncio.Event()  # for this event loop: a server can be started again
         in_use = await asyncio.to_thread(self._store.namespaces_in_use)
         self._mirrors = {
-            namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log, self._figures)
+            namespace: Mirror(
+                self._cluster,
+                self._server,
+                namespace,
+                partial(self.look_at, namespace=namespace),
+                self._log,
+                self._figures,
+            )
             for namespace in dict.fromkeys((*projects.namespaces(self._projects), *in_use))
         }
         try:
@@ -126,25 +134,25 @@ class Follower:
                 for _ in range(_AT_ONCE):
                     tasks.create_task(self._work())
         finally:
-            for state in (self._mirrors, self._changed, self._due, self._at_work, self._memories, self._missing):
+            self._waiting.clear()
+            for state in (self._mirrors, self._memories, self._missing, self._stopped):
                 state.clear()
-            self._stopped.clear()
 
     def pods(self, job: StoredStatus) -> tuple[Object, ...]:
         """Return the pods of a job that the watches have reported."""
         mirror = self._mirrors.get(job.namespace)
         return mirror.pods(job.release) if mirror else ()
 
-    def look_at(self, release: str) -> None:
-        """Check a job soon, if this replica manages jobs."""
+    def look_at(self, release: str, namespace: str | None = None) -> None:
+        """Check a job soon, if this replica manages jobs; its namespace is None if not known."""
         if not self._mirrors:
             return
-        self._changed.setdefault(release, time.monotonic())
+        self._waiting.add(release, namespace, time.monotonic())
         self._wake.set()
 
-    def created(self, release: str) -> None:
+    def created(self, release: str, namespace: str | None = None) -> None:
         """Check a job soon, and notify waiting callers of its event."""
-        self.look_at(release)
+        self.look_at(release, namespace)
         self._pulse.tell()
 
     async def _tick(self) -> None:
@@ -155,10 +163,11 @@ class Follower:
                 if self._waits_for_room(job):
                     waiting.add(job.project)
                 elif is_new or not _is_well(job) or (sum(job.release.encode()) + turn) % _SELDOM == 0:
-                    self._due[job.release] = None
+                    self._waiting.add(job.release, job.namespace, None)
             for project in waiting:
                 await self._admit(project)
-            self._due |= dict.fromkeys(self._stopped)
+            for stopped in self._stopped.values():
+                self._waiting.add(stopped.release, stopped.namespace, None)
             self._wake.set()
             await asyncio.sleep(TICK)
 
@@ -166,10 +175,12 @@ class Follower:
         while True:
             await self._wake.wait()
             await asyncio.sleep(0.05)  # simultaneous changes of a job cause one check
-            while following := self._next():
-                release, since = following
-                self._at_work.add(release)
+            while following := self._waiting.take():
+                release, namespace, since = following
                 try:
+                    if namespace is None:
+                        await self._find_namespace(release, since)
+                        continue
                     await self._look(release)
                     if since is not None:
                         self._figures.stored(time.monotonic() - since)
@@ -178,16 +189,14 @@ class Follower:
                 except Exception as error:  # noqa: BLE001 - an error of one job must not stop the checks of others
                     self._log(f"{release}: {type(error).__name__}: {error}")
                 finally:
-                    self._at_work.discard(release)
+                    self._waiting.done(release)
             self._wake.clear()
 
-    def _next(self) -> tuple[str, float | None] | None:
-        """Return the next job to check, and the time of its news from a watch; None as the time after a tick."""
-        for waiting in (self._changed, self._due):
-            for release in waiting:
-                if release not in self._at_work:
-                    return release, waiting.pop(release)
-        return None
+    async def _find_namespace(self, release: str, since: float | None) -> None:
+        """Let a job wait for the turn of its namespace; a job that was removed needs no check."""
+        job = await asyncio.to_thread(self._store.job, release) or self._stopped.get(release)
+        if job is not None:
+            self._waiting.add(release, job.namespace, since)
 
     async def _look(self, release: str) -> None:
         if release in self._stopped:
@@ -227,7 +236,7 @@ class Follower:
         limits = project.own_limits if project else Quota()
         releases = await asyncio.to_thread(self._store.admit, name, limits)
         for release in releases:
-            self.created(release)
+            self.created(release, project.namespace if project else None)
 
     async def _apply(self, job: StoredJob) -> None:
         """Apply the objects of a job; if the API server refuses one, the job fails."""
@@ -241,7 +250,7 @@ class Follower:
             await self._end(job, "failed", "ClusterRefused", str(error))
             return
         await asyncio.to_thread(self._store.mark_applied, job.release)
-        self.look_at(job.release)
+        self.look_at(job.release, job.namespace)
 
     async def _stop(self, job: StoredJob) -> None:
         """Delete the objects of a cancelled or deleted job; its claims only if the goal is delete-storage."""
@@ -260,7 +269,7 @@ class Follower:
         else:
             is_done = await asyncio.to_thread(self._store.remove_job, release, goal)
         if not is_done:  # meanwhile it was deleted as well, or with its storage
-            self.look_at(release)
+            self.look_at(release, job.namespace)
         self._pulse.tell()
 
     async def _delete_late(self, job: StoredJob) -> None:
@@ -335,7 +344,7 @@ class Follower:
         if self._missing[release] > 1:
             await self._end(job, "deleted", "DeletedInCluster", f"the {job.kind} was deleted in the cluster")
         else:
-            asyncio.get_running_loop().call_later(1.0, self.look_at, release)
+            asyncio.get_running_loop().call_later(1.0, self.look_at, release, job.namespace)
 
     async def _end(self, job: StoredJob, status: str, reason: str, message: str) -> None:
         ended = replace(job, status=status, reason=reason, message=message, hint=None, ended=now())

@@ -37,8 +37,8 @@ MOST_BYTES_OF_A_JOB = 5 << 20
 _SECONDS = 20.0
 _CURVES_SECONDS = 5.0
 _LOG_SECONDS = 5.0
-"""The time limits for reading the logs of a job, and in this time for recording its curves and for each log: a node that
-does not answer must not cost the logs of others."""
+"""The time limits for reading the logs of a job, and in this time for its curves and for each log: so the other logs
+are kept if a node does not answer."""
 
 _AT_ONCE = (8, 5, 5)
 """The most jobs whose logs are read at a time: of all projects, and (twice) of a project."""

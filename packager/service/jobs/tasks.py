@@ -181,7 +181,7 @@ class Tasks:
             except TakenOverError as error:
                 raise Failure("conflict", str(error)) from None
         self._room.add(filled.project.name, job.owner)
-        self._follower.created(job.release)
+        self._follower.created(job.release, job.namespace)
         return job
 
     async def want(self, release: str, goal: str, caller: Caller) -> StoredJob:
@@ -189,5 +189,5 @@ class Tasks:
         changed = await asyncio.to_thread(self._store.want, release, goal, caller.name)
         if changed is None:
             raise Failure("not-found", f"job {release!r} not found")
-        self._follower.created(release)
+        self._follower.created(release, changed.namespace)
         return changed
