@@ -43,7 +43,10 @@ _AWAY_SECONDS = 5.0
 """Seconds before the issuer is asked again after a failed request."""
 
 _AT_ONCE = 2
-"""The most requests to the issuer at a time: each occupies a thread."""
+"""The most requests of a kind to the issuer at a time: each occupies a thread."""
+
+_KINDS = ("authorization_code", "refresh_token")
+"""The kinds of requests for tokens. Anyone can cause requests of the first kind, which must not delay the others."""
 
 
 class Attempt(Fields, frozen=True):
@@ -115,8 +118,8 @@ class Client:
         self._secret = secret
         self._redirect = url.rstrip("/") + PATH
         self._clock = clock
-        self._away_until = float("-inf")
-        self._asking = asyncio.Semaphore(_AT_ONCE)
+        self._away_until = dict.fromkeys(_KINDS, float("-inf"))
+        self._asking = {kind: asyncio.Semaphore(_AT_ONCE) for kind in _KINDS}
         self.label = issuer.settings.issuer.partition("://")[2].partition("/")[0]
 
     async def begin(self, then: str) -> tuple[str, Attempt]:
@@ -233,8 +236,8 @@ class Client:
         )
         return signed, claims.get("nonce")
 
-    def _check_not_away(self) -> None:
-        if self._clock() < self._away_until:
+    def _check_not_away(self, kind: str) -> None:
+        if self._clock() < self._away_until[kind]:
             raise Failure("issuer-unreachable", f"{self.label} does not answer")
 
     async def _ask(self, form: Mapping[str, str]) -> Mapping[str, Json]:
@@ -242,6 +245,7 @@ class Client:
         provider = await self._issuer.provider()
         if provider.token is None:
             raise Failure("issuer-unreachable", f"{self.label} names no address that gives tokens")
+        kind = form["grant_type"]
         place, _, query = provider.token.partition("?")
         headers: dict[str, str] = {}
         if self._secret is None:
@@ -252,15 +256,15 @@ class Client:
             form = {**form, "client_id": self._name, "client_secret": self._secret}
         where = f"?{query}" if query else ""
         try:
-            async with self._asking:
-                self._check_not_away()
+            async with self._asking[kind]:
+                self._check_not_away(kind)
                 answer = await asyncio.to_thread(
                     rest.post_form, rest.server(place, None), where, form, headers=headers, seconds=_ANSWER_SECONDS
                 )
         except Failure:
             raise
         except MlpackError as error:
-            self._away_until = self._clock() + _AWAY_SECONDS
+            self._away_until[kind] = self._clock() + _AWAY_SECONDS
             raise Failure("issuer-unreachable", str(error)) from None
         body = answer.body if isinstance(answer.body, dict) else {}
         if answer.is_ok:
