@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
@@ -25,6 +26,9 @@ KEPT_REQUESTS = timedelta(hours=24)
 MOST_KEPT = 16 << 20
 """The size of the kept requests of a caller, in characters, from which on no further request is kept."""
 
+_SWEEP_SECONDS = 600.0
+"""The seconds between two deletions of all older requests: each reads all kept ones, and blocks other writes."""
+
 _LONGEST_REQUEST = timedelta(minutes=5)
 """The time after which a request with an idempotency key can be taken over, although its replica runs."""
 
@@ -39,6 +43,7 @@ class KeyedRequests:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.replica = 1 + secrets.randbelow((1 << 31) - 1)
+        self._swept = float("-inf")
 
     def begin(self, request: KeyedRequest) -> KeyedRequest | None:
         """Record the start of a request; return the earlier request of the same caller, path and key, if there is one.
@@ -47,8 +52,11 @@ class KeyedRequests:
         """
         old = as_text(datetime.now(UTC) - KEPT_REQUESTS)
         with self._database.writing() as connection:
-            connection.execute(delete_from(requests).where(requests.c.created < old))
-            for earlier in read(connection, KeyedRequest, select(requests).where(*_same(request))):
+            if monotonic() - self._swept >= _SWEEP_SECONDS:
+                connection.execute(delete_from(requests).where(requests.c.created < old))
+                self._swept = monotonic()
+            kept = select(requests).where(*_same(request), requests.c.created >= old)
+            for earlier in read(connection, KeyedRequest, kept):
                 if earlier.status is not None or self._is_at_work(connection, earlier):
                     return earlier
             connection.execute(delete_from(requests).where(*_same(request)))

@@ -290,6 +290,32 @@ def test_repeated_request_gets_the_first_answer(store: Store) -> None:
 
 
 @BOTH
+def test_old_requests_are_repeated_at_once_and_deleted_now_and_then(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "requests.created <" in statement:
+            deleted.append(statement)
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    for number in range(20):
+        assert store.requests.begin(replace(REQUEST, key=f"other-{number}")) is None
+    assert len(deleted) == 1
+    assert store.requests.begin(REQUEST) is None
+    store.requests.finish(RESPONSE)
+    monkeypatch.setattr(module, "KEPT_REQUESTS", timedelta(0))
+    assert store.requests.begin(REQUEST) is None
+    assert len(deleted) == 1
+    monkeypatch.setattr(module, "_SWEEP_SECONDS", 0.0)
+    assert store.requests.begin(replace(REQUEST, key="new")) is None
+    monkeypatch.setattr(module, "KEPT_REQUESTS", timedelta(days=1))
+    assert store.requests.begin(REQUEST) is None  # it was deleted
+    assert len(deleted) == 3
+
+
+@BOTH
 def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
     ended = Store(database)
     assert ended.requests.begin(REQUEST) is None
