@@ -121,7 +121,8 @@ class Jobs:
         project = self._tasks.project(job.project, caller)
         filled = await asyncio.to_thread(records.filled_values, job, self._sealer)
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
-        owner = job.owner if filled.get("creator") not in (None, caller.name) else None  # the owner of the other job
+        creator = str(filled.get("creator") or caller.name)  # as of every new job
+        owner = job.owner if creator != caller.name else None  # the owner of the other job
         request = Filled(filled, caller, project, revisions, owner)
         return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 

@@ -9,6 +9,7 @@ from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
 from packager.service.use import answers
 from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN, FILLED
 from tests.service.fake import FakeCluster
 from tests.service.page.conftest import Site
 from tests.service.stored import change_job
@@ -83,6 +84,15 @@ def test_developers_rerun_jobs_without_secrets(site: Site) -> None:
     release = created(site, endpoints=[{"endpoint": "s3://b/x", "type": "dataset"}])
     again = site.post(f"/v1/jobs/{release}/rerun", None, "developer")
     assert (again.status_code, again.json()["creator"]) == (201, "ada")
+
+
+@pytest.mark.parametrize("creator", [{}, {"creator": ""}, {"creator": 0}, {"creator": None}])
+def test_job_without_a_creator_belongs_to_the_caller_who_reruns_it(site: Site, creator: dict[str, Any]) -> None:
+    assert site.post("/v1/definitions", COUNTDOWN).status_code == 201
+    answer = site.post("/v1/jobs", {**FILLED, "project": "default", **creator}, "ada")
+    assert (answer.status_code, answer.json()["creator"], answer.json()["owner"]) == (201, "ada", "token:ada")
+    again = site.post(f"/v1/jobs/{answer.json()['release']}/rerun", None, "developer").json()
+    assert (again["creator"], again["owner"]) == ("developer", "token:developer")
 
 
 def test_developers_rerun_jobs_with_their_own_secrets(site: Site) -> None:
