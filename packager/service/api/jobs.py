@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from litestar import Response, delete, get, post
-from litestar.datastructures import MultiDict, State
+from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from packager.base import jsonio
+from packager.base import jsonio, rest
 from packager.base.values import as_plain, replace
 from packager.kubernetes.objects import Object
 from packager.service.api import document
@@ -109,9 +109,8 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     page = await server_of(state).jobs.search(await caller_of(request), query)
     link = {}
     if page.next:
-        changed = MultiDict({**dict(request.query_params), "cursor": page.next})
-        url = request.url.with_replacements(path=server_of(state).root + request.url.path, query=changed)
-        link = {"Link": f'<{url}>; rel="next"'}
+        server, changed = server_of(state), {**dict(request.query_params), "cursor": page.next}
+        link = {"Link": f'<{server.origin}{server.root}/v1/jobs{rest.path(**changed)}>; rel="next"'}
     return Response(page, headers=link)
 
 

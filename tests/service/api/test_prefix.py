@@ -106,7 +106,9 @@ def test_api_locations_and_links_are_below_the_prefix(proxied: Proxied) -> None:
         assert answer.headers["location"] == f"{ROOT}/v1/jobs/{answer.json()['release']}"
     proxied.post(f"{proxied.root}/v1/jobs", FILLED)
     page = proxied.get(f"{proxied.root}/v1/jobs?limit=1")
-    assert re.match(r"<http://testserver.local/mlpack/v1/jobs\?limit=1&cursor=\w+>; rel=\"next\"", page.headers["link"])
+    assert re.match(
+        r"<https://train.example.com/mlpack/v1/jobs\?limit=1&cursor=\w+>; rel=\"next\"", page.headers["link"]
+    )
     document = proxied.get(f"{proxied.root}/openapi.json").json()
     assert document["servers"] == [{"url": ROOT}]
     assert proxied.client.get("/healthz").status_code == 200  # a probe does not use the proxy
