@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import subprocess
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.builder.render import TEMPLATES
-from tests.web import Web, serving
+from tests.web import Web, answering, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -301,3 +302,53 @@ def test_hostile_artefact_is_refused(tmp_path: Path, certificate: tuple[str, str
         web.put(f"/v2/team/x/manifests/sha256:{sha256(text)}", text + b" ")
         assert "wrong digest of the manifest" in fetch(tmp_path, source, SSL_CERT_FILE=certificate[0])[1]
     assert files(tmp_path) == {}
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A registry whose first answer is an error, and whose tokens are each valid for some requests."""
+
+    content: dict[str, bytes]
+    lasts: int
+    answered: int
+    left: int
+
+    def do_GET(self) -> None:
+        kind = type(self)
+        kind.answered += 1
+        status, content = 200, self.content.get(self.path, b"")
+        if kind.answered == 1:
+            status, content = 503, b""
+        elif self.path.startswith("/token"):
+            kind.left = self.lasts
+            content = b'{"token": "granted"}'
+        elif self.headers["Authorization"] != "Bearer granted" or kind.left == 0:
+            status, content = 401, b""
+        else:
+            kind.left -= 1
+        self.send_response(status)
+        self.send_header("WWW-Authenticate", f'Bearer realm="https://{self.headers["Host"]}/token"')
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: object) -> None:
+        return
+
+
+@pytest.mark.parametrize(("seconds", "lasts"), [("45", 3), ("0", 1)], ids=["once", "each time"])
+def test_token_of_a_registry_is_asked_for_again(
+    tmp_path: Path, certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch, seconds: str, lasts: int
+) -> None:
+    """An error before the first token is no refusal, and a token that has become too old is not sent."""
+    script = tmp_path / "sources.sh"
+    script.write_text(SCRIPT.read_text().replace("TOKEN_SECONDS = 45", f"TOKEN_SECONDS = {seconds}"))
+    monkeypatch.setattr(f"{__name__}.SCRIPT", script)
+    text = manifest(a_bin=LARGE, b_json=SMALL)
+    content = {f"/v2/x/blobs/sha256:{sha256(layer)}": layer for layer in (LARGE, SMALL)}
+    content[f"/v2/x/manifests/sha256:{sha256(text)}"] = text
+    handler = type("Handler", (Registry,), {"content": content, "lasts": lasts, "answered": 0, "left": 0})
+    with answering(handler, certificate) as port:
+        source = f"oci://localhost:{port}/x@sha256:{sha256(text)}"
+        code, errors = fetch(tmp_path, source, SSL_CERT_FILE=certificate[0])
+    assert code == 0, errors
+    assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}

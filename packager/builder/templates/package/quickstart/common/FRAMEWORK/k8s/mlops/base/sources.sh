@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 CHUNK, TRIES, SECONDS, MOST_FILES, MOST_PAGES, MOST_TEXT = 1 << 20, 5, 60, 10_000, 1_000, 32 << 20
+TOKEN_SECONDS = 45  # a registry's token is valid for at least a minute
 RELATIVE = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)*")
 DIGEST = re.compile("sha256:[0-9a-f]{64}|git:[0-9a-f]{40}")
 HIDDEN = re.compile(r"(.*/)?\.git[a-z]+")  # .gitattributes is in nearly every repository, and of no use
@@ -179,8 +180,16 @@ def registry(path, size, secret):
     host, repository, digest = re.fullmatch("oci://([^/]+)/(.+)@(sha256:[0-9a-f]{64})", source).groups()
     base = f"https://{host}/v2/{repository}"
     kinds = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
-    headers = allowed(f"{base}/manifests/{digest}", {"Accept": kinds}, secret)
-    content, _ = persist(source, lambda: text(f"{base}/manifests/{digest}", headers))
+    granted = []
+
+    def headers():
+        """Return the headers that the registry accepts, of a token that is still valid."""
+        if not granted or time.monotonic() > granted[1] + TOKEN_SECONDS:
+            now = time.monotonic()
+            granted[:] = allowed(f"{base}/manifests/{digest}", {"Accept": kinds}, secret), now
+        return granted[0]
+
+    content, _ = persist(source, lambda: text(f"{base}/manifests/{digest}", headers()))
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
         fail(source, "wrong digest of the manifest")
     layers = json.loads(content).get("layers") or []
@@ -189,23 +198,30 @@ def registry(path, size, secret):
         fail(source, f"it has no layer with a title, or more than {MOST_FILES}")
     for layer in titled:
         below = place(path, layer["annotations"]["org.opencontainers.image.title"], "the manifest")
-        yield File(f"{base}/blobs/{layer['digest']}", below, layer["digest"], int(layer["size"]), lambda: headers)
+        yield File(f"{base}/blobs/{layer['digest']}", below, layer["digest"], int(layer["size"]), headers)
 
 
 def allowed(url, headers, secret):
     """Return the headers with which a registry answers: those of a token that it names, or of a password."""
     known = os.environ.get(secret, "")
     basic = {"Authorization": f"Basic {base64.b64encode(known.encode()).decode()}"} if ":" in known else {}
-    try:
-        text(url, headers)
+
+    def challenge():
+        """Return how the registry wants to be asked; None if it answers."""
+        try:
+            text(url, headers)
+        except urllib.error.HTTPError as error:
+            if error.code >= 500 or error.code in (408, 429):
+                raise
+            return (error.headers.get("WWW-Authenticate") or "") if error.code == 401 else "Basic"
+
+    wanted = persist(source, challenge)
+    if wanted is None:
         return headers
-    except urllib.error.HTTPError as error:
-        scheme, _, words = (error.headers.get("WWW-Authenticate") or "").partition(" ")
-        named = dict(re.findall('([a-z]+)="([^"]*)"', words))
-        if error.code != 401 or scheme.lower() == "basic":
-            return {**headers, **basic}
-    except (OSError, http.client.HTTPException):
-        return headers
+    scheme, _, words = wanted.partition(" ")
+    if scheme.lower() == "basic":
+        return {**headers, **basic}
+    named = dict(re.findall('([a-z]+)="([^"]*)"', words))
     if not named.get("realm", "").startswith("https://"):
         fail(source, "the registry names no address for tokens")
     query = urllib.parse.urlencode({name: named[name] for name in ("service", "scope") if name in named})
