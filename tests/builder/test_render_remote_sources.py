@@ -99,6 +99,21 @@ def test_repository_of_the_hub_is_fetched_once(tmp_path: Path, web: Web) -> None
     assert [request.path for request in web.requests[asked:]] == [TREE, f"{TREE}&cursor=x", f"{FILES}m.bin"]
 
 
+@pytest.mark.parametrize("note", [b"", b"[]", b"{}", b"\xff", b'["', b'["%b", ["a"]]' % REPOSITORY.encode()])
+def test_damaged_note_of_an_earlier_pod_is_replaced(tmp_path: Path, web: Web, note: bytes) -> None:
+    hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
+    (tmp_path / "data").mkdir()
+    (tmp_path / ".mlpack-data.list").write_bytes(note)
+    (tmp_path / "data/config.json").write_bytes(b"x")
+    (tmp_path / "data/.mlpack-config.json.sha256").write_bytes(note)
+    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
+    assert code == 0, errors
+    assert files(tmp_path) == {"config.json": SMALL}
+    asked = len(web.requests)
+    assert fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url) == (0, "")
+    assert len(web.requests) == asked
+
+
 def test_repository_is_fetched_into_the_folder_of_a_volume(tmp_path: Path, web: Web) -> None:
     hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
     (tmp_path / "data").mkdir()

@@ -285,7 +285,7 @@ def is_there(path, digest):
     """Return whether a file was fetched."""
     if not os.path.exists(path) or not os.path.exists(beside(path, "sha256")):
         return False
-    with open(beside(path, "sha256")) as stream:
+    with open(beside(path, "sha256"), errors="replace") as stream:
         return stream.read().strip() == f"{digest.partition(':')[2]} {os.path.getsize(path)}"
 
 
@@ -297,8 +297,13 @@ def get(file):
     with locked(file.path):
         if is_there(file.path, file.digest):
             return
+        has_begun = os.path.exists(part)
         persist(file.url, lambda: fetch(file, part))
         found = digest_of(part, kind)
+        if found != file.digest and has_begun:  # with bytes of another file, or of what this one was before
+            os.unlink(part)
+            persist(file.url, lambda: fetch(file, part))
+            found = digest_of(part, kind)
         if found != file.digest:
             os.unlink(part)
             fail(file.url, f"wrong digest: expected {kind} {digest}, found {found.partition(':')[2]}")
@@ -323,9 +328,12 @@ def is_complete(listing):
     """Return whether all files of a listing are there, so that nobody has to be asked for it again."""
     if not os.path.exists(listing):
         return False
-    with open(listing) as stream:
-        noted, *listed = json.load(stream)
-    return noted == source and all(is_there(path, digest) for path, digest in listed)
+    try:
+        with open(listing) as stream:
+            noted, *listed = json.load(stream)
+        return noted == source and all(is_there(path, digest) for path, digest in listed)
+    except (TypeError, ValueError):  # its node was lost while it was written
+        return False
 
 
 def write(listing, wanted):
