@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.builder.render import TEMPLATES
-from tests.web import Web, serving
+from tests.web import Web, answering, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,18 +37,22 @@ def sent(server: Web) -> list[tuple[str, str | None, str | None]]:
     return [(one.path, one.headers.get("Range"), one.authorization) for one in server.requests]
 
 
-def start(tmp_path: Path, url: str, *, digest: str = DIGEST, size: int = len(CONTENT)) -> subprocess.Popen[str]:
+def start(
+    tmp_path: Path, url: str, *, digest: str = DIGEST, size: int = len(CONTENT), **others: str
+) -> subprocess.Popen[str]:
     """Start the script, whose next program prints a word."""
     path = str(tmp_path / "output/data/file")
     script = str(TEMPLATES[""] / "package" / SCRIPT)
     argv = ["sh", script, url, path, digest, str(size), "TOKEN", "--", "echo", "next"]
-    variables = {"PATH": os.environ["PATH"], "TOKEN": "secret"}
+    variables = {"PATH": os.environ["PATH"], "TOKEN": "secret", **others}
     return subprocess.Popen(argv, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def fetch(tmp_path: Path, url: str, *, digest: str = DIGEST, size: int = len(CONTENT)) -> tuple[int, str, str]:
+def fetch(
+    tmp_path: Path, url: str, *, digest: str = DIGEST, size: int = len(CONTENT), **others: str
+) -> tuple[int, str, str]:
     """Run the script, and return its exit code and its output."""
-    with start(tmp_path, url, digest=digest, size=size) as running:
+    with start(tmp_path, url, digest=digest, size=size, **others) as running:
         stdout, stderr = running.communicate(timeout=120)
     return running.returncode, stdout, stderr
 
@@ -77,6 +83,61 @@ def test_broken_download_is_continued(tmp_path: Path, server: Web) -> None:
     assert code == 0, stderr
     assert file(tmp_path).read_bytes() == CONTENT
     assert [given for _, given, _ in sent(server)] == [None, "bytes=1000000-", "bytes=1500000-"]
+
+
+@pytest.mark.parametrize("size", [1_000_000, len(CONTENT)])
+def test_bytes_of_another_file_are_not_continued(tmp_path: Path, server: Web, size: int) -> None:
+    file(tmp_path).parent.mkdir(parents=True)
+    file(tmp_path).with_name(".mlpack-file.part").write_bytes(bytes(size))
+    code, _, stderr = fetch(tmp_path, f"{server.url}/file")
+    assert code == 0, stderr
+    assert file(tmp_path).read_bytes() == CONTENT
+
+
+def test_content_of_a_redirect_is_not_read(tmp_path: Path, server: Web) -> None:
+    written = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{server.url}/file")
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(64):
+                    written.append(self.wfile.write(bytes(1 << 20)))
+
+        def log_message(self, *_arguments: object) -> None:
+            return
+
+    with answering(Handler) as port:
+        code, _, stderr = fetch(tmp_path, f"http://localhost:{port}/moved")
+    assert code == 0, stderr
+    assert len(written) < 32
+
+
+def test_error_of_the_connection_is_not_one_of_the_volume(tmp_path: Path, certificate: tuple[str, str]) -> None:
+    """After half of the file, the server sends bytes that are no TLS."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            begin = int((self.headers["Range"] or "bytes=0-")[6:-1])
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(CONTENT) - begin))
+            if begin:
+                self.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
+            self.end_headers()
+            self.wfile.write(CONTENT[begin:] if begin else CONTENT[: 1 << 20])
+            if not begin:
+                os.write(self.connection.fileno(), b"no TLS" * 100)
+
+        def log_message(self, *_arguments: object) -> None:
+            return
+
+    with answering(Handler, certificate) as port:
+        code, _, stderr = fetch(tmp_path, f"https://localhost:{port}/file", SSL_CERT_FILE=certificate[0])
+    assert "; trying again" in stderr
+    assert code == 0, stderr
+    assert file(tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,9 @@ class File(NamedTuple):
 class Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, never from https to something else, and sends no secret to another host."""
 
-    def redirect_request(self, request, *others):
-        new = super().redirect_request(request, *others)
+    def redirect_request(self, request, answer, *others):
+        new = super().redirect_request(request, answer, *others)
+        answer.close()  # or all of its content would be read, which may have no end
         if new is not None and new.type not in ("https", request.type):
             fail(request.full_url, f"it leads from {request.type} to {new.type}")
         if new is not None and origin(new.full_url) != origin(request.full_url):
@@ -86,10 +87,18 @@ def persist(url, work):
         time.sleep(attempt)
 
 
+def received(answer, most):
+    """Return the next bytes of an answer. An error of TLS or of the network is not one of a file."""
+    try:
+        return answer.read(most)
+    except OSError as error:
+        raise ConnectionError(error.strerror or error) from None
+
+
 def text(url, headers):
     """Return the content of a short document, and the headers of the answer."""
     with ask(url, headers) as answer:
-        content = answer.read(MOST_TEXT + 1)
+        content = received(answer, MOST_TEXT + 1)
         if len(content) > MOST_TEXT:
             raise ValueError(f"it has more than {MOST_TEXT} bytes")
         return content, answer.headers
@@ -254,7 +263,7 @@ def fetch(file, part):
         with ask(file.url, headers) as answer:
             continues = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-")
             with open(part, "ab" if continues else "wb") as stream:
-                while chunk := answer.read(CHUNK):
+                while chunk := received(answer, CHUNK):
                     stream.write(chunk)
                     if stream.tell() > file.size:
                         os.unlink(part)
