@@ -103,8 +103,7 @@ def test_content_of_a_redirect_is_not_read(tmp_path: Path, server: Web) -> None:
             self.send_header("Location", f"{server.url}/file")
             self.end_headers()
             with suppress(OSError):
-                for _ in range(64):
-                    written.append(self.wfile.write(bytes(1 << 20)))
+                written.extend(self.wfile.write(bytes(1 << 20)) for _ in range(64))
 
         def log_message(self, *_arguments: object) -> None:
             return

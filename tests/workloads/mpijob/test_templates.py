@@ -126,13 +126,13 @@ class Job:
                 worker.kill()
 
     @contextmanager
-    def running(self, code: int) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, code: int, shell: str = "sh") -> Iterator[subprocess.Popen[bytes]]:
         """Start the launcher; mpirun ends with a code at the end of the block, or with 9 when it is told to."""
         os.mkfifo(self.root / "fifo")
         wait = f"until [ -e {self.root}/end ]; do sleep 0.1; done"
         self.program("mpirun", f"trap 'exit 9' TERM\necho begin >{self.root}/fifo\n{wait}\nexit {code}")
         environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
-        argv = ["sh", str(self.root / "mpi-launcher.sh"), "openmpi", "all", "x"]
+        argv = [*shell.split(), str(self.root / "mpi-launcher.sh"), "openmpi", "all", "x"]
         with subprocess.Popen(argv, env=environment) as launcher:
             (self.root / "fifo").read_bytes()
             yield launcher
@@ -246,6 +246,23 @@ def test_launcher_that_is_stopped_before_ranks_begin_ends_mpirun(job: Job, begun
     with job.running(0) as launcher:
         launcher.terminate()
         assert launcher.wait(30) == 9
+
+
+@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
+def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Job, shell: str) -> None:
+    if shell.startswith("busybox"):
+        shell = f"{tools.require('busybox')} sh"
+    script = job.root / "mpi-launcher.sh"
+    begin, _, rest = script.read_text().partition('\n"$@" &\n')
+    os.mkfifo(job.root / "begun")
+    script.write_text(f'{begin}\n"$@" &\nread -r _ <{job.root}/begun\nkill -TERM $$\n{rest}')
+    rank = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
+    job.begin(0)
+    with job.running(143, shell) as launcher:
+        (job.root / "begun").write_text("begun\n")
+        assert rank.wait(30) == -signal.SIGTERM
+        assert launcher.poll() is None
+    assert launcher.returncode == 143
 
 
 def test_ranks_get_sigterm_once_for_each_launcher(job: Job) -> None:

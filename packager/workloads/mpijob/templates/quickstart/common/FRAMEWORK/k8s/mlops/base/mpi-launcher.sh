@@ -11,6 +11,7 @@ run=/run/mlpack hostfile=/etc/mpi/hostfile agent=/etc/mlpack/runtime/mpi-ssh.sh
 # it, the ranks have the time of this pod, and mpirun ends with them. Where no worker has ranks, mpirun is told.
 # shellcheck disable=SC2329 # the trap below calls it
 stop() {
+  : "${mpirun:=${!-}}" # the signal may come between the start of mpirun and the next line
   [ "$mpirun" ] || exit 143
   stopped=yes told='' asked=''
   for host in $hosts; do
@@ -101,7 +102,7 @@ intel)
 esac
 
 "$@" &
-mpirun=$!
+: "${mpirun:=$!}"
 # A signal interrupts `wait` while mpirun still ends its ranks.
 while :; do
   status=0
