@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from copy import deepcopy
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ MAX_FILES = 200_000
 """The largest number of files and folders of a push or pull."""
 
 _MAX_SKIPPED = 1_000
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 # The lowest assumed speed of a storage, to distinguish a hanging command from a slow one without output.
 _BYTES_PER_SECOND = 10 << 20
@@ -230,7 +233,7 @@ def listed(shell: ContainerShell, where: StoragePlace, *, must_exist: bool = Tru
 
 
 def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]) -> dict[str, str]:
-    """Return the SHA-256 of files in a folder by path, in hexadecimal digits; unreadable files are left out.
+    """Return the SHA-256 of files in a folder by path, in hexadecimal digits; files without one are left out.
 
     Args:
         shell: The shell of a pod with the storage.
@@ -246,15 +249,16 @@ def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]
         digest, _, path = line.removeprefix("\\").partition("  ")
         if line.startswith("\\"):  # GNU writes a backslash as two, and marks the line
             path = path.replace("\\\\", "\\")
-        by_path[path.removeprefix("./")] = digest
+        if _DIGEST.fullmatch(digest):  # it becomes the name of a file
+            by_path[path.removeprefix("./")] = digest
     return {path: by_path[path] for path in files if path in by_path}
 
 
 def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str]) -> tuple[str, ...]:
     """Return the reasons why files cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
     reasons = _ask_about(shell, _WHY_UNREAD, where, paths) if paths else []
-    named = zip(paths, [shown(text) for text in reasons], strict=False)
-    return tuple(f"{shown(path)}: {text or 'it cannot be read'}" for path, text in named)
+    named = zip(paths, reasons, strict=False)
+    return tuple(f"{shown(path)}: {shown(text) if text else 'it cannot be read'}" for path, text in named)
 
 
 def _ask_about(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.cluster import download
+from packager.cluster import download, workspace
 from packager.cluster.shell import BrokenOffError
 from packager.cluster.workspace import PARTS, Listing, StoredEntry
 from tests.local_pod import LocalPod, local_pod, read, write
@@ -210,6 +210,20 @@ def test_pull_discards_files_that_were_not_requested(
     assert download.fetch(pod.shell(), pod.place, required, here, lambda _size: None) == ("a",)
     left = {path: content for path, content in read(tmp_path).items() if PARTS not in path}
     assert left == {"here/mine": b"m"}
+
+
+@pytest.mark.parametrize("named", ["{}/mine", "../../mine"])
+@pytest.mark.parametrize("size", [download.LARGE, 1])
+def test_pull_opens_no_file_that_a_pod_names_as_a_digest(
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, named: str
+) -> None:
+    pod.put({"a": b"a" * size, "b": b"b"})
+    (tmp_path / "mine").write_bytes(b"mine")
+    digest = named.format(tmp_path)
+    monkeypatch.setattr(workspace, "_DIGESTS", f"echo '{digest}  ./a'; echo '{hashlib.sha256(b'b').hexdigest()}  ./b'")
+    required = pulled(pod, tmp_path / "here")
+    assert required.unread == ("a: it cannot be read",)
+    assert read(tmp_path) == {"mine": b"mine", "here/b": b"b"}
 
 
 @pytest.mark.parametrize("script", ["yes", "head -c 6000000 /dev/zero"])
