@@ -33,7 +33,7 @@ _MARK = "mlpack-hold"
 """The name of the script, by which a held container is recognized."""
 
 _RUN = "/run/mlpack"
-_HELD, _RELEASED = f"{_RUN}/held", f"{_RUN}/released"
+_HELD, _RELEASED, _ALIVE = f"{_RUN}/held", f"{_RUN}/released", f"{_RUN}/alive"
 _FIRST, _ALL = "first", "all"
 
 _LAST_SECONDS = 30
@@ -43,15 +43,25 @@ _SECONDS = 20.0
 """The timeout of a command in a held container."""
 
 # A signal interrupts `wait` while the program still ends. A container that is told to end is not held.
-_SCRIPT = f"""held={_HELD} released={_RELEASED} seconds=$1 deadline=$2 which=$3
+# Until the child is `alive`, it has the trap of this shell, and a signal to it would be lost.
+_SCRIPT = f"""held={_HELD} released={_RELEASED} alive={_ALIVE} seconds=$1 deadline=$2 which=$3
 shift 3
 stopped='' program=''
-trap 'stopped=yes; [ -z "$program" ] || kill -TERM "$program" 2>/dev/null' TERM INT
-rm -f "$held" "$released"
+stop() {{
+  stopped=yes tries=5
+  [ -n "$program" ] || return 0
+  until [ -e "$alive" ] || [ "$tries" -le 0 ]; do
+    tries=$((tries - 1))
+    sleep 1
+  done
+  kill -TERM "$program" 2>/dev/null
+}}
+trap stop TERM INT
+rm -f "$held" "$released" "$alive"
 read -r begun rest </proc/uptime
-"$@" &
+{{ command : >"$alive"; exec "$@"; }} &
 program=$!
-[ -z "$stopped" ] || kill -TERM "$program" 2>/dev/null
+[ -z "$stopped" ] || stop
 while :; do
   code=0
   wait "$program" || code=$?

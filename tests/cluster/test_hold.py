@@ -50,8 +50,13 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     """A function that starts a shell script as a held program, in each shell that images have."""
     shell = [tools.require("busybox"), "sh"] if request.param == "busybox" else [request.param]
 
-    def start(script: str, *, seconds: int = 60, variables: dict[str, str] | None = None, **fields: Any) -> Any:
+    def start(
+        script: str, *, seconds: int = 60, variables: dict[str, str] | None = None, before: str = "", **fields: Any
+    ) -> Any:
         _, _, text, *words = command(seconds=seconds, **fields)
+        begin = "read -r begun rest </proc/uptime\n"
+        assert begin in text
+        text = text.replace(begin, f"{begin}{before}\n")
         argv = [*shell, "-c", text.replace("/run/mlpack", str(tmp_path)), *words[:4], "sh", "-c", script]
         environment = {**os.environ, **(variables or {})}
         return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
@@ -90,6 +95,11 @@ def test_terminated_program_is_not_held(start: Start, tmp_path: Path) -> None:
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=60) == 7
     assert not (tmp_path / "held").exists()
+
+
+def test_program_that_is_terminated_as_it_starts_ends(start: Start) -> None:
+    with start("exec sleep 30", before="kill -TERM $$") as running:
+        assert running.wait(timeout=20) == 143
 
 
 def test_terminated_hold_ends_at_once(start: Start, tmp_path: Path) -> None:
