@@ -61,6 +61,13 @@ class Job:
             text = text.replace(place, str(instead))
         (self.root / folder / name).write_text(text)
 
+    def insert_after_mpirun(self, text: str) -> None:
+        """Have the launcher run commands just after it has started mpirun."""
+        script = self.root / "mpi-launcher.sh"
+        begin, start, rest = script.read_text().partition(' &\n: "${mpirun:=')
+        assert start
+        script.write_text(f'{begin} &\n{text}\n: "${{mpirun:={rest}')
+
     def program(self, name: str, text: str) -> None:
         """Put a program on the launcher's PATH."""
         path = self.root / "bin" / name
@@ -252,10 +259,8 @@ def test_launcher_that_is_stopped_before_ranks_begin_ends_mpirun(job: Job, begun
 def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Job, shell: str) -> None:
     if shell.startswith("busybox"):
         shell = f"{tools.require('busybox')} sh"
-    script = job.root / "mpi-launcher.sh"
-    begin, _, rest = script.read_text().partition('\n"$@" &\n')
     os.mkfifo(job.root / "begun")
-    script.write_text(f'{begin}\n"$@" &\nread -r _ <{job.root}/begun\nkill -TERM $$\n{rest}')
+    job.insert_after_mpirun(f"read -r _ <{job.root}/begun\nkill -TERM $$")
     rank = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
     job.begin(0)
     with job.running(143, shell) as launcher:
@@ -263,6 +268,17 @@ def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Jo
         assert rank.wait(30) == -signal.SIGTERM
         assert launcher.poll() is None
     assert launcher.returncode == 143
+
+
+@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
+def test_mpirun_ends_that_has_just_been_started(job: Job, shell: str) -> None:
+    if shell.startswith("busybox"):
+        shell = f"{tools.require('busybox')} sh"
+    job.insert_after_mpirun("kill -TERM $$")
+    job.program("mpirun", "exec sleep 30")
+    environment = {**os.environ, "PATH": f"{job.root}/bin:{os.environ['PATH']}"}
+    argv = [*shell.split(), str(job.root / "mpi-launcher.sh"), "openmpi", "all", "x"]
+    assert subprocess.run(argv, env=environment, timeout=20, check=False).returncode == 143
 
 
 def test_ranks_get_sigterm_once_for_each_launcher(job: Job) -> None:

@@ -22,6 +22,12 @@ stop() {
   for session in $asked; do
     ! wait "$session" || told=yes
   done
+  # Until it is `alive`, mpirun is a copy of this shell with its trap, and a signal to it would be lost.
+  tries=50
+  until [ "$told" ] || [ -e "$run/alive" ] || [ "$tries" -le 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.1
+  done
   [ "$told" ] || kill -TERM "$mpirun" 2>/dev/null || :
 }
 
@@ -101,7 +107,10 @@ intel)
   ;;
 esac
 
-"$@" &
+{
+  : >"$run/alive"
+  exec "$@"
+} &
 : "${mpirun:=$!}"
 # A signal interrupts `wait` while mpirun still ends its ranks.
 while :; do
