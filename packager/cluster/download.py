@@ -208,8 +208,8 @@ def _fetch_batch(
         try:
             return late + _fetch_together(shell, where, files, folder, advance)
         except TooMuchError:
-            grown, *files = _missing(files, folder)  # tar sends them in this order
-            late.append(grown)
+            left = _missing(files, folder)  # in the order of tar, so that the first one has grown
+            late, files = late + left[:1], left[1:]
     return late
 
 

@@ -212,6 +212,23 @@ def test_pull_discards_files_that_were_not_requested(
     assert left == {"here/mine": b"m"}
 
 
+def test_pull_ends_if_more_follows_after_the_requested_files(
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name in ("./a", "./b", "./c"):
+            info = tarfile.TarInfo(name)
+            info.size = 1
+            tar.addfile(info, io.BytesIO(b"x"))
+    (pod.home / "archive").write_bytes(stream.getvalue())
+    monkeypatch.setattr(download, "_PACK", f"cat {pod.home}/archive\n")
+    entry = StoredEntry("a", "file", 1, 0)
+    required = download.Required((download.Remote(entry, hashlib.sha256(b"x").hexdigest()),), (), Listing((entry,)))
+    assert download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None) == ()
+    assert read(tmp_path / "here") == {"a": b"x"}
+
+
 @pytest.mark.parametrize("named", ["{}/mine", "../../mine"])
 @pytest.mark.parametrize("size", [download.LARGE, 1])
 def test_pull_opens_no_file_that_a_pod_names_as_a_digest(
