@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from packager.base.errors import ClusterError, MlpackError
 from packager.cluster import download, workspace
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from packager.base.process import Running
     from packager.cluster.copying import RemoteFolder
     from packager.cluster.workspace import Listing
     from packager.kubernetes.kubectl.client import Kubectl
@@ -101,10 +102,12 @@ class _Copy:
         is_there = any(os.path.lexists(self.folder / path) for path in (workspace.PARTS, *sizes))
         if is_there or any(size >= LARGE for size in sizes.values()):
             return self.resumed()
-        digests = _Digests(self.shell, self.where, sizes)
         received: dict[str, bytes] = {}
-        copied = copy(self.kubectl, self.place, self.folder, patience=self.patience, tell=self.tell, digests=received)
-        seen = digests.result()
+        with _Digests(self.shell, self.where, sizes) as digests:
+            copied = copy(
+                self.kubectl, self.place, self.folder, patience=self.patience, tell=self.tell, digests=received
+            )
+            seen = digests.result()
         if seen is None:
             return replace(copied, unchecked=digests.error)
         if any(seen.get(path, digest.hex()) != digest.hex() for path, digest in received.items()):
@@ -128,7 +131,7 @@ class _Copy:
 
 @dataclass(slots=True)
 class _Digests:
-    """The digests of files in a container, which are read in another thread.
+    """The digests of files in a container, which are read in another thread until the block ends.
 
     Attributes:
         error: The reason why there are none; None if there are.
@@ -140,14 +143,27 @@ class _Digests:
     error: str | None = None
     _found: dict[str, str] = field(default_factory=dict)
     _thread: threading.Thread = field(init=False)
+    _running: Running | None = None
+    _is_over: bool = False
 
-    def __post_init__(self) -> None:
+    def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._is_over = True
+        if self._running is not None:
+            self._running.stop()
+
+    def _note(self, running: Running) -> None:
+        self._running = running
+        if self._is_over:
+            running.stop()
 
     def _read(self) -> None:
         try:
-            self._found = workspace.digests(self.shell, self.where, self.sizes)
+            self._found = workspace.digests(replace(self.shell, started=self._note), self.where, self.sizes)
         except (MlpackError, BrokenOffError) as error:
             self.error = str(error)
 

@@ -78,6 +78,7 @@ class ContainerShell:
         container: The container.
         patience: Seconds without data in either direction after which a script is given up; 0 for never.
         tell: Called with a message when no data is sent or received.
+        started: Called with the kubectl of each script.
     """
 
     kubectl: Kubectl
@@ -85,6 +86,7 @@ class ContainerShell:
     container: str
     patience: float
     tell: Callable[[str], object]
+    started: Callable[[Running], object] = lambda _running: None
 
     def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
         """Run a script, and return its stdout.
@@ -117,6 +119,7 @@ class ContainerShell:
         clock = _Clock(self, longer)
         with self.kubectl.start(*command, idle=clock.idle, keep_stdin_open=True) as running:
             clock.running = running
+            self.started(running)
             running.feed(given)
             marked = Marked(running.stdout, mark)
             while chunk := marked.read(_CHUNK):

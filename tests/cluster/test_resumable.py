@@ -6,6 +6,8 @@ import hashlib
 import os
 import subprocess
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +23,6 @@ from tests.local_pod import LocalPod, local_pod, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from packager.cluster.copying import Copied
 
@@ -181,3 +182,21 @@ def test_file_that_grows_during_the_copy_arrives_and_is_named(
     assert result.remarks.changed == (name,), (result, messages)
     assert sorted(read(tmp_path / "here")) == sorted({*FILES, name})
     assert copied(pod, tmp_path / "here").remarks.is_complete
+
+
+def test_interrupted_copy_leaves_no_kubectl_that_reads_digests(
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = pod.claim / "data/pid"
+    monkeypatch.setattr(workspace, "_DIGESTS", f"echo $$ >{file}; sleep 60")
+
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        until(lambda: file.exists() and file.read_text().endswith("\n"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(resumable, "copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        copied(pod, tmp_path / "here")
+    process, begun = file.read_text().strip(), time.monotonic()
+    until(lambda: not Path("/proc", process).exists())
+    assert time.monotonic() - begun < 20  # it gives up by itself after 30 s
