@@ -61,6 +61,19 @@ def test_load_refuses_flipped_bit(tmp_path: Path) -> None:
         checkpoint.load(tmp_path)
 
 
+def test_load_refuses_each_damaged_header(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, example())
+    path = tmp_path / "checkpoint.npz"
+    whole = path.read_bytes()
+    last = whole.rindex(b"PK\x01\x02")
+    for position, flag in ((last + 6, 0x80), (last + 8, 1), (last + 10, 0x40)):  # version, encryption, compression
+        damaged = bytearray(whole)
+        damaged[position] ^= flag
+        path.write_bytes(damaged)
+        with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
+            checkpoint.load(tmp_path)
+
+
 def test_load_refuses_other_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "checkpoint.npz", x=np.zeros(3))
     with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
