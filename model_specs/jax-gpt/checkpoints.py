@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,9 +33,9 @@ def newest(output: Path) -> tuple[int, dict[str, np.ndarray]]:
     """
     for path in _finished(output)[-1:]:
         try:
-            with np.load(path) as arrays:
+            with path.open("rb") as stream, np.load(stream) as arrays:
                 return int(path.stem.removeprefix("step-")), dict(arrays)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except Exception as error:  # NumPy raises whatever zipfile and zlib do
             raise CheckpointError(f"{path} cannot be used: {error} (move it away to resume from another)") from error
     return 0, {}
 
@@ -70,9 +70,11 @@ def save(output: Path, step: int, state: Any) -> None:
         folder = output / _FOLDER
         folder.mkdir(exist_ok=True)
         finished = folder / f"step-{step:08d}.npz"
-        unfinished = finished.with_suffix(".partial")
+        unfinished = folder / "unfinished.partial"  # one name, so that a process that is killed leaves only one file
         with unfinished.open("wb") as stream:
             np.savez(stream, **arrays)
+            stream.flush()
+            os.fsync(stream.fileno())  # a node that is lost leaves no empty checkpoint
         unfinished.rename(finished)
         for old in _finished(output)[:-_KEPT]:
             old.unlink(missing_ok=True)

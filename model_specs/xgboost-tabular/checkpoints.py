@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,13 @@ def newest(output: Path) -> bytes:
     for path in _finished(output)[-1:]:
         try:
             content = path.read_bytes()
-            Booster(model_file=bytearray(content))
+            if content:
+                Booster(model_file=bytearray(content))
         except (OSError, XGBoostError) as error:
             text = str(error).partition("Stack trace")[0].strip()
             raise CheckpointError(f"{path} cannot be used: {text} (move it away to resume from another)") from error
+        if not content:  # XGBoost would end the process
+            raise CheckpointError(f"{path} cannot be used: it is empty (move it away to resume from another)")
         return content
     return b""
 
@@ -43,8 +47,11 @@ def save(output: Path, booster: Booster) -> None:
     folder = output / _FOLDER
     folder.mkdir(exist_ok=True)
     finished = folder / f"round-{booster.num_boosted_rounds():08d}.ubj"
-    unfinished = finished.with_suffix(".partial")
-    unfinished.write_bytes(booster.save_raw("ubj"))
+    unfinished = folder / "unfinished.partial"  # one name, so that a process that is killed leaves only one file
+    with unfinished.open("wb") as stream:
+        stream.write(booster.save_raw("ubj"))
+        stream.flush()
+        os.fsync(stream.fileno())  # a node that is lost leaves no empty checkpoint
     unfinished.rename(finished)
     for old in _finished(output)[:-_KEPT]:
         old.unlink(missing_ok=True)
