@@ -39,6 +39,10 @@ _IDLE_SECONDS = 10
 _LARGEST_NUMBER = 3.4e38  # of 32 bits
 
 
+class ModelError(Exception):
+    """A model that is missing or cannot be read."""
+
+
 class RequestError(Exception):
     """A request that gets no prediction, and the status of its answer."""
 
@@ -215,25 +219,30 @@ def load(output: Path) -> Service:
     """Load the model of a training.
 
     Raises:
-        FileNotFoundError: The folder has no model.
-        XGBoostError: The file is damaged.
+        ModelError: The folder has no model, or the file cannot be read or is damaged.
     """
     from xgboost import Booster
 
     path = output / "model" / "model.json"
     if not path.is_file():
-        raise FileNotFoundError(f"no model in {path.parent}: train one first, with storage that stays")
-    booster = Booster(model_file=path)
-    classes = tuple(json.loads(booster.attr("classes") or "[]"))
+        raise ModelError(f"no model in {path.parent}: train one first, with storage that stays")
+    from xgboost.core import XGBoostError
+
+    try:
+        booster = Booster(model_file=path)
+        classes = tuple(json.loads(booster.attr("classes") or "[]"))
+    except (OSError, ValueError, XGBoostError) as error:
+        text = str(error).partition("Stack trace")[0].strip()
+        raise ModelError(f"{path} cannot be used: {text} (train the model again)") from error
     return Service(booster.inplace_predict, tuple(booster.feature_names or ()), classes)
 
 
 def main() -> int:
-    """Serve until SIGTERM; return 0, or 1 if there is no model."""
+    """Serve until SIGTERM; return 0, or 1 if there is no model that can be used."""
     stop = Stop()
     try:
         Handler.service = service = load(Path(os.environ["OUTPUT_DIR"]))
-    except FileNotFoundError as error:
+    except ModelError as error:
         sys.stderr.write(f"ERROR: {error}\n")
         return 1
     server = Server(("", _PORT), Handler)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,20 @@ def test_missing_model_is_reported_with_the_fix(specs: Path, tmp_path: Path) -> 
     )
     expected = f"ERROR: no model in {tmp_path}/model: train one first, with storage that stays\n"
     assert (done.returncode, done.stderr) == (1, expected)
+
+
+def test_damaged_model_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of XGBoost's own error has a stack trace of several lines behind it."""
+    error = type("XGBoostError", (Exception,), {})
+
+    def booster(model_file: Path) -> None:
+        raise error(f"Check failed: {model_file.name}\nStack trace:\n  [bt] (0) libxgboost.so")
+
+    monkeypatch.setitem(sys.modules, "xgboost", SimpleNamespace(Booster=booster))
+    monkeypatch.setitem(sys.modules, "xgboost.core", SimpleNamespace(XGBoostError=error))
+    path = tmp_path / "model/model.json"
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(serve.ModelError) as refused:
+        serve.load(tmp_path)
+    assert str(refused.value) == f"{path} cannot be used: Check failed: model.json (train the model again)"
