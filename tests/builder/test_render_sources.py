@@ -95,7 +95,7 @@ def test_bytes_of_another_file_are_not_continued(tmp_path: Path, server: Web, si
 
 
 def test_content_of_a_redirect_is_not_read(tmp_path: Path, server: Web) -> None:
-    written = []
+    written: list[int] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -21,7 +21,7 @@ class Booster:
     """A model whose content is bytes; like XGBoost, it does not survive empty ones."""
 
     def __init__(self, model_file: bytearray | None = None) -> None:
-        assert model_file != b"", "XGBoost ends the process"
+        assert model_file is None or model_file, "XGBoost ends the process"
         self.rounds = 0
 
     def num_boosted_rounds(self) -> int:
