@@ -59,7 +59,8 @@ class Checkpoints:
         unfinished, finished, problem = self._folder / f"{name}.partial", self._folder / name, None
         try:
             if self._ranks.rank == 0:
-                shutil.rmtree(unfinished, ignore_errors=True)
+                for old in self._folder.glob("step-*.partial"):  # of processes that were killed
+                    shutil.rmtree(old, ignore_errors=True)
                 unfinished.mkdir(parents=True)
         except OSError as error:
             problem = f"{unfinished} cannot be created: {error.strerror}"
