@@ -6,6 +6,7 @@ import re
 import stat
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -257,7 +258,7 @@ def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]
 def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str]) -> tuple[str, ...]:
     """Return the reasons why files cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
     reasons = _ask_about(shell, _WHY_UNREAD, where, paths) if paths else []
-    named = zip(paths, reasons, strict=False)
+    named = zip_longest(paths, reasons[: len(paths)])
     return tuple(f"{shown(path)}: {shown(text) if text else 'it cannot be read'}" for path, text in named)
 
 
