@@ -164,6 +164,17 @@ def test_node_that_is_drained_while_torchrun_starts_stops_it(tmp_path: Path) -> 
             assert (done.returncode, done.stdout) == (3, "stopped\n")
 
 
+def test_node_that_is_drained_just_after_torchrun_has_ended_succeeds(tmp_path: Path) -> None:
+    with server() as store:
+        options = arguments(tmp_path, "1", store.getsockname()[1], "kill -TERM $PPID")
+        script = tmp_path / SCRIPT.name
+        wait = "    while torchrun.poll() is None:\n"
+        text = script.read_text()
+        assert wait in text
+        script.write_text(text.replace(wait, f"    time.sleep(1)\n{wait}"))
+        assert subprocess.run(**options, check=False).returncode == 0
+
+
 def test_node_that_waits_for_node_0_ends_when_it_is_drained(tmp_path: Path, fifo: Path) -> None:
     store = server()
     shown = arguments(tmp_path, "1", store.getsockname()[1], "read -r code <fifo; exit $code")

@@ -55,9 +55,11 @@ while node_0 := address(PATIENCE):
         if number in STOPPING:
             stops = True
             torchrun.send_signal(number)  # it ends its processes
-    unblock()
     code = torchrun.returncode
-    if code == 0 or stops or address(0) == node_0:
+    if code == 0 or stops:
+        sys.exit(128 - code if code < 0 else code)  # still blocked: a signal now does not make a failure of it
+    unblock()
+    if address(0) == node_0:
         sys.exit(128 - code if code < 0 else code)
     print("torchrun.sh: node 0 has left: waiting for its new pod", file=sys.stderr, flush=True)
 sys.exit(f"torchrun.sh: node 0 does not answer at {STORE[0]}:{STORE[1]} within {PATIENCE} s")
