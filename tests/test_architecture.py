@@ -115,7 +115,6 @@ def nodes(module: str) -> tuple[ast.AST, ...]:
 TESTS_OF_MANY = {
     "builder/test_determinism.py": "a whole build",
     "builder/test_everything.py": "the package of a model with every key for code",
-    "builder/test_identity.py": "the script identity.sh of a package",
     "builder/test_packages.py": "the packages of the bundled models, built and rendered",
     "cli/test_elsewhere.py": "all verbs",
     "cli/test_no_temporary_folder.py": "all verbs",

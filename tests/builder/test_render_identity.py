@@ -49,3 +49,10 @@ def test_user_and_group_that_the_image_lacks_get_names(
     others = [f"{file}\n" if file else "" for file in files]
     assert passwd == f"{others[0]}uid{UID}:x:{UID}:{GID}:mlops user:/home/mlpack:/bin/sh\n"
     assert group == f"{others[1]}gid{GID}:x:{GID}:\n"
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox"])
+def test_backslashes_of_the_image_are_copied(tmp_path: Path, shell: str) -> None:
+    domain = "CORP\\nina:x:77:7:a\\tb:/a:/bin/a\n"
+    passwd, _ = identity(tmp_path, shell, domain, "")
+    assert passwd == f"{domain}uid{UID}:x:{UID}:{GID}:mlops user:/home/mlpack:/bin/sh\n"

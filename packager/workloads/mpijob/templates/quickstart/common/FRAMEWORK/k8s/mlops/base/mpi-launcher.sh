@@ -33,6 +33,7 @@ stop() {
 
 # As process 1 a shell ignores signals that it has no handler for, and `kubectl delete` would wait half a minute.
 mpirun='' stopped=''
+rm -f "$run/alive" # of an earlier container of this pod
 trap stop TERM INT
 
 # ssh refuses a key that others may read, which is what the operator's mount looks like to some users.
