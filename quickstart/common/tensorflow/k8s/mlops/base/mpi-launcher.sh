@@ -11,6 +11,7 @@ run=/run/mlpack hostfile=/etc/mpi/hostfile agent=/etc/mlpack/runtime/mpi-ssh.sh
 # it, the ranks have the time of this pod, and mpirun ends with them. Where no worker has ranks, mpirun is told.
 # shellcheck disable=SC2329 # the trap below calls it
 stop() {
+  : "${mpirun:=${!-}}" # the signal may come between the start of mpirun and the next line
   [ "$mpirun" ] || exit 143
   stopped=yes told='' asked=''
   for host in $hosts; do
@@ -21,11 +22,18 @@ stop() {
   for session in $asked; do
     ! wait "$session" || told=yes
   done
+  # Until it is `alive`, mpirun is a copy of this shell with its trap, and a signal to it would be lost.
+  tries=50
+  until [ "$told" ] || [ -e "$run/alive" ] || [ "$tries" -le 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.1
+  done
   [ "$told" ] || kill -TERM "$mpirun" 2>/dev/null || :
 }
 
 # As process 1 a shell ignores signals that it has no handler for, and `kubectl delete` would wait half a minute.
 mpirun='' stopped=''
+rm -f "$run/alive" # of an earlier container of this pod
 trap stop TERM INT
 
 # ssh refuses a key that others may read, which is what the operator's mount looks like to some users.
@@ -100,8 +108,11 @@ intel)
   ;;
 esac
 
-"$@" &
-mpirun=$!
+{
+  : >"$run/alive"
+  exec "$@"
+} &
+: "${mpirun:=$!}"
 # A signal interrupts `wait` while mpirun still ends its ranks.
 while :; do
   status=0
