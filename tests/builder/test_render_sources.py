@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
@@ -83,6 +84,35 @@ def test_broken_download_is_continued(tmp_path: Path, server: Web) -> None:
     assert code == 0, stderr
     assert file(tmp_path).read_bytes() == CONTENT
     assert [given for _, given, _ in sent(server)] == [None, "bytes=1000000-", "bytes=1500000-"]
+
+
+def test_download_that_breaks_off_often_is_continued_while_it_grows(tmp_path: Path, server: Web) -> None:
+    content = os.urandom(9_000_000)
+    server.put("/large", content)
+    server.breaks = [1_200_000] * 6
+    code, _, stderr = fetch(
+        tmp_path, f"{server.url}/large", digest=hashlib.sha256(content).hexdigest(), size=len(content)
+    )
+    assert (code, stderr.count("trying again")) == (0, 6), stderr
+    assert file(tmp_path).read_bytes() == content
+
+
+def test_download_that_hardly_grows_is_given_up(tmp_path: Path, server: Web) -> None:
+    server.breaks = [1_000] * 9
+    code, _, stderr = fetch(tmp_path, f"{server.url}/file")
+    assert (code, len(server.requests)) == (1, 5), stderr
+
+
+@pytest.mark.parametrize(("after", "seconds"), [("3", 3), ("Wed, 21 Oct 2015 07:28:00 GMT", 1), ("", 1)])
+def test_busy_server_is_asked_again_after_its_time(tmp_path: Path, server: Web, after: str, seconds: int) -> None:
+    server.put("/busy", b"", 429, **{"Retry-After": after})
+    with start(tmp_path, f"{server.url}/busy") as running:
+        assert running.stderr
+        assert "status 429; trying again" in running.stderr.readline()
+        begun = time.monotonic()
+        server.put("/busy", CONTENT)
+        assert running.wait(120) == 0
+    assert time.monotonic() - begun > seconds - 0.5
 
 
 @pytest.mark.parametrize("size", [1_000_000, len(CONTENT)])

@@ -67,9 +67,14 @@ def ask(url, headers):
     return urllib.request.build_opener(Redirects).open(urllib.request.Request(url, headers=headers), timeout=SECONDS)
 
 
-def persist(url, work):
-    """Return what `work` returns; try again when the network or the server fails for a moment."""
-    for attempt in range(1, TRIES + 1):
+def persist(url, work, part=None):
+    """Return what `work` returns; try again when the network or the server fails for a moment.
+
+    A try that has made the file `part` longer, by CHUNK bytes, is followed by as many others as the first one.
+    """
+    attempt, reached = 0, 0
+    while True:
+        attempt, wait = attempt + 1, 0
         try:
             return work()
         except urllib.error.HTTPError as error:
@@ -77,14 +82,18 @@ def persist(url, work):
             if error.code < 500 and error.code not in (408, 416, 429):
                 fail(url, f"{words.get(error.code, error.reason)} (status {error.code})")
             why = f"status {error.code}"
+            after = error.headers.get("Retry-After") or ""
+            wait = min(int(after), SECONDS) if re.fullmatch("[0-9]{1,9}", after) else 0
         except ValueError as error:
             fail(url, error)
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
             why = getattr(error, "reason", error)
+        if part and os.path.exists(part) and os.path.getsize(part) >= reached + CHUNK:
+            attempt, reached = 1, os.path.getsize(part)
         if attempt == TRIES:
             fail(url, why)
         print(f"sources: {plain(why)}; trying again", file=sys.stderr, flush=True)
-        time.sleep(attempt)
+        time.sleep(max(attempt, wait))
 
 
 def received(answer, most):
@@ -307,11 +316,11 @@ def get(file):
         if is_there(file.path, file.digest):
             return
         has_begun = os.path.exists(part)
-        persist(file.url, lambda: fetch(file, part))
+        persist(file.url, lambda: fetch(file, part), part)
         found = digest_of(part, kind)
         if found != file.digest and has_begun:  # with bytes of another file, or of what this one was before
             os.unlink(part)
-            persist(file.url, lambda: fetch(file, part))
+            persist(file.url, lambda: fetch(file, part), part)
             found = digest_of(part, kind)
         if found != file.digest:
             os.unlink(part)
