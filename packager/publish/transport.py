@@ -326,7 +326,11 @@ class HttpTransport:
             why = error.verify_message or "unknown reason"
             message = f"{url.shown}: the certificate of {url.host} is not accepted: {why}"
             raise ToolError(message, hint="--ca-file FILE trusts the authority that has signed it") from None
-        except ssl.SSLError:
+        except ssl.SSLError as error:
+            why = error.reason or ""
+            if "ALERT" in why or why == "UNSUPPORTED_PROTOCOL":  # only a server that speaks TLS sends either
+                message = f"{url.authority}: no connection by TLS is made: {why.replace('_', ' ').lower()}"
+                raise ToolError(message) from None
             raise OtherProtocolError(
                 f"{url.authority} does not speak TLS", hint="--plain-http uses http, without encryption"
             ) from None

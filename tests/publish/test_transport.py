@@ -318,3 +318,29 @@ def test_name_that_no_host_can_have_is_refused(registry: FakeRegistry, name: str
 def _ignore(client: Repository) -> None:
     with client, suppress(ToolError):
         client.tags()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"\x15\x03\x03\x00\x02\x02\x28", "no connection by TLS is made: sslv3 alert handshake failure"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS"),
+    ],
+)
+def test_server_that_refuses_a_connection_by_tls_is_not_one_without_tls(answer: bytes, message: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        reference = parse(f"oci://127.0.0.1:{server.getsockname()[1]}/team/x:1")
+        with Repository(reference, Access(Network(), tries_http=False)) as client, pytest.raises(ToolError) as refused:
+            client.tags()
+        thread.join()
+    assert message in str(refused.value)
+    assert ("--plain-http" in (refused.value.hint or "")) is ("TLS is" not in message)
