@@ -11,6 +11,7 @@ A feature that is missing or null counts as unknown. A prediction is a number, o
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -28,6 +29,7 @@ import numpy as np
 from stopping import Stop
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 _PATH = "/v1/models/xgboost-tabular"
@@ -35,7 +37,7 @@ _PORT = 8080
 _LARGEST_BODY = 1 << 20
 _MOST_ROWS = 1_000
 _MOST_CONNECTIONS = 64
-_IDLE_SECONDS = 10
+_REQUEST_SECONDS = 10  # until a request has come, so that slow clients do not keep the places
 _LARGEST_NUMBER = 3.4e38  # of 32 bits
 
 
@@ -139,12 +141,49 @@ def read_rows(body: bytes, features: tuple[str, ...]) -> np.ndarray:
     return rows
 
 
+class Input(io.RawIOBase):
+    """The bytes of a connection until a deadline: a timeout of the socket alone begins anew with each byte.
+
+    Attributes:
+        deadline: The time, by time.monotonic, after which reading raises TimeoutError.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+        self.deadline = 0.0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has come. Raises TimeoutError after the deadline."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers the requests of a connection."""
 
     protocol_version = "HTTP/1.1"
-    timeout = _IDLE_SECONDS
+    timeout = _REQUEST_SECONDS
     service: Service
+
+    def setup(self) -> None:
+        """Read with a deadline."""
+        super().setup()
+        self.rfile.close()
+        self._input = Input(self.connection)
+        self.rfile = io.BufferedReader(self._input)
+
+    def handle_one_request(self) -> None:
+        """Answer the next request, or close the connection if it does not come in time."""
+        self._input.deadline = time.monotonic() + _REQUEST_SECONDS
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer a GET, whose body, if it has one, is not read."""
@@ -172,6 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.service.lock:
             self.service.answers[status] += 1
         self.close_connection |= self.service.is_draining
+        self.connection.settimeout(_REQUEST_SECONDS)
         data = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json" if text.startswith("{") else "text/plain; version=0.0.4")

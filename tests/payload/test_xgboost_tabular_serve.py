@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,3 +162,24 @@ def test_damaged_model_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(serve.ModelError) as refused:
         serve.load(tmp_path)
     assert str(refused.value) == f"{path} cannot be used: Check failed: model.json (train the model again)"
+
+
+@pytest.mark.parametrize(
+    "begin", ["GET /healthz HTTP/1.1\r\nX: ", f"POST {MODEL}:predict HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"]
+)
+def test_request_that_comes_a_byte_at_a_time_is_given_up(
+    address: str, begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "_REQUEST_SECONDS", 0.5)
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=0.05) as connection:
+        connection.sendall(begin.encode())
+        for _ in range(600):
+            try:
+                with suppress(TimeoutError):
+                    assert connection.recv(1) == b""
+                    return
+                connection.sendall(b"x")
+            except ConnectionError:  # a byte that came after the end
+                return
+    pytest.fail("the server still reads")
