@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from packager.app import stamps
 from packager.app.stamps import StampedPackage, judge
-from packager.base import plainfiles
-from packager.base.errors import UsageError, VerificationError, unreadable
+from packager.base.errors import UsageError, VerificationError
 from packager.base.paths import argument
 from packager.publish import bundle, provenance
 from packager.publish.bundle import BUNDLE_BYTES, PROVENANCE, STAMP, Subject
@@ -137,7 +136,7 @@ def _stamp(
     proves only some of them.
     """
     file = request.stamp or stamps.beside(subject.package.source)
-    content = _content(file, is_named=request.stamp is not None)
+    content = stamps.content_of(file, BUNDLE_BYTES + 1, is_named=request.stamp is not None)
     if content is None and request.stamp is not None:
         raise UsageError(f"{file} does not exist", hint="`mlpack stamp` writes the stamp of a package")
     if content is None:
@@ -189,14 +188,3 @@ def _check(file: Path, facts: Stamp, subject: StatementSubject) -> None:
     stamped = StampedPackage(package.source, package.digest, (), subject.renders, (subject.kubectl,), subject.runner)
     if problems := stamps.other_renders(stamped, facts):
         raise VerificationError(f"{file} does not hold here; nothing was pushed", problems=problems)
-
-
-def _content(file: Path, *, is_named: bool) -> bytes | None:
-    """Return the stamp in a file; None without the file. Raises ToolError."""
-    try:
-        with file.open("rb") if is_named else plainfiles.open_linked(file) as stream:
-            return stream.read(BUNDLE_BYTES + 1).strip()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(file, error) from None

@@ -225,21 +225,37 @@ def read(file: Path, *, is_named: bool = False) -> list[bytes]:
         UsageError: There is no such file.
         ToolError: The file cannot be read.
     """
-    try:
-        with file.open("rb") if is_named else plainfiles.open_linked(file) as stream:
-            content = stream.read(_MOST * BUNDLE_BYTES).strip()
-    except FileNotFoundError:
-        if is_named:
-            raise UsageError(f"{file} does not exist") from None
+    content = content_of(file, _MOST * BUNDLE_BYTES, is_named=is_named)
+    if content is None and is_named:
+        raise UsageError(f"{file} does not exist")
+    if content is None:
         return []
-    except OSError as error:
-        raise unreadable(file, error) from None
     try:
         jsonio.read_object(content)
     except jsonio.JsonError:
         stamps = [line for line in content.splitlines() if line.strip()]
         return stamps[:_MOST] or [content]
     return [content]
+
+
+def content_of(file: Path, most: int, *, is_named: bool) -> bytes | None:
+    """Return the beginning of a file of stamps, without space around it; None if there is no such file.
+
+    Args:
+        file: The path. It may lead to a pipe only if the user has named it.
+        most: The most bytes that are read.
+        is_named: Whether the user has named the file.
+
+    Raises:
+        ToolError: The file cannot be read.
+    """
+    try:
+        with file.open("rb") if is_named else plainfiles.open_linked(file) as stream:
+            return stream.read(most).strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(file, error) from None
 
 
 def other_renders(package: StampedPackage, facts: Stamp) -> list[Problem]:
