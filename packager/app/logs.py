@@ -10,7 +10,7 @@ from packager.app.numbered_pod import pod_of_index
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.logs import WHOLE, LogRange, LogReader
 from packager.cluster.podwatch import PodWatch
-from packager.kubernetes.objects import containers, created, name, uid
+from packager.kubernetes.objects import container_names, created, name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.stopped import started_at
 
@@ -144,7 +144,7 @@ class Feed:
         """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
         hint = self.target.command("status")
         if self._part.is_previous:
-            return ClusterError(f"{self.target.shown} has no log of before a restart", hint=hint)
+            return ClusterError(f"{self.target.shown} has no log from before a restart", hint=hint)
         if not self._is_whole:
             return None
         for reader in self._readers.values():
@@ -236,9 +236,9 @@ class Feed:
         """Return the pods that have the container. Raises UsageError if there are pods, and none has it."""
         if self._container is None:
             return pods
-        having = [pod for pod in pods if self._container in containers(pod)]
+        having = [pod for pod in pods if self._container in container_names(pod)]
         if pods and not having:
-            names = ", ".join(dict.fromkeys(name for pod in pods for name in containers(pod)))
+            names = ", ".join(dict.fromkeys(name for pod in pods for name in container_names(pod)))
             raise UsageError(f"container {self._container} not found", hint=f"there are {names}")
         return having
 

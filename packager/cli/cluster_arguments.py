@@ -238,8 +238,8 @@ def hold_seconds(hold: str | None, results: Path | None) -> float:
     return seconds(hold or _HOLD) if results is not None else 0.0
 
 
-def moment(text: str, now: datetime) -> datetime:
-    """Return the time in a text: in RFC 3339, or as a duration before `now`.
+def moment_of_since(text: str, now: datetime) -> datetime:
+    """Return the time that `--since` names: in RFC 3339, or as a duration before `now`.
 
     Raises:
         UsageError: The text is neither.

@@ -13,7 +13,7 @@ from packager.cli.cluster_arguments import (
     OverlayOption,
     PackageToRead,
     Worker,
-    moment,
+    moment_of_since,
     open_target,
     with_cluster,
 )
@@ -59,8 +59,8 @@ def logs(
     if previous and follow:
         raise UsageError("--previous and --follow cannot be combined")
     to_cluster = at.client(ctx)
+    begin = None if since is None else moment_of_since(since, to_cluster.runner.now())
+    part = use_case.LogRange(tail, begin, timestamps, previous)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
-        begin = None if since is None else moment(since, to_cluster.runner.now())
-        part = use_case.LogRange(tail, begin, timestamps, previous)
         feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part, is_following=follow)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

@@ -147,14 +147,13 @@ class LogReader:
             self._position = LogPosition()
             self._restarts = restarts
         state = status["state"].get("running") or status["state"].get("terminated") or {}
-        started = state.get("startedAt")
+        # Lines before a part are not missing.
+        started = state.get("startedAt") if self._part.is_whole else None
         try:
             flags = ("--previous",) if self._part.is_previous else ()
             yield from self._read(*flags, patience=patience, is_over="terminated" in status["state"])
         finally:
-            if not self._part.is_whole:
-                pass  # lines before its first one are not missing
-            elif started and not self.begin:
+            if started and not self.begin:
                 until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
                 self.may_miss_all = until - moment(started) > _ROTATION
             elif started and self.begin == self._position.first:

@@ -197,6 +197,10 @@ class PodWatch:
         for chosen in self._choose(living) if self._choose else ():
             self._keep(chosen)
 
+    def _container_of(self, pod: Object) -> str:
+        """Return the name of the container whose log is kept."""
+        return self._container or main_container(pod)
+
     def _forget(self, key: str) -> None:
         self._pods.pop(key)
         self._logs.pop(key, None)
@@ -205,7 +209,7 @@ class PodWatch:
 
     def _keep(self, pod: Object) -> None:
         """Begin to read the log of a pod whose container has started, or has started again."""
-        key, starts = uid(pod), _starts(pod, self._container or main_container(pod))
+        key, starts = uid(pod), _starts(pod, self._container_of(pod))
         with self._lock:
             is_full = sum(not log.has_ended.is_set() for log in self._logs.values()) >= MOST_STREAMS
             if is_full or starts <= self._starts.get(key, 0):
@@ -217,13 +221,7 @@ class PodWatch:
 
     def _read(self, pod: Object, log: KeptLog) -> None:
         """Read the log of a pod until its container ends; a log that breaks off is read again at the next event."""
-        arguments = (
-            "logs",
-            name(pod),
-            f"--container={self._container or main_container(pod)}",
-            "--timestamps",
-            "--follow",
-        )
+        arguments = ("logs", name(pod), f"--container={self._container_of(pod)}", "--timestamps", "--follow")
         log.is_complete = False
         try:
             with self._program(*arguments) as program:

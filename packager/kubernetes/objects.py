@@ -85,10 +85,15 @@ def container_statuses(pod: Object) -> list[Object]:
     return [*(pod_status.get("initContainerStatuses") or ()), *(pod_status.get("containerStatuses") or ())]
 
 
-def containers(pod: Object) -> list[str]:
+def container_names(pod: Object) -> list[str]:
     """Return the names of the pod's containers, init containers first."""
+    return [str(container["name"]) for container in _containers(pod)]
+
+
+def _containers(pod: Object) -> list[Object]:
+    """Return the containers in the pod's spec, init containers first."""
     spec = pod.get("spec") or {}
-    return [str(entry["name"]) for key in ("initContainers", "containers") for entry in spec.get(key) or ()]
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 def main_container(pod: Object) -> str:
@@ -98,9 +103,8 @@ def main_container(pod: Object) -> str:
 
 def image_of(pod: Object, container_status: Object) -> str:
     """Return the image that the pod's spec has for a container; its status may name another one of the same digest."""
-    spec = pod.get("spec") or {}
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    images = (container.get("image") for container in containers if container["name"] == container_status["name"])
+    name = container_status["name"]
+    images = (container.get("image") for container in _containers(pod) if container["name"] == name)
     return str(next(images, None) or container_status["image"])
 
 

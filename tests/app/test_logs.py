@@ -136,7 +136,7 @@ def test_empty_part_of_a_log_is_accepted(target: Target, life: Life) -> None:
     assert list(logs(Feed(target, part=LogRange(tail=3)))) == []
     with pytest.raises(ClusterError) as absent:
         list(logs(Feed(target, part=LogRange(is_previous=True))))
-    assert str(absent.value) == f"mpijob/{JOB} has no log of before a restart"
+    assert str(absent.value) == f"mpijob/{JOB} has no log from before a restart"
 
 
 def test_follow_reads_all_lines_of_pods_that_appear_later(target: Target, life: Life) -> None:
