@@ -142,7 +142,7 @@ def read_rows(body: bytes, features: tuple[str, ...]) -> np.ndarray:
 
 
 class Input(io.RawIOBase):
-    """The bytes of a connection until a deadline: a timeout of the socket alone begins anew with each byte.
+    """A stream that reads a connection until a deadline. The timeout of a socket is no limit: each byte restarts it.
 
     Attributes:
         deadline: The time, by time.monotonic, after which reading raises TimeoutError.
@@ -158,7 +158,7 @@ class Input(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has come. Raises TimeoutError after the deadline."""
+        """Read the bytes that have arrived. Raises TimeoutError after the deadline."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError

@@ -37,11 +37,12 @@ MOST_BYTES_OF_A_JOB = 5 << 20
 _SECONDS = 20.0
 _CURVES_SECONDS = 5.0
 _LOG_SECONDS = 5.0
-"""The time limits for reading the logs of a job, and in this time for its curves and for each log: so the other logs
-are kept if a node does not answer."""
+"""The time limits for reading all logs of a job, its curves, and one log. If a node does not answer, the logs of the
+pods on other nodes are kept."""
 
 _AT_ONCE = (8, 5, 5)
-"""The most jobs whose logs are read at a time: of all projects, and (twice) of a project."""
+"""The most jobs whose logs are read at a time: in total, of a project, and of an owner, who is the whole project."""
+
 _LINES = 10_000  # with their times, so many lines are larger than MOST_BYTES
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ")
 

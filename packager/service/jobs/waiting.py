@@ -33,9 +33,10 @@ class Waiting:
         (queue.due if since is None else queue.news).setdefault(release, since)
 
     def take(self) -> tuple[str, str | None, float | None] | None:
-        """Remove the next job that is not being looked at, and return it as in `add`; None if there is none.
+        """Remove the next job from its queue, and return its release, its namespace and the time of its news.
 
-        The job is being looked at until `done`.
+        The job counts as being looked at until `done`. The result is None if no job waits whose namespace has a free
+        place.
         """
         counts = list(self._at_work.values())
         for namespace, queue in self._namespaces.items():
