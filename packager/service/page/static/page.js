@@ -33,8 +33,10 @@ async function reload() {
     // the server is away: the next event or the next round tries again
   } finally {
     setTimeout(() => {
+      const wanted = again && address; // no events: nobody looks, or the job was deleted meanwhile
       reloading = null;
-      if (again) { again = false; reload(); }
+      again = false;
+      if (wanted) reload();
     }, soonest);
   }
 }
