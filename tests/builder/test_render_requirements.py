@@ -110,6 +110,29 @@ def test_several_pods_install_once(tmp_path: Path) -> None:
     assert runs.read_text() == "run\n"
 
 
+def test_pod_that_is_deleted_while_it_installs_ends_at_once(tmp_path: Path) -> None:
+    """The script handles the signal, which the first process of a container ignores otherwise."""
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip/pip.py").write_text(PIP)
+    with start(tmp_path, "", pythonpath="packages:pip", RUNS=str(tmp_path / "runs"), SLOW="1") as running:
+        while not list(tmp_path.glob("output/.mlpack-packages/*.part/partial.py")):
+            time.sleep(0.01)
+        running.terminate()
+        assert running.wait(30) == 143
+        os.killpg(running.pid, signal.SIGKILL)  # pip, which a container would kill with its first process
+
+
+def test_program_that_follows_has_the_usual_signals_and_no_input(tmp_path: Path) -> None:
+    show = ["sh", "-c", "cat; sh -c 'kill -PIPE $$; echo ignored'"]
+    done = install(tmp_path, wheel(tmp_path / "wheels", "first"), *show)
+    assert (done.returncode, done.stdout, done.stderr) == (141, "", "")
+
+
+def test_program_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+    done = install(tmp_path, wheel(tmp_path / "wheels", "first"), "no-such-program")
+    assert (done.returncode, done.stderr) == (1, "requirements: no-such-program: No such file or directory\n")
+
+
 def test_pod_that_is_killed_while_it_installs_leaves_nothing_to_others(tmp_path: Path) -> None:
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip/pip.py").write_text(PIP)

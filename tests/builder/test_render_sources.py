@@ -115,6 +115,16 @@ def test_busy_server_is_asked_again_after_its_time(tmp_path: Path, server: Web, 
     assert time.monotonic() - begun > seconds - 0.5
 
 
+def test_pod_that_is_deleted_while_it_fetches_ends_at_once(tmp_path: Path, server: Web) -> None:
+    """The script handles the signal, which the first process of a container ignores otherwise."""
+    server.put("/busy", b"", 429, **{"Retry-After": "60"})
+    with start(tmp_path, f"{server.url}/busy") as running:
+        assert running.stderr
+        assert "status 429; trying again" in running.stderr.readline()
+        running.terminate()
+        assert running.wait(30) == 143
+
+
 @pytest.mark.parametrize("size", [1_000_000, len(CONTENT)])
 def test_bytes_of_another_file_are_not_continued(tmp_path: Path, server: Web, size: int) -> None:
     file(tmp_path).parent.mkdir(parents=True)

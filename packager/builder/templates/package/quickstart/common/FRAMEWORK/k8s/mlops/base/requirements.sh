@@ -16,11 +16,14 @@ for wheels in "$MODEL_DIR/quickstart/scripts/wheels" "$MODEL_DIR/assets/wheels";
   [ ! -d "$wheels" ] || PIP_FIND_LINKS="$wheels ${PIP_FIND_LINKS-}"
 done
 export PIP_FIND_LINKS="${PIP_FIND_LINKS-}"
-python3 - "$file" <<'END'
-import fcntl, hashlib, os, shutil, subprocess, sys, sysconfig, uuid
+exec python3 - "$file" "$@" <<'END'
+import fcntl, hashlib, os, shutil, signal, subprocess, sys, sysconfig, uuid
 
 PIP = "-m pip install --quiet --no-input --disable-pip-version-check --no-cache-dir --require-hashes --no-deps"
-file, link = sys.argv[1], os.path.abspath(os.environ["PYTHONPATH"].partition(":")[0])
+# The first process of a container ignores signals for which it has no handler.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+file, *command = sys.argv[1:]
+link = os.path.abspath(os.environ["PYTHONPATH"].partition(":")[0])
 store = os.path.join(os.path.abspath(os.environ["OUTPUT_DIR"]), ".mlpack-packages")
 with open(file, "rb") as stream:
     wanted = stream.read() + f"{sys.version} {sysconfig.get_config_var('EXT_SUFFIX')}".encode()
@@ -46,5 +49,12 @@ except IsADirectoryError:
     sys.exit(f"requirements: {link} is a folder: PYTHONPATH in mlops.env must begin with a path that is free")
 except OSError as error:
     sys.exit(f"requirements: {error.filename}: {error.strerror}")
+if command:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # it does not read this script
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and so by the command
+        signal.signal(ignored, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.exit(f"requirements: {command[0]}: {error.strerror}")
 END
-[ $# = 0 ] || exec "$@"

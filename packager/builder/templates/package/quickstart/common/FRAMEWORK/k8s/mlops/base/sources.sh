@@ -14,8 +14,8 @@
 # SIZE    the most bytes
 # SECRET  a variable with a bearer token (for oci:// also USER:PASSWORD), or - for none
 set -eu
-python3 - "$@" <<'END'
-import base64, datetime, fcntl, hashlib, hmac, http.client, json, os, re, sys, time
+exec python3 - "$@" <<'END'
+import base64, datetime, fcntl, hashlib, hmac, http.client, json, os, re, signal, sys, time
 import urllib.error, urllib.parse, urllib.request
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -362,7 +362,10 @@ def write(listing, wanted):
         os.replace(f"{listing}.new", listing)
 
 
-words = sys.argv[1 : sys.argv.index("--")]
+# The first process of a container ignores signals for which it has no handler.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+end = sys.argv.index("--")
+words, command = sys.argv[1:end], sys.argv[end + 1 :]
 for index in range(0, len(words), 5):
     source, path, digest, most, secret = words[index : index + 5]
     listing = beside(path, "list") if digest == "-" else ""
@@ -383,7 +386,12 @@ for index in range(0, len(words), 5):
     except OSError as error:
         full = "no space left" if error.errno in (28, 122) else f"cannot be written: {error.strerror}"
         fail(source, f"{path}: {full}")
+if command:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # it does not read this script
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and so by the command
+        signal.signal(ignored, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.exit(f"sources: {command[0]}: {error.strerror}")
 END
-while [ "$1" != -- ]; do shift; done
-shift
-[ $# = 0 ] || exec "$@"
