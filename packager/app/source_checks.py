@@ -10,7 +10,7 @@ from packager.base.errors import MlpackError
 from packager.cluster.doctor.case import fails, note, ok, unknown
 from packager.kubernetes.manifest import listing, mapping
 from packager.package.path_checks import shown
-from packager.publish.sources import Keys, SourceAnswer, SourceState, look_up
+from packager.publish.sources import S3, Keys, SourceAnswer, SourceState, look_up
 from packager.workloads.scripts import FetchedSource, fetched
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _sources(target: Target) -> Iterator[tuple[FetchedSource, str | None]]:
         for _, container in pods.containers():
             names = {mapping(variable).get("name") for variable in listing(container.get("env"))}
             for _, source in fetched([str(word) for word in listing(container.get("command"))]):
-                key = _S3_KEY if source.address.startswith("s3://") and _S3_KEY in names else None
+                key = _S3_KEY if source.address.startswith(S3) and _S3_KEY in names else None
                 yield source, source.secret or key
 
 
@@ -65,10 +65,13 @@ def _of_package(target: Target) -> dict[str, str]:
 def _result(source: FetchedSource, secret: str | None, answer: SourceAnswer) -> CheckResult:
     address = shown(source.address)
     if answer.state is not SourceState.THERE:
+        how = "with your key" if answer.with_key else "without a key"
         reason = "cannot be read" if answer.state is SourceState.DENIED else "was not found"
+        if secret is None and source.address.startswith(S3) and answer.state is SourceState.DENIED:
+            fix = "add the secrets of its key to the spec, or give the pods a role in AWS, and botocore"
+            return unknown("sources", f"{address} cannot be read {how}; a role of the pods may read it", fix)
         if secret is None:
             return fails("sources", f"{address} {reason}, and the spec names no secret for it")
-        how = "with your key" if answer.with_key else "without a key"
         return note("sources", f"{address} {reason} {how}; only the pods have the secret {shown(secret)}")
     if answer.size is None:
         return ok("sources", f"{address} is there; the server does not report its size")

@@ -275,7 +275,8 @@ class FetchedFile(Fields, frozen=True, kw_only=True):
             "repository; `hf://datasets/` for a dataset), or of an S3 server; or the layers with a title of an "
             "artefact in a registry, as ORAS pushes files. `HF_ENDPOINT`, `AWS_ENDPOINT_URL` and `AWS_REGION` in "
             "`environment` name other servers; the keys for S3 are the secrets `AWS_ACCESS_KEY_ID` and "
-            "`AWS_SECRET_ACCESS_KEY`.",
+            "`AWS_SECRET_ACCESS_KEY`, or those of the pod's role in AWS, where the image or `requirements` has "
+            "botocore.",
             examples=["https://example.com/weights.npz"],
         ),
     ] = field(name="from")

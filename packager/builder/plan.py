@@ -415,10 +415,10 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     numbers = (Variable(amount.key, amount.value, amount.description) for amount in amounts)
     variables = (registry, image, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
-    if variant.requirements:
-        init = installing(variant.requirements, init)
     if spec.sources:
         init = fetching([_source(source) for source in spec.sources], init)
+    if variant.requirements:  # first, since they may have what finds a key for the sources
+        init = installing(variant.requirements, init)
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, spec.image.reference)
 
 

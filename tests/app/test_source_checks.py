@@ -90,6 +90,12 @@ def test_source_for_which_only_pods_have_the_secret_is_noted(findings: Callable[
     assert [request.authorization for request in web.requests] == [None]
 
 
+def test_bucket_that_a_role_of_the_pods_may_read_makes_the_result_unknown(findings: Callable[..., list[str]]) -> None:
+    assert findings(f"{{from: 's3://bucket/key', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}") == [
+        "unknown: s3://bucket/key cannot be read without a key; a role of the pods may read it"
+    ]
+
+
 def test_server_that_does_not_answer_makes_the_result_unknown(findings: Callable[..., list[str]]) -> None:
     (found,) = findings(f"{{from: 'http://localhost:1/a', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}")
     assert found.startswith("unknown: http://localhost:1/a could not be looked up: localhost:1 cannot be reached")

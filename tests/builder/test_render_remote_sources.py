@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import json
 import os
+import re
 import subprocess
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
@@ -62,9 +63,9 @@ def fetch(
 ) -> tuple[int, str]:
     """Run the script, and return its exit code and its errors."""
     argv = ["sh", str(SCRIPT), source, f"{folder}/{to}", digest, str(size), login, "--"]
-    done = subprocess.run(
-        argv, env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, check=False, timeout=120
-    )
+    # botocore does not look for the role of a virtual machine
+    environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **variables}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
 
@@ -257,6 +258,38 @@ def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch, token
         monkeypatch.setenv(f"AWS_{name}", value)
     url = "https://s3.eu-central-1.amazonaws.com/data.example/a%2Bb/c%401.bin"
     assert names["signed"](url, "eu-central-1")["Authorization"].endswith(f"Signature={signature}")
+
+
+def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web) -> None:
+    """The test runs with botocore, as a pod does whose image or requirements have it; EKS Pod Identity answers so."""
+    web.put("/bucket/a", SMALL)
+    until = f"{dt.datetime.now(dt.UTC) + dt.timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}"
+    web.put("/role", {"AccessKeyId": "ROLE", "SecretAccessKey": "SECRET", "Token": "session", "Expiration": until})
+    where = {"AWS_ENDPOINT_URL": web.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role"}
+    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **where)[0] == 0
+    (asked, sent) = web.requests
+    headers = {name.lower(): value for name, value in sent.headers.items()}
+    assert (asked.path, sent.path, headers["x-amz-security-token"]) == ("/role", "/bucket/a", "session")
+    assert (sent.authorization or "").startswith("AWS4-HMAC-SHA256 Credential=ROLE/")
+
+
+def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: Web) -> None:
+    web.put("/bucket/a", SMALL)
+    given: dict[str, Any] = {
+        "AWS_ENDPOINT_URL": web.url,
+        "AWS_ACCESS_KEY_ID": "AKID",
+        "AWS_SECRET_ACCESS_KEY": "SECRET",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role",
+    }
+    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **given)[0] == 0
+    assert [request.path for request in web.requests] == ["/bucket/a"]
+
+
+def test_role_that_gives_no_key_is_reported(tmp_path: Path, web: Web) -> None:
+    given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": "no\x1b[1m"}
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), AWS_ENDPOINT_URL=web.url, **given)
+    assert code == 1
+    assert re.fullmatch(r"sources: s3://bucket/a: no key from AWS: [ -~]+\n", errors), errors
 
 
 def manifest(**layers: bytes) -> bytes:

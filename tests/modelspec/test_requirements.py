@@ -93,6 +93,16 @@ def test_only_packages_with_requirements_install_some(tmp_path: Path) -> None:
         assert b"PYTHONPATH=/home/mlpack/packages" in values
 
 
+def test_sources_are_fetched_after_the_installation(tmp_path: Path) -> None:
+    """A package may bring botocore, which finds the key of a pod's role."""
+    source = "{from: https://example.com/a, to: OUTPUT_DIR/a, sha256: " + "0a" * 32 + ", size: 3}"
+    loaded = load(demo.write(tmp_path, f"{SPEC}sources: [{source}]\n", {"requirements.txt": ""}))
+    first = plan(loaded, loaded.spec.variants[1], Options()).overlays[0].init
+    assert first is not None
+    programs = [word for word in first.command if word.startswith("/etc/mlpack/runtime")]
+    assert programs == ["/etc/mlpack/runtime/requirements.sh", "/etc/mlpack/runtime/sources.sh"]
+
+
 def test_init_of_a_variant_follows_the_installation(tmp_path: Path) -> None:
     spec = SPEC.replace("{mode: cuda,", "{mode: cuda, init: {command: [prepare, -x]},")
     loaded = load(demo.write(tmp_path, spec, {"requirements.txt": ""}))

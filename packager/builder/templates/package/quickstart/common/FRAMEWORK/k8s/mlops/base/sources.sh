@@ -8,7 +8,8 @@
 #
 # SOURCE  https://HOST/FILE
 #         hf://[datasets/]OWNER/NAME@REVISION[/FILE], of the hub at HF_ENDPOINT; without FILE all of its files
-#         s3://BUCKET/KEY, of the server at AWS_ENDPOINT_URL; signed if AWS_ACCESS_KEY_ID is set
+#         s3://BUCKET/KEY, of the server at AWS_ENDPOINT_URL; signed with the key in AWS_ACCESS_KEY_ID and
+#         AWS_SECRET_ACCESS_KEY, or else with what botocore finds, if it is installed: a role of the pod's ServiceAccount
 #         oci://HOST/REPOSITORY@DIGEST, the layers of a manifest that have a title, as ORAS pushes them
 # DIGEST  the sha256 of a file, or - where SOURCE itself names a commit or a digest
 # SIZE    the most bytes
@@ -18,6 +19,7 @@ exec python3 - "$@" <<'END'
 import base64, datetime, fcntl, hashlib, hmac, http.client, json, os, re, signal, sys, time
 import urllib.error, urllib.parse, urllib.request
 from contextlib import contextmanager
+from functools import cache
 from typing import NamedTuple
 
 CHUNK, TRIES, SECONDS, MOST_FILES, MOST_PAGES, MOST_TEXT = 1 << 20, 5, 60, 10_000, 1_000, 32 << 20
@@ -170,25 +172,47 @@ def bucket(path, digest, size):
     yield File(url, path, f"sha256:{digest}", size, lambda: signed(url, region))
 
 
+@cache
+def found_credentials():
+    """Return the credentials that botocore finds and renews; None without any, or without botocore."""
+    try:
+        import botocore.session
+    except ImportError:
+        return None
+    return botocore.session.get_session().get_credentials()
+
+
+def aws_key():
+    """Return the id, the secret and the token of a key of AWS; three empty texts without one."""
+    names = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+    try:
+        if os.environ.get(names[0]) or not found_credentials():
+            return [os.environ.get(name, "") for name in names]
+        return [part or "" for part in found_credentials().get_frozen_credentials()[:3]]
+    except Exception as error:  # botocore's own classes of errors, and those of what it calls
+        fail(source, f"no key from AWS: {error}")
+
+
 def signed(url, region):
     """Return the headers that sign a request for an object; none without a key. They are valid for 15 minutes."""
-    if not os.environ.get("AWS_ACCESS_KEY_ID"):
+    key, secret, token = aws_key()
+    if not key:
         return {}
     parts = urllib.parse.urlsplit(url)
     now = datetime.datetime.now(datetime.timezone.utc)
     date, second = f"{now:%Y%m%d}", f"{now:%Y%m%dT%H%M%SZ}"
     headers = {"host": parts.netloc, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": second}
-    if os.environ.get("AWS_SESSION_TOKEN"):
-        headers["x-amz-security-token"] = os.environ["AWS_SESSION_TOKEN"]
+    if token:
+        headers["x-amz-security-token"] = token
     names = ";".join(sorted(headers))
     lines = [f"{name}:{headers[name]}" for name in sorted(headers)]
     request = "\n".join(["GET", parts.path, "", *lines, "", names, "UNSIGNED-PAYLOAD"])
     scope = f"{date}/{region}/s3/aws4_request"
     signing = "\n".join(["AWS4-HMAC-SHA256", second, scope, hashlib.sha256(request.encode()).hexdigest()])
-    key = f"AWS4{os.environ.get('AWS_SECRET_ACCESS_KEY', '')}".encode()
+    derived = f"AWS4{secret}".encode()
     for word in (date, region, "s3", "aws4_request", signing):
-        key = hmac.digest(key, word.encode(), "sha256")
-    access = f"Credential={os.environ['AWS_ACCESS_KEY_ID']}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
+        derived = hmac.digest(derived, word.encode(), "sha256")
+    access = f"Credential={key}/{scope}, SignedHeaders={names}, Signature={derived.hex()}"
     del headers["host"]
     return {**headers, "Authorization": f"AWS4-HMAC-SHA256 {access}"}
 
