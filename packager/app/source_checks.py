@@ -10,7 +10,7 @@ from packager.base.errors import MlpackError
 from packager.cluster.doctor.case import fails, note, ok, unknown
 from packager.kubernetes.manifest import listing, mapping
 from packager.package.path_checks import shown
-from packager.publish.sources import S3, Keys, SourceAnswer, SourceState, look_up
+from packager.publish.sources import S3, Keys, SourceAnswer, SourceState, look_up, may_use_role
 from packager.workloads.scripts import FetchedSource, fetched
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def check(target: Target, access: Access, variables: Mapping[str, str]) -> Itera
 
     def result(source: FetchedSource) -> CheckResult:
         try:
-            return _result(source, sources[source], look_up(source.address, access, keys))
+            answer = look_up(source.address, access, keys)
+            return _result(source, sources[source], answer, has_role=may_use_role(source.address, keys))
         except MlpackError as error:
             return unknown("sources", f"{shown(source.address)} could not be looked up: {error}", error.hint)
 
@@ -62,12 +63,12 @@ def _of_package(target: Target) -> dict[str, str]:
     return next((data for data in maps if "OUTPUT_DIR" in data), {})
 
 
-def _result(source: FetchedSource, secret: str | None, answer: SourceAnswer) -> CheckResult:
+def _result(source: FetchedSource, secret: str | None, answer: SourceAnswer, *, has_role: bool) -> CheckResult:
     address = shown(source.address)
     if answer.state is not SourceState.THERE:
         how = "with your key" if answer.with_key else "without a key"
         reason = "cannot be read" if answer.state is SourceState.DENIED else "was not found"
-        if secret is None and source.address.startswith(S3) and answer.state is SourceState.DENIED:
+        if secret is None and has_role and answer.state is SourceState.DENIED:
             fix = "add the secrets of its key to the spec, or give the pods a role in AWS, and botocore"
             return unknown("sources", f"{address} cannot be read {how}; a role of the pods may read it", fix)
         if secret is None:

@@ -34,6 +34,9 @@ _S3 = re.compile(r"s3://([a-z0-9.-]{3,63})/([-A-Za-z0-9._@+/]+)")
 _HUB_SERVER = "https://huggingface.co"
 _REGION = "us-east-1"
 
+_AWS = re.compile(r"https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?(:443)?")
+"""The S3 servers for which pods use a role in AWS, as in `sources.sh` of a package."""
+
 _SILENT_SECONDS = 10.0
 _SECONDS = 30.0
 _MOVED = (301, 302, 303, 307, 308)
@@ -200,7 +203,7 @@ def _of_bucket(source: str, transport: HttpTransport, keys: Keys) -> SourceAnswe
     match = _S3.fullmatch(source)
     if match is None:
         raise ToolError(f"{show(source)} is not an address of an object in a bucket")
-    region = keys.package.get("AWS_REGION") or _REGION
+    region = _region(keys)
     if not re.fullmatch("[a-z0-9-]{1,32}", region):
         raise ToolError(f"AWS_REGION is not the name of a region: {show(region)}")
     server = _s3_server(keys.package, region)
@@ -211,6 +214,15 @@ def _of_bucket(source: str, transport: HttpTransport, keys: Keys) -> SourceAnswe
     is_usable = is_own and secret and _is_header(key) and (not session or _is_header(session))
     signature = signed(place, region, key, secret, session, keys.now) if is_usable else {}
     return _file(place, transport, signature)
+
+
+def _region(keys: Keys) -> str:
+    return keys.package.get("AWS_REGION") or _REGION
+
+
+def may_use_role(source: str, keys: Keys) -> bool:
+    """Whether pods can get the key for a source from AWS, by a role that the cluster gives them."""
+    return source.startswith(S3) and _AWS.fullmatch(_s3_server(keys.package, _region(keys))) is not None
 
 
 def _s3_server(variables: Mapping[str, str], region: str) -> str:

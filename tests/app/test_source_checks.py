@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.runner import SYSTEM
 from packager.cli.host import Host
+from packager.publish import sources
 from tests import demo
 from tests.cli.test_doctor import Report
 from tests.fake_cluster import healthy, item
@@ -47,8 +49,8 @@ def findings(
     cluster.objects.append(item("Secret", "demo", type="Opaque", data={"TOKEN": "eA==", "AWS_ACCESS_KEY_ID": "eA=="}))
     cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
 
-    def examine(*sources: str, more: str = "") -> list[str]:
-        listed = ", ".join(source.replace("WEB", web.url) for source in sources)
+    def examine(*given: str, more: str = "") -> list[str]:
+        listed = ", ".join(source.replace("WEB", web.url) for source in given)
         environment = f"environment: {{HF_ENDPOINT: '{web.url}', AWS_ENDPOINT_URL: '{web.url}'}}\n"
         model = demo.write(tmp_path / "model", f"{demo.SPEC}{environment}{more}sources: [{listed}]\n")
         assert mlpack("build", model, "--format", "dir").code == 0
@@ -90,10 +92,19 @@ def test_source_for_which_only_pods_have_the_secret_is_noted(findings: Callable[
     assert [request.authorization for request in web.requests] == [None]
 
 
-def test_bucket_that_a_role_of_the_pods_may_read_makes_the_result_unknown(findings: Callable[..., list[str]]) -> None:
-    assert findings(f"{{from: 's3://bucket/key', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}") == [
-        "unknown: s3://bucket/key cannot be read without a key; a role of the pods may read it"
-    ]
+@pytest.mark.parametrize(
+    ("is_aws", "found"),
+    [
+        (True, "unknown: s3://bucket/key cannot be read without a key; a role of the pods may read it"),
+        (False, "fails: s3://bucket/key cannot be read, and the spec names no secret for it"),
+    ],
+)
+def test_object_that_a_role_of_the_pods_may_read_makes_the_result_unknown(
+    findings: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, *, is_aws: bool, found: str
+) -> None:
+    if is_aws:
+        monkeypatch.setattr(sources, "_AWS", re.compile("http://localhost:[0-9]+"))
+    assert findings(f"{{from: 's3://bucket/key', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}") == [found]
 
 
 def test_server_that_does_not_answer_makes_the_result_unknown(findings: Callable[..., list[str]]) -> None:

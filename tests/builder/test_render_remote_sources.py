@@ -260,36 +260,53 @@ def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch, token
     assert names["signed"](url, "eu-central-1")["Authorization"].endswith(f"Signature={signature}")
 
 
-def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web) -> None:
-    """The test runs with botocore, as a pod does whose image or requirements have it; EKS Pod Identity answers so."""
-    web.put("/bucket/a", SMALL)
+@pytest.fixture
+def aws(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The variables of a pod with a role, and an object, in a test for whose script the server is one of AWS.
+
+    The test runs with botocore, as a pod does whose image or requirements have it. EKS Pod Identity answers so.
+    """
+    script, pattern = tmp_path / "sources.sh", r'r"https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?(:443)?"'
+    assert pattern in SCRIPT.read_text()
+    script.write_text(SCRIPT.read_text().replace(pattern, f'"{web.url}"'))
+    monkeypatch.setattr(f"{__name__}.SCRIPT", script)
     until = f"{dt.datetime.now(dt.UTC) + dt.timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}"
     web.put("/role", {"AccessKeyId": "ROLE", "SecretAccessKey": "SECRET", "Token": "session", "Expiration": until})
-    where = {"AWS_ENDPOINT_URL": web.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role"}
-    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **where)[0] == 0
+    web.put("/bucket/a", SMALL)
+    return {"AWS_ENDPOINT_URL": web.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role"}
+
+
+def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **aws)
+    assert code == 0, errors
     (asked, sent) = web.requests
     headers = {name.lower(): value for name, value in sent.headers.items()}
     assert (asked.path, sent.path, headers["x-amz-security-token"]) == ("/role", "/bucket/a", "session")
     assert (sent.authorization or "").startswith("AWS4-HMAC-SHA256 Credential=ROLE/")
 
 
-def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: Web) -> None:
-    web.put("/bucket/a", SMALL)
-    given: dict[str, Any] = {
-        "AWS_ENDPOINT_URL": web.url,
-        "AWS_ACCESS_KEY_ID": "AKID",
-        "AWS_SECRET_ACCESS_KEY": "SECRET",
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role",
-    }
-    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **given)[0] == 0
+def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
+    aws |= {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
+    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **aws)[0] == 0
     assert [request.path for request in web.requests] == ["/bucket/a"]
 
 
+@pytest.mark.usefixtures("aws")
 def test_role_that_gives_no_key_is_reported(tmp_path: Path, web: Web) -> None:
+    """The server of objects is not asked for keys."""
     given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": "no\x1b[1m"}
     code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), AWS_ENDPOINT_URL=web.url, **given)
     assert code == 1
     assert re.fullmatch(r"sources: s3://bucket/a: no key from AWS: [ -~]+\n", errors), errors
+    assert web.requests == []
+
+
+def test_role_of_the_pod_is_not_used_for_another_server(tmp_path: Path, web: Web) -> None:
+    web.put("/bucket/a", SMALL)
+    given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": __file__}
+    given |= {"AWS_ENDPOINT_URL": web.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role"}
+    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **given)[0] == 0
+    assert [(request.path, request.authorization) for request in web.requests] == [("/bucket/a", None)]
 
 
 def manifest(**layers: bytes) -> bytes:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ToolError
+from packager.builder.render import TEMPLATES
+from packager.publish import sources
 from packager.publish.client import Access
 from packager.publish.sources import Keys, SourceAnswer, SourceState, look_up, signed
 from packager.publish.transport import Network, address
@@ -172,3 +174,28 @@ def test_artefact_of_a_registry_has_the_size_of_its_layers(registry: FakeRegistr
         digest = registry.put("team/x", "1", content)
         with pytest.raises(ToolError, match="no layer with a title"):
             ask(source + digest)
+
+
+@pytest.mark.parametrize(
+    ("variables", "may"),
+    [
+        ({}, True),
+        ({"AWS_REGION": "eu-west-1"}, True),
+        ({"AWS_ENDPOINT_URL": "https://vpce-1.s3.eu-west-1.vpce.amazonaws.com/"}, True),
+        ({"AWS_ENDPOINT_URL": "https://s3.cn-north-1.amazonaws.com.cn"}, True),
+        ({"AWS_ENDPOINT_URL": "http://s3.eu-west-1.amazonaws.com"}, False),
+        ({"AWS_ENDPOINT_URL": "https://amazonaws.com.example"}, False),
+        ({"AWS_ENDPOINT_URL": "https://example/.amazonaws.com"}, False),
+        ({"AWS_ENDPOINT_URL": "https://evilamazonaws.com"}, False),
+        ({"AWS_ENDPOINT_URL": "https://minio.example"}, False),
+    ],
+)
+def test_role_of_pods_is_for_servers_of_aws_alone(variables: dict[str, str], *, may: bool) -> None:
+    keys = Keys(variables, {}, NOW)
+    assert sources.may_use_role("s3://bucket/a", keys) is may
+    assert not sources.may_use_role("hf://owner/name@main", keys)
+
+
+def test_script_of_packages_uses_the_role_for_the_same_servers() -> None:
+    script = TEMPLATES[""] / "package/quickstart/common/FRAMEWORK/k8s/mlops/base/sources.sh"
+    assert f'AWS = re.compile(r"{sources._AWS.pattern}")' in script.read_text()  # noqa: SLF001

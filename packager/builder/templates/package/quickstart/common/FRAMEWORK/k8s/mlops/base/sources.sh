@@ -9,7 +9,8 @@
 # SOURCE  https://HOST/FILE
 #         hf://[datasets/]OWNER/NAME@REVISION[/FILE], of the hub at HF_ENDPOINT; without FILE all of its files
 #         s3://BUCKET/KEY, of the server at AWS_ENDPOINT_URL; signed with the key in AWS_ACCESS_KEY_ID and
-#         AWS_SECRET_ACCESS_KEY, or else with what botocore finds, if it is installed: a role of the pod's ServiceAccount
+#         AWS_SECRET_ACCESS_KEY; or, at a server of AWS itself, with what botocore finds, if it is installed, such as
+#         the role of the pod's ServiceAccount
 #         oci://HOST/REPOSITORY@DIGEST, the layers of a manifest that have a title, as ORAS pushes them
 # DIGEST  the sha256 of a file, or - where SOURCE itself names a commit or a digest
 # SIZE    the most bytes
@@ -26,6 +27,7 @@ CHUNK, TRIES, SECONDS, MOST_FILES, MOST_PAGES, MOST_TEXT = 1 << 20, 5, 60, 10_00
 TOKEN_SECONDS = 45  # a registry's token is valid for at least a minute
 RELATIVE = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)*")
 DIGEST = re.compile("sha256:[0-9a-f]{64}|git:[0-9a-f]{40}")
+AWS = re.compile(r"https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?(:443)?")
 HIDDEN = re.compile(r"(.*/)?\.git[a-z]+")  # .gitattributes is in nearly every repository, and of no use
 
 
@@ -169,7 +171,7 @@ def bucket(path, digest, size):
     endpoint = os.environ.get("AWS_ENDPOINT_URL")
     server = (endpoint or f"https://s3.{region}.amazonaws.com").rstrip("/")
     url = f"{server}/{name}/{urllib.parse.quote(key)}"
-    yield File(url, path, f"sha256:{digest}", size, lambda: signed(url, region))
+    yield File(url, path, f"sha256:{digest}", size, lambda: signed(url, region, AWS.fullmatch(server)))
 
 
 @cache
@@ -182,20 +184,25 @@ def found_credentials():
     return botocore.session.get_session().get_credentials()
 
 
-def aws_key():
+def aws_key(with_role):
     """Return the id, the secret and the token of a key of AWS; three empty texts without one."""
     names = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+    if os.environ.get(names[0]) or not with_role:
+        return [os.environ.get(name, "") for name in names]
+    server = os.environ.pop("AWS_ENDPOINT_URL", None)  # it has objects, and botocore would ask it for keys, too
     try:
-        if os.environ.get(names[0]) or not found_credentials():
-            return [os.environ.get(name, "") for name in names]
-        return [part or "" for part in found_credentials().get_frozen_credentials()[:3]]
+        found = found_credentials()
+        return [part or "" for part in found.get_frozen_credentials()[:3]] if found else ["", "", ""]
     except Exception as error:  # botocore's own classes of errors, and those of what it calls
         fail(source, f"no key from AWS: {error}")
+    finally:
+        if server is not None:
+            os.environ["AWS_ENDPOINT_URL"] = server
 
 
-def signed(url, region):
+def signed(url, region, with_role=False):
     """Return the headers that sign a request for an object; none without a key. They are valid for 15 minutes."""
-    key, secret, token = aws_key()
+    key, secret, token = aws_key(with_role)
     if not key:
         return {}
     parts = urllib.parse.urlsplit(url)
