@@ -60,11 +60,20 @@ def deploy(site: Site, package: Path) -> subprocess.CompletedProcess[str]:
 
 
 def ask(site: Site, package: Path, **values: object) -> None:
-    """Deploy the client, which sends requests without a pause."""
+    """Deploy the client, which sends requests without a pause, when its name for the server leads to all replicas.
+
+    The controller that writes the addresses of a Service may begin many seconds after the other ones.
+    """
     site.apply(REACHED)
+    site.until(lambda: ready_addresses(site) == 2, "the addresses of the replicas", 60)
     edit(package, "load", ADDRESS="reached", **values)
     site.run(f"mlpack deploy {package} --overlay load --no-wait -y")
     site.until(lambda: site.phase("serve-load") == "Running", "the load to begin")
+
+
+def ready_addresses(site: Site) -> int:
+    slices = site.get("endpointslices --selector=kubernetes.io/service-name=reached")["items"]
+    return sum(one["conditions"].get("ready", False) for part in slices for one in part["endpoints"] or [])
 
 
 def all_serve(site: Site) -> bool:
