@@ -39,7 +39,7 @@ def check(target: Target, access: Access, variables: Mapping[str, str]) -> Itera
     def result(source: FetchedSource) -> CheckResult:
         try:
             answer = look_up(source.address, access, keys)
-            return _result(source, sources[source], answer, has_role=may_use_role(source.address, keys))
+            return _result(source, sources[source], answer, may_have_role=may_use_role(source.address, keys))
         except MlpackError as error:
             return unknown("sources", f"{shown(source.address)} could not be looked up: {error}", error.hint)
 
@@ -63,14 +63,14 @@ def _of_package(target: Target) -> dict[str, str]:
     return next((data for data in maps if "OUTPUT_DIR" in data), {})
 
 
-def _result(source: FetchedSource, secret: str | None, answer: SourceAnswer, *, has_role: bool) -> CheckResult:
+def _result(source: FetchedSource, secret: str | None, answer: SourceAnswer, *, may_have_role: bool) -> CheckResult:
     address = shown(source.address)
     if answer.state is not SourceState.THERE:
         how = "with your key" if answer.with_key else "without a key"
         reason = "cannot be read" if answer.state is SourceState.DENIED else "was not found"
-        if secret is None and has_role and answer.state is SourceState.DENIED:
+        if secret is None and may_have_role and answer.state is SourceState.DENIED:
             fix = "add the secrets of its key to the spec, or give the pods a role in AWS, and botocore"
-            return unknown("sources", f"{address} cannot be read {how}; a role of the pods may read it", fix)
+            return unknown("sources", f"{address} cannot be read {how}; the pods may have a role in AWS that can", fix)
         if secret is None:
             return fails("sources", f"{address} {reason}, and the spec names no secret for it")
         return note("sources", f"{address} {reason} {how}; only the pods have the secret {shown(secret)}")

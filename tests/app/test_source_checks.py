@@ -95,7 +95,7 @@ def test_source_for_which_only_pods_have_the_secret_is_noted(findings: Callable[
 @pytest.mark.parametrize(
     ("is_aws", "found"),
     [
-        (True, "unknown: s3://bucket/key cannot be read without a key; a role of the pods may read it"),
+        (True, "unknown: s3://bucket/key cannot be read without a key; the pods may have a role in AWS that can"),
         (False, "fails: s3://bucket/key cannot be read, and the spec names no secret for it"),
     ],
 )

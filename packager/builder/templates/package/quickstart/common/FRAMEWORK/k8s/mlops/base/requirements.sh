@@ -50,8 +50,8 @@ except IsADirectoryError:
 except OSError as error:
     sys.exit(f"requirements: {error.filename}: {error.strerror}")
 if command:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # it does not read this script
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and so by the command
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # or the command would read the end of this script
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would, too
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)

@@ -175,7 +175,7 @@ def bucket(path, digest, size):
 
 
 @cache
-def found_credentials():
+def aws_credentials():
     """Return the credentials that botocore finds and renews; None without any, or without botocore."""
     try:
         import botocore.session
@@ -189,9 +189,9 @@ def aws_key(with_role):
     names = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
     if os.environ.get(names[0]) or not with_role:
         return [os.environ.get(name, "") for name in names]
-    server = os.environ.pop("AWS_ENDPOINT_URL", None)  # it has objects, and botocore would ask it for keys, too
+    server = os.environ.pop("AWS_ENDPOINT_URL", None)  # botocore would ask this server of objects for keys
     try:
-        found = found_credentials()
+        found = aws_credentials()
         return [part or "" for part in found.get_frozen_credentials()[:3]] if found else ["", "", ""]
     except Exception as error:  # botocore's own classes of errors, and those of what it calls
         fail(source, f"no key from AWS: {error}")
@@ -418,8 +418,8 @@ for index in range(0, len(words), 5):
         full = "no space left" if error.errno in (28, 122) else f"cannot be written: {error.strerror}"
         fail(source, f"{path}: {full}")
 if command:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # it does not read this script
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and so by the command
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # or the command would read the end of this script
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would, too
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
