@@ -50,6 +50,7 @@ class Web:
         answers: The status, headers and content for each path. With an Authorization, `PATH allowed` is the path for
             one that asks for it.
         reasons: The words after the status, by path.
+        allows: The Authorization that a path asks for, if not any of them is enough.
         requests: The requests, in order.
         breaks: After how many bytes each answer breaks off, from the first one on.
     """
@@ -58,6 +59,7 @@ class Web:
         self.url = ""
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.reasons: dict[str, str] = {}
+        self.allows: dict[str, str | None] = {}
         self.requests: list[Request] = []
         self.breaks: list[int] = []
 
@@ -71,7 +73,8 @@ class Web:
         request = Request(handler.path, dict(handler.headers))
         self.requests.append(request)
         status, headers, content = self.answers.get(request.path, (404, {}, b""))
-        if "WWW-Authenticate" in headers and request.authorization:
+        allowed = self.allows.get(request.path) or request.authorization
+        if "WWW-Authenticate" in headers and allowed and request.authorization == allowed:
             status, headers, content = self.answers[f"{request.path} allowed"]
         begin = int((request.headers.get("Range") or "bytes=0-")[6:].partition("-")[0])
         if begin and status == 200:
@@ -80,6 +83,8 @@ class Web:
         for name, value in {"Content-Length": str(len(content) - begin), **headers}.items():
             handler.send_header(name, value)
         handler.end_headers()
+        if handler.command == "HEAD":
+            return
         end = begin + self.breaks.pop(0) if self.breaks else None
         with suppress(OSError):  # the client closes the connection before it is all sent
             handler.wfile.write(content[begin:end])
@@ -93,6 +98,8 @@ def serving(certificate: tuple[str, str] | None = None) -> Iterator[Web]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             web.answer(self)
+
+        do_HEAD = do_GET  # noqa: N815 - the name is given
 
         def log_message(self, *_arguments: object) -> None:
             return

@@ -59,15 +59,27 @@ def fetch(
     digest: str = "-",
     size: int = 1_000_000,
     login: str = "-",
+    with_clients: bool = False,
     **variables: str,
 ) -> tuple[int, str]:
-    """Run the script, and return its exit code and its errors."""
+    """Run the script, with or without the clients of stores, and return its exit code and its errors."""
+    if not with_clients:
+        variables["PYTHONPATH"] = str(hidden(folder))
     argv = ["sh", str(SCRIPT), source, f"{folder}/{to}", digest, str(size), login, "--"]
     # botocore does not look for the role of a virtual machine
     environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **variables}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
+
+
+def hidden(folder: Path) -> Path:
+    """Return a folder that has Python find none of the clients."""
+    path = folder / "hidden"
+    path.mkdir(parents=True, exist_ok=True)
+    hide = 'import sys\nsys.modules.update(dict.fromkeys(("botocore", "huggingface_hub", "oras")))\n'
+    (path / "sitecustomize.py").write_text(hide)
+    return path
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -123,7 +135,7 @@ def test_repository_is_fetched_into_the_folder_of_a_volume(tmp_path: Path, web: 
     assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url) == (0, "")
     assert len(web.requests) == asked
     assert files(tmp_path) == {"config.json": SMALL}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "hidden"]
 
 
 def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path: Path, web: Web) -> None:
@@ -194,7 +206,8 @@ def test_keys_of_a_bucket_are_not_sent_to_another_host(tmp_path: Path, web: Web)
     with serving() as other:
         web.put("/bucket/a", b"", 307, Location=f"{other.url}/a")
         other.put("/a", SMALL)
-        keys = {f"AWS_{name}": "word" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")}
+        names = "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"
+        keys: dict[str, Any] = {f"AWS_{name}": "word" for name in names}
         digest = sha256(SMALL)
         assert (
             fetch(tmp_path, "s3://bucket/a", digest=digest, size=len(SMALL), AWS_ENDPOINT_URL=web.url, **keys)[0] == 0
@@ -219,12 +232,19 @@ def test_secret_is_not_sent_to_a_hub_without_tls(tmp_path: Path, web: Web) -> No
     assert web.requests == []
 
 
-def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web: Web) -> None:
+@pytest.mark.parametrize("with_clients", [False, True])
+def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web: Web, *, with_clients: bool) -> None:
     web.put("/bucket/a%2Bb/c.bin", LARGE)
     source, keys = "s3://bucket/a+b/c.bin", {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
     for number, given in enumerate(({}, keys)):
         code, errors = fetch(
-            tmp_path / str(number), source, digest=sha256(LARGE), size=len(LARGE), AWS_ENDPOINT_URL=web.url, **given
+            tmp_path / str(number),
+            source,
+            digest=sha256(LARGE),
+            size=len(LARGE),
+            with_clients=with_clients,
+            AWS_ENDPOINT_URL=web.url,
+            **given,
         )
         assert code == 0, errors
         assert (tmp_path / str(number) / "data").read_bytes() == LARGE
@@ -250,7 +270,7 @@ def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch, token
         def now(cls, tz: dt.tzinfo | None = None) -> Fixed:
             return cls(2026, 1, 2, 3, 4, 5, tzinfo=tz)
 
-    program = SCRIPT.read_text(encoding="utf-8").partition("<<'END'\n")[2].partition("\nsignal.signal(")[0]
+    program = SCRIPT.read_text(encoding="utf-8").partition("<<'END'\n")[2].partition("\nend = sys.argv")[0]
     names: dict[str, Any] = {}
     exec(program, names)  # noqa: S102 - the script of this repository
     names["datetime"] = type("Clock", (), {"datetime": Fixed, "timezone": dt.timezone})
@@ -277,7 +297,7 @@ def aws(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
 
 
 def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
-    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **aws)
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), with_clients=True, **aws)
     assert code == 0, errors
     (asked, sent) = web.requests
     headers = {name.lower(): value for name, value in sent.headers.items()}
@@ -287,7 +307,7 @@ def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web, 
 
 def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
     aws |= {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
-    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **aws)[0] == 0
+    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), with_clients=True, **aws)[0] == 0
     assert [request.path for request in web.requests] == ["/bucket/a"]
 
 
@@ -295,9 +315,10 @@ def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: W
 def test_role_that_gives_no_key_is_reported(tmp_path: Path, web: Web) -> None:
     """The server of objects is not asked for keys."""
     given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": "no\x1b[1m"}
-    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), AWS_ENDPOINT_URL=web.url, **given)
+    given |= {"AWS_ENDPOINT_URL": web.url, "with_clients": True}
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), **given)
     assert code == 1
-    assert re.fullmatch(r"sources: s3://bucket/a: no key from AWS: [ -~]+\n", errors), errors
+    assert re.fullmatch(r"sources: s3://bucket/a: botocore: [ -~]+\n", errors), errors
     assert web.requests == []
 
 
@@ -305,6 +326,7 @@ def test_role_of_the_pod_is_not_used_for_another_server(tmp_path: Path, web: Web
     web.put("/bucket/a", SMALL)
     given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": __file__}
     given |= {"AWS_ENDPOINT_URL": web.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role"}
+    given |= {"with_clients": True}
     assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **given)[0] == 0
     assert [(request.path, request.authorization) for request in web.requests] == [("/bucket/a", None)]
 
@@ -319,10 +341,14 @@ def manifest(**layers: bytes) -> bytes:
     return json.dumps({"schemaVersion": 2, "layers": [*listed, {"digest": "sha256:0", "size": 1}]}).encode()
 
 
+ALLOWED = {"Bearer": "Bearer granted", "Basic": "Basic dXNlcjp3b3Jk", None: None}
+
+
 @pytest.mark.parametrize("scheme", ["Bearer", "Basic", None])
 @pytest.mark.parametrize("given", ["user:word", ""])
+@pytest.mark.parametrize("with_clients", [False, True])
 def test_artefact_of_a_registry_is_fetched(
-    tmp_path: Path, certificate: tuple[str, str], scheme: str | None, given: str
+    tmp_path: Path, certificate: tuple[str, str], scheme: str | None, given: str, *, with_clients: bool
 ) -> None:
     text = manifest(a_bin=LARGE, b_json=SMALL)
     with serving(certificate) as web:
@@ -331,20 +357,28 @@ def test_artefact_of_a_registry_is_fetched(
         web.put(path, text)
         if scheme is not None:
             web.put(f"{path} allowed", text)
-            named = f'{scheme} realm="{web.url}/token",service="s",scope="repository:team/x:pull"'
-            web.put(path, b"", 401, **{"WWW-Authenticate": named})
+            named = f'Bearer realm="{web.url}/token",service="s",scope="repository:team/x:pull"'
+            challenge = named if scheme == "Bearer" else 'Basic realm="registry"'
+            web.put(path, b"", 401, **{"WWW-Authenticate": challenge})
             web.put("/token?service=s&scope=repository%3Ateam%2Fx%3Apull", {"token": "granted"})
         for content in (LARGE, SMALL):
-            web.put(f"/v2/team/x/blobs/sha256:{sha256(content)}", content)
+            blob = f"/v2/team/x/blobs/sha256:{sha256(content)}"
+            web.put(blob, content)
+            if scheme is not None:
+                web.put(f"{blob} allowed", content)
+                web.put(blob, b"", 401, **{"WWW-Authenticate": challenge})
+            web.allows[blob] = web.allows[path] = ALLOWED[scheme]
         source = f"oci://{host}/team/x@sha256:{sha256(text)}"
-        code, errors = fetch(tmp_path, source, login="LOGIN", LOGIN=given, SSL_CERT_FILE=certificate[0])
+        trusted: dict[str, Any] = {"SSL_CERT_FILE": certificate[0], "with_clients": with_clients}
+        code, errors = fetch(tmp_path, source, login="LOGIN", LOGIN=given, **trusted)
         if scheme == "Basic" and not given:
             assert (code, errors) == (1, f"sources: {source}: no right to read it (status 401)\n")
             return
         assert code == 0, errors
         assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}
-        sent = {"Bearer": "Bearer granted", "Basic": "Basic dXNlcjp3b3Jk", None: None}[scheme]
-        assert {request.authorization for request in web.requests if "/blobs/" in request.path} == {sent}
+        blobs = [request for request in web.requests if "/blobs/" in request.path]
+        assert blobs[-1].authorization == ALLOWED[scheme]
+        assert with_clients == any("python-requests" in request.headers["User-Agent"] for request in blobs)
 
 
 @pytest.mark.parametrize(
@@ -417,3 +451,116 @@ def test_token_of_a_registry_is_asked_for_again(
         code, errors = fetch(tmp_path, source, SSL_CERT_FILE=certificate[0])
     assert code == 0, errors
     assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}
+
+
+def test_login_is_not_sent_by_the_client_of_a_registry_without_tls(
+    tmp_path: Path, certificate: tuple[str, str], web: Web
+) -> None:
+    with serving(certificate) as registry:
+        digest = sha256(b"{}")
+        refused = {"WWW-Authenticate": f'Bearer realm="{web.url}/token"'}
+        registry.put(f"/v2/x/manifests/sha256:{digest}", b"", 401, **refused)
+        registry.put(f"/v2/x/manifests/sha256:{digest} allowed", b"", 401, **refused)
+        source = f"oci://{registry.url.removeprefix('https://')}/x@sha256:{digest}"
+        trusted: dict[str, Any] = {"SSL_CERT_FILE": certificate[0], "with_clients": True}
+        code, errors = fetch(tmp_path, source, login="LOGIN", LOGIN="user:word", **trusted)
+    assert (code, errors) == (1, f"sources: {source}: no right to read it (status 401)\n")
+    assert web.requests == []
+
+
+@pytest.mark.parametrize("breaks", [[], [50_000]])
+def test_object_that_breaks_off_is_continued_by_botocore(tmp_path: Path, web: Web, breaks: list[int]) -> None:
+    web.put("/bucket/a", LARGE)
+    web.breaks = list(breaks)
+    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET", "with_clients": True}
+    keys["AWS_ENDPOINT_URL"] = web.url
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(LARGE), size=len(LARGE), **keys)
+    assert code == 0, errors
+    assert (tmp_path / "data").read_bytes() == LARGE
+    assert [request.headers.get("Range") for request in web.requests] == [None, "bytes=50000-"][: 1 + len(breaks)]
+    assert all("otocore/" in request.headers["User-Agent"] for request in web.requests)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "why"),
+    [
+        (403, b"<Error><Code>AccessDenied</Code></Error>", "no right to read it (status 403)"),
+        (404, b"", "not found (status 404)"),
+        (409, b"<Error><Message>a\x9b\n b</Message></Error>", "(status 409)"),
+        (200, SMALL + b"x", f"it has more than the {len(SMALL)} bytes that are expected"),
+        (200, b"x" * len(SMALL), "wrong digest"),
+    ],
+)
+def test_answer_to_botocore_without_the_object_is_reported(
+    tmp_path: Path, web: Web, status: int, content: bytes, why: str
+) -> None:
+    web.put("/bucket/a", content, status)
+    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET", "with_clients": True}
+    keys["AWS_ENDPOINT_URL"] = web.url
+    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **keys)
+    assert code == 1
+    assert why in errors
+    assert re.fullmatch("[ -~]+\n", errors)
+    assert not (tmp_path / "data").exists()
+
+
+def in_xet(web: Web, name: str, content: bytes) -> None:
+    """Have a file of the hub in Xet storage, whose content is in one block that is not compressed."""
+    digest, block = "cd" * 32, "ab" * 32
+    chunks = [content[begin : begin + 100_000] for begin in range(0, len(content), 100_000)]
+    sizes = [len(chunk).to_bytes(3, "little") for chunk in chunks]
+    stored = b"".join(b"\0" + size + b"\0" + size + chunk for size, chunk in zip(sizes, chunks, strict=True))
+    known: dict[str, Any] = {"X-Repo-Commit": COMMIT, "ETag": f'"{sha256(content)}"'}
+    known |= {"X-Linked-Size": str(len(content)), "X-Xet-Hash": digest, "X-Xet-Refresh-Route": f"{web.url}/xet-token"}
+    web.put(FILES + name, content, **known)
+    given: dict[str, Any] = {"X-Xet-Cas-Url": web.url, "X-Xet-Access-Token": "word"}
+    given |= {"X-Xet-Token-Expiration": "9999999999"}
+    web.put("/xet-token", {"accessToken": "word", "exp": 9_999_999_999, "casUrl": web.url}, **given)
+    all_chunks = {"start": 0, "end": len(chunks)}
+    at = {"range": all_chunks, "url": f"{web.url}/block", "url_range": {"start": 0, "end": len(stored) - 1}}
+    term = {"hash": block, "unpacked_length": len(content), "range": all_chunks}
+    listed = {"offset_into_first_range": 0, "terms": [term], "fetch_info": {block: [at]}}
+    web.put(f"/v1/reconstructions/{digest}", listed)
+    web.put("/block", stored, 206, **{"Content-Range": f"bytes 0-{len(stored) - 1}/{len(stored)}"})
+
+
+def test_large_file_of_the_hub_is_fetched_from_xet_storage_by_its_client(tmp_path: Path, web: Web) -> None:
+    """The program after it still has the variables of the pod, and the client leaves nothing on the volume."""
+    hub(web, entry("config.json", SMALL), entry("m.bin", LARGE, is_lfs=True), **{"config.json": SMALL})
+    in_xet(web, "m.bin", LARGE)
+    given: dict[str, Any] = {"HF_ENDPOINT": web.url, "HF_HUB_OFFLINE": "1", "with_clients": True}
+    code, errors = fetch(tmp_path, REPOSITORY, **given)
+    assert code == 0, errors
+    assert files(tmp_path) == {"config.json": SMALL, "m.bin": LARGE}
+    assert [request.path for request in web.requests][-1] == "/block"
+    assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+    asked = len(web.requests)
+    assert fetch(tmp_path, REPOSITORY, **given) == (0, "")
+    assert len(web.requests) == asked
+
+
+@pytest.mark.parametrize("found", [b"x" * len(LARGE), b"x" * 5_000_000, b""], ids=["digest", "long", "empty"])
+def test_wrong_file_of_a_client_is_fetched_without_it(tmp_path: Path, web: Web, found: bytes) -> None:
+    hub(web, entry("m.bin", LARGE, is_lfs=True))
+    in_xet(web, "m.bin", found)
+    status, headers, _ = web.answers[f"{FILES}m.bin"]
+    web.answers[f"{FILES}m.bin"] = status, headers, LARGE
+    code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
+    assert code == 0, errors
+    assert files(tmp_path) == {"m.bin": LARGE}
+
+
+def test_client_that_the_hub_does_not_suit_is_not_needed(tmp_path: Path, web: Web) -> None:
+    hub(web, entry("m.bin", LARGE, is_lfs=True), **{"m.bin": LARGE})
+    code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
+    assert code == 0, errors
+    assert re.search("^sources: [ -~]+; trying without the client$", errors, re.MULTILINE)
+    assert files(tmp_path) == {"m.bin": LARGE}
+
+
+def test_hub_that_refuses_its_client_is_reported(tmp_path: Path, web: Web) -> None:
+    hub(web, entry("m.bin", LARGE, is_lfs=True))
+    web.put(f"{FILES}m.bin", b"", 403)
+    code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
+    assert code == 1
+    assert errors.splitlines()[-1] == f"sources: {web.url}{FILES}m.bin: no right to read it (status 403)"
