@@ -7,28 +7,22 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.builder.render import TEMPLATES
+from tests.builder.fetching import SCRIPT, fetch, files, sha256
 from tests.web import Web, answering, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SCRIPT = TEMPLATES[""] / "package/quickstart/common/FRAMEWORK/k8s/mlops/base/sources.sh"
 COMMIT = "0123456789" * 4
 SMALL, LARGE = b'{"layers": 2}\n', os.urandom(200_000)
 TREE = f"/api/models/owner/name/tree/{COMMIT}?recursive=true"
 FILES = f"/owner/name/resolve/{COMMIT}/"
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def entry(path: str, content: bytes, *, is_lfs: bool = False, **others: Any) -> dict[str, Any]:
@@ -49,44 +43,6 @@ def hub(web: Web, *entries: dict[str, Any], **contents: bytes) -> None:
 def web() -> Iterator[Web]:
     with serving() as web:
         yield web
-
-
-def fetch(
-    folder: Path,
-    source: str,
-    *,
-    to: str = "data",
-    digest: str = "-",
-    size: int = 1_000_000,
-    login: str = "-",
-    with_clients: bool = False,
-    **variables: str,
-) -> tuple[int, str]:
-    """Run the script, with or without the clients of stores, and return its exit code and its errors."""
-    if not with_clients:
-        variables["PYTHONPATH"] = str(hidden(folder))
-    argv = ["sh", str(SCRIPT), source, f"{folder}/{to}", digest, str(size), login, "--"]
-    # botocore does not look for the role of a virtual machine
-    environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **variables}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr
-
-
-def hidden(folder: Path) -> Path:
-    """Return a folder that has Python find none of the clients."""
-    path = folder / "hidden"
-    path.mkdir(parents=True, exist_ok=True)
-    hide = 'import sys\nsys.modules.update(dict.fromkeys(("botocore", "huggingface_hub", "oras")))\n'
-    (path / "sitecustomize.py").write_text(hide)
-    return path
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Return the content of the files that were fetched."""
-    data = folder / "data"
-    paths = (path for path in data.rglob("*") if path.is_file() and not path.name.startswith(".mlpack-"))
-    return {str(path.relative_to(data)): path.read_bytes() for path in paths}
 
 
 REPOSITORY = f"hf://owner/name@{COMMIT}"
@@ -289,7 +245,7 @@ def aws(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     script, pattern = tmp_path / "sources.sh", r'r"https://([a-z0-9-]+\.)+amazonaws\.com(\.cn)?(:443)?"'
     assert pattern in SCRIPT.read_text()
     script.write_text(SCRIPT.read_text().replace(pattern, f'"{web.url}"'))
-    monkeypatch.setattr(f"{__name__}.SCRIPT", script)
+    monkeypatch.setattr("tests.builder.fetching.SCRIPT", script)
     until = f"{dt.datetime.now(dt.UTC) + dt.timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}"
     web.put("/role", {"AccessKeyId": "ROLE", "SecretAccessKey": "SECRET", "Token": "session", "Expiration": until})
     web.put("/bucket/a", SMALL)
@@ -441,7 +397,7 @@ def test_token_of_a_registry_is_asked_for_again(
     """An error before the first token is no refusal, and a token that has become too old is not sent."""
     script = tmp_path / "sources.sh"
     script.write_text(SCRIPT.read_text().replace("TOKEN_SECONDS = 45", f"TOKEN_SECONDS = {seconds}"))
-    monkeypatch.setattr(f"{__name__}.SCRIPT", script)
+    monkeypatch.setattr("tests.builder.fetching.SCRIPT", script)
     text = manifest(a_bin=LARGE, b_json=SMALL)
     content = {f"/v2/x/blobs/sha256:{sha256(layer)}": layer for layer in (LARGE, SMALL)}
     content[f"/v2/x/manifests/sha256:{sha256(text)}"] = text

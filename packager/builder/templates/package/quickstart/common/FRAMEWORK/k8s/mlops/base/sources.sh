@@ -360,6 +360,8 @@ def oras_client(url, headers, secret):
                 return addinfourl(found.raw, found.headers, url, status)
             if status not in (401, 403):
                 raise urllib.error.HTTPError(url, status, found.reason, found.headers, None)
+            if not found.headers.get("WWW-Authenticate", "").lower().startswith("bearer"):
+                break  # or it would take the name of a realm as a host, and send the password to it
         raise urllib.error.HTTPError(url, status, "", {}, None)
 
     return opened
