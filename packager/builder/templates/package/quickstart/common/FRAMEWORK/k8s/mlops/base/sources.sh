@@ -193,20 +193,21 @@ def hub(path, digest, size, secret):
 
 @cache
 def hub_client():
-    """Return the function of huggingface_hub that downloads a file; None if it is not installed."""
+    """Return the function of huggingface_hub that downloads a file; None if it is not installed, or too old."""
     if not importlib.util.find_spec("huggingface_hub"):
         return None
     # What the program does without a network, or shows, is not meant for this script.
     os.environ.update(HF_HOME=tempfile.mkdtemp(), HF_HUB_OFFLINE="0", HF_HUB_DISABLE_PROGRESS_BARS="1")
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import __version__, hf_hub_download
 
-    return hf_hub_download
+    # Up to 0.22, it writes to a path that the hub names.
+    return hf_hub_download if tuple(map(int, __version__.split(".")[:2])) >= (0, 23) else None
 
 
 def hub_download(repository, name, folder, **others):
     """Download a file of the hub to a folder with huggingface_hub; return its path, or None without a client."""
     client = hub_client()
-    return client(repository, name, local_dir=folder, cache_dir=f"{folder}/cache", **others) if client else None
+    return client(repository, name, local_dir=folder, **others) if client else None
 
 
 def bucket(path, digest, size):
@@ -233,8 +234,8 @@ def s3_client(server, region):
         elif not AWS.fullmatch(server) or not found.get_credentials():
             return None
         found.get_credentials().get_frozen_credentials()
-        given = {"endpoint_url": server, "verify": os.environ.get("SSL_CERT_FILE")} if ENDPOINT else {}
-        style = {"addressing_style": "path"} if ENDPOINT else {}
+        given, style = ({"endpoint_url": server}, {"addressing_style": "path"}) if ENDPOINT else ({}, {})
+        given["verify"] = os.environ.get("SSL_CERT_FILE")
         times = {"connect_timeout": SECONDS, "read_timeout": SECONDS, "retries": {"total_max_attempts": 1}}
         return found.create_client("s3", region, config=config.Config(s3=style, **times), **given)
     except Exception as error:  # botocore's own classes of errors, and those of what it calls
@@ -245,9 +246,8 @@ def s3_object(client, url, bucket, key, begun):
     """Return the answer to botocore's request for an object."""
     from botocore import exceptions
 
-    wanted = {"Range": since(begun)["Range"]} if begun else {}
     try:
-        found = client.get_object(Bucket=bucket, Key=key, **wanted)
+        found = client.get_object(Bucket=bucket, Key=key, **since(begun))
     except exceptions.ClientError as error:
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
         raise urllib.error.HTTPError(url, status, error.response["Error"].get("Message", ""), {}, None) from None
@@ -336,21 +336,21 @@ def oras_client(url, headers, secret):
         """Ask with a new login, since the client does not renew one that has become too old."""
         status = 401
         for kind in ("basic", "token") if colon else ("token",):
-            registry = client.OrasClient(auth_backend=kind, tls_verify=certificates)
-            send = registry.session.request
+            asker = client.OrasClient(auth_backend=kind, tls_verify=certificates)
+            send = asker.session.request
 
             def encrypted(method, url, **others):
                 if not url.startswith("https://"):
                     raise ValueError("a login is only sent by https")
                 return send(method, url, timeout=SECONDS, **others)
 
-            registry.session.request = encrypted
+            asker.session.request = encrypted
             if colon:
-                registry.auth.set_basic_auth(user, password)
+                asker.auth.set_basic_auth(user, password)
             elif known:
-                registry.auth.set_token_auth(known)
+                asker.auth.set_token_auth(known)
             try:
-                found = do_request(registry, url, headers={**headers, **since(begun)}, stream=True)
+                found = do_request(asker, url, headers={**headers, **since(begun)}, stream=True)
             except ValueError:  # it cannot log in as the registry asks for
                 continue
             except RequestException as error:
@@ -443,7 +443,7 @@ def by_client(file, part):
         most = max(file.size, CHUNK)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most if limits[1] < 0 else min(most, limits[1]), limits[1]))
         if downloaded := file.download(folder=folder):
-            os.replace(os.path.realpath(downloaded), part)
+            os.replace(downloaded, part)
     except Exception as error:  # there are many clients, and versions of them
         print(f"sources: {plain(error)}; trying without the client", file=sys.stderr, flush=True)
     finally:
