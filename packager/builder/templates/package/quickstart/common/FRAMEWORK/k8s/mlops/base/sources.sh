@@ -196,8 +196,9 @@ def hub_client():
     """Return the function of huggingface_hub that downloads a file; None if it is not installed, or too old."""
     if not importlib.util.find_spec("huggingface_hub"):
         return None
-    # What the program does without a network, or shows, is not meant for this script.
-    os.environ.update(HF_HOME=tempfile.mkdtemp(), HF_HUB_OFFLINE="0", HF_HUB_DISABLE_PROGRESS_BARS="1")
+    # HF_HUB_OFFLINE is meant for the program, and nothing but the file is asked for.
+    os.environ.update(HF_HOME=tempfile.mkdtemp(), HF_HUB_OFFLINE="0")
+    os.environ.update(HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
     from huggingface_hub import __version__, hf_hub_download
 
     # Up to 0.22, it writes to a path that the hub names.
