@@ -7,9 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.session import get_session
-from moto.server import ThreadedMotoServer
-from oras.client import OrasClient
 
 from tests.builder.fetching import fetch, files, sha256
 from tests.publish import real_registry
@@ -27,6 +24,9 @@ POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[dict[str, Any]]:
     """The variables of a pod with a key for an S3 server, which checks signatures and has an object."""
+    from botocore.session import get_session
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -67,6 +67,8 @@ def test_object_is_fetched_with_a_signature_that_the_server_checks(
 def test_artefact_that_oras_has_pushed_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, *, with_clients: bool
 ) -> None:
+    from oras.client import OrasClient
+
     (tmp_path / "registry").mkdir()
     (tmp_path / "model.bin").write_bytes(CONTENT)
     (tmp_path / "config.json").write_text("{}")
