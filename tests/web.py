@@ -50,7 +50,7 @@ class Web:
         answers: The status, headers and content for each path. With an Authorization, `PATH allowed` is the path for
             one that asks for it.
         reasons: The words after the status, by path.
-        allows: The Authorization that a path asks for, if not any of them is enough.
+        allows: The Authorization that is needed for a path; without an entry, any is enough.
         requests: The requests, in order.
         breaks: After how many bytes each answer breaks off, from the first one on.
     """

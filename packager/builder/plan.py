@@ -417,7 +417,7 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     init = run.init.program(run.workdir) if run.init else None
     if spec.sources:
         init = fetching([_source(source) for source in spec.sources], init)
-    if variant.requirements:  # before: they may have botocore, which finds keys for sources
+    if variant.requirements:  # installed first: they may have the clients that fetch sources
         init = installing(variant.requirements, init)
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, spec.image.reference)
 

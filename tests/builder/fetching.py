@@ -27,21 +27,22 @@ def fetch(
     digest: str = "-",
     size: int = 1_000_000,
     login: str = "-",
+    command: tuple[str, ...] = (),
     with_clients: bool = False,
     **variables: str,
 ) -> tuple[int, str]:
     """Run the script, with or without the clients of stores, and return its exit code and its errors."""
     if not with_clients:
-        variables["PYTHONPATH"] = str(hidden(folder))
-    argv = ["sh", str(SCRIPT), source, f"{folder}/{to}", digest, str(size), login, "--"]
-    # botocore does not look for the role of a virtual machine
+        variables["PYTHONPATH"] = str(without_clients(folder))
+    argv = ["sh", str(SCRIPT), source, f"{folder}/{to}", digest, str(size), login, "--", *command]
+    # botocore must not look for the role of a virtual machine
     environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **variables}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
 
 
-def hidden(folder: Path) -> Path:
+def without_clients(folder: Path) -> Path:
     """Return a folder that has Python find none of the clients."""
     path = folder / "hidden"
     path.mkdir(parents=True, exist_ok=True)

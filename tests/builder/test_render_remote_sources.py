@@ -191,7 +191,8 @@ def test_secret_is_not_sent_to_a_hub_without_tls(tmp_path: Path, web: Web) -> No
 @pytest.mark.parametrize("with_clients", [False, True])
 def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web: Web, *, with_clients: bool) -> None:
     web.put("/bucket/a%2Bb/c.bin", LARGE)
-    source, keys = "s3://bucket/a+b/c.bin", {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
+    source = "s3://bucket/a+b/c.bin"
+    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
     for number, given in enumerate(({}, keys)):
         code, errors = fetch(
             tmp_path / str(number),
@@ -334,6 +335,7 @@ def test_artefact_of_a_registry_is_fetched(
         assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}
         blobs = [request for request in web.requests if "/blobs/" in request.path]
         assert blobs[-1].authorization == ALLOWED[scheme]
+        assert with_clients or {request.authorization for request in blobs} == {ALLOWED[scheme]}
         assert with_clients == any("python-requests" in request.headers["User-Agent"] for request in blobs)
 
 
@@ -485,8 +487,12 @@ def test_large_file_of_the_hub_is_fetched_from_xet_storage_by_its_client(tmp_pat
     hub(web, entry("config.json", SMALL), entry("m.bin", LARGE, is_lfs=True), **{"config.json": SMALL})
     in_xet(web, "m.bin", LARGE)
     given: dict[str, Any] = {"HF_ENDPOINT": web.url, "HF_HUB_OFFLINE": "1", "with_clients": True}
-    code, errors = fetch(tmp_path, REPOSITORY, **given)
+    code, errors = fetch(tmp_path, REPOSITORY, command=("sh", "-c", "env >&2"), **given)
     assert code == 0, errors
+    assert {line for line in errors.splitlines() if line.startswith("HF_")} == {
+        f"HF_ENDPOINT={web.url}",
+        "HF_HUB_OFFLINE=1",
+    }
     assert files(tmp_path) == {"config.json": SMALL, "m.bin": LARGE}
     paths = [request.path for request in web.requests if not request.path.startswith("/v")]
     assert paths == [TREE, f"{FILES}config.json", f"{FILES}m.bin", "/xet-token", "/block"]
@@ -496,10 +502,10 @@ def test_large_file_of_the_hub_is_fetched_from_xet_storage_by_its_client(tmp_pat
     assert len(web.requests) == asked
 
 
-@pytest.mark.parametrize("found", [b"x" * len(LARGE), b"x" * 5_000_000, b""], ids=["digest", "long", "empty"])
-def test_wrong_file_of_a_client_is_fetched_without_it(tmp_path: Path, web: Web, found: bytes) -> None:
+@pytest.mark.parametrize("content", [b"x" * len(LARGE), b"x" * 5_000_000, b""], ids=["digest", "long", "empty"])
+def test_wrong_file_of_a_client_is_fetched_without_it(tmp_path: Path, web: Web, content: bytes) -> None:
     hub(web, entry("m.bin", LARGE, is_lfs=True))
-    in_xet(web, "m.bin", found)
+    in_xet(web, "m.bin", content)
     status, headers, _ = web.answers[f"{FILES}m.bin"]
     web.answers[f"{FILES}m.bin"] = status, headers, LARGE
     code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
@@ -507,7 +513,7 @@ def test_wrong_file_of_a_client_is_fetched_without_it(tmp_path: Path, web: Web, 
     assert files(tmp_path) == {"m.bin": LARGE}
 
 
-def test_client_that_the_hub_does_not_suit_is_not_needed(tmp_path: Path, web: Web) -> None:
+def test_file_is_fetched_without_the_client_if_the_client_fails(tmp_path: Path, web: Web) -> None:
     hub(web, entry("m.bin", LARGE, is_lfs=True), **{"m.bin": LARGE})
     code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
     assert code == 0, errors

@@ -39,15 +39,15 @@ HIDDEN = re.compile(r"(.*/)?\.git[a-z]+")  # .gitattributes is in nearly every r
 class File(NamedTuple):
     """A file to fetch.
 
-    The digest is sha256:…, or git:… for the name of a blob in Git. `opened` asks for the bytes from a number on and
-    returns the answer. `download`, if there is one, downloads the whole file to a folder and returns its path.
+    The digest is sha256:…, or git:… for the name of a blob in Git. `open_from` asks for the bytes from a number on
+    and returns the answer. `download`, if there is one, downloads the whole file to a folder and returns its path.
     """
 
     url: str
     path: str
     digest: str
     size: int
-    opened: object
+    open_from: object
     download: object = None
 
 
@@ -81,14 +81,14 @@ def ask(url, headers):
     return urllib.request.build_opener(Redirects).open(urllib.request.Request(url, headers=headers), timeout=SECONDS)
 
 
-def since(begun):
+def range_header(begun):
     """Return the header that asks for the bytes from a number on."""
     return {"Range": f"bytes={begun}-"} if begun else {}
 
 
-def asking(url, headers):
-    """Return how this script asks for a file; `headers` returns what it sends."""
-    return lambda begun: ask(url, {**headers(), **since(begun)})
+def opener(url, headers):
+    """Return a function that asks for a file from a byte on; `headers` returns the headers of the request."""
+    return lambda begun: ask(url, {**headers(), **range_header(begun)})
 
 
 def persist(url, work, part=None):
@@ -162,7 +162,7 @@ def hub(path, digest, size, secret):
         given = {"revision": revision, "repo_type": "dataset" if kind else "model", "endpoint": endpoint}
         token = os.environ.get(secret) or False
         download = partial(hub_download, repository, name, token=token, **given) if "sha256" in digest else None
-        return File(url, path, digest, size, asking(url, lambda: headers), download)
+        return File(url, path, digest, size, opener(url, lambda: headers), download)
 
     if digest != "-":
         yield listed_file(name, path, f"sha256:{digest}", size)
@@ -218,37 +218,38 @@ def bucket(path, digest, size):
     server = ENDPOINT.rstrip("/") or f"https://s3.{region}.amazonaws.com"
     url = f"{server}/{name}/{urllib.parse.quote(key)}"
     client = s3_client(server, region)
-    opened = partial(s3_object, client, url, name, key) if client else asking(url, lambda: signed(url, region))
-    yield File(url, path, f"sha256:{digest}", size, opened)
+    open_from = partial(s3_object, client, url, name, key) if client else opener(url, lambda: signed(url, region))
+    yield File(url, path, f"sha256:{digest}", size, open_from)
 
 
 def s3_client(server, region):
     """Return botocore's client of S3; None without a key for the server, or without botocore."""
     if not importlib.util.find_spec("botocore"):
         return None
-    from botocore import config, session
+    from botocore.config import Config
+    from botocore.session import get_session
 
     try:
-        found = session.get_session()
+        session = get_session()
         if os.environ.get("AWS_ACCESS_KEY_ID"):
-            found.set_credentials(*aws_key())
-        elif not AWS.fullmatch(server) or not found.get_credentials():
+            session.set_credentials(*aws_key())
+        elif not AWS.fullmatch(server) or not session.get_credentials():
             return None
-        found.get_credentials().get_frozen_credentials()
-        given, style = ({"endpoint_url": server}, {"addressing_style": "path"}) if ENDPOINT else ({}, {})
-        given["verify"] = os.environ.get("SSL_CERT_FILE")
+        session.get_credentials().get_frozen_credentials()
+        options, style = ({"endpoint_url": server}, {"addressing_style": "path"}) if ENDPOINT else ({}, {})
+        options["verify"] = os.environ.get("SSL_CERT_FILE")
         times = {"connect_timeout": SECONDS, "read_timeout": SECONDS, "retries": {"total_max_attempts": 1}}
-        return found.create_client("s3", region, config=config.Config(s3=style, **times), **given)
+        return session.create_client("s3", region, config=Config(s3=style, **times), **options)
     except Exception as error:  # botocore's own classes of errors, and those of what it calls
         fail(source, f"botocore: {error}")
 
 
-def s3_object(client, url, bucket, key, begun):
+def s3_object(client, url, bucket_name, key, begun):
     """Return the answer to botocore's request for an object."""
     from botocore import exceptions
 
     try:
-        found = client.get_object(Bucket=bucket, Key=key, **since(begun))
+        answer = client.get_object(Bucket=bucket_name, Key=key, **range_header(begun))
     except exceptions.ClientError as error:
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
         raise urllib.error.HTTPError(url, status, error.response["Error"].get("Message", ""), {}, None) from None
@@ -256,7 +257,7 @@ def s3_object(client, url, bucket, key, begun):
         raise ConnectionError(error) from None
     except Exception as error:
         fail(source, f"botocore: {error}")
-    return addinfourl(found["Body"], {"Content-Range": found.get("ContentRange", "")}, url, 206 if begun else 200)
+    return addinfourl(answer["Body"], {"Content-Range": answer.get("ContentRange", "")}, url, 206 if begun else 200)
 
 
 def aws_key():
@@ -302,10 +303,8 @@ def registry(path, size, secret):
             granted[:] = allowed(f"{base}/manifests/{digest}", {"Accept": kinds}, secret), now
         return granted[0]
 
-    def asked(url):
-        return oras_client(url, {"Accept": kinds}, secret) or asking(url, headers)
-
-    content, _ = persist(source, lambda: text(asked(f"{base}/manifests/{digest}")(0)))
+    opener_of = oras_opener({"Accept": kinds}, secret) or (lambda url: opener(url, headers))
+    content, _ = persist(source, lambda: text(opener_of(f"{base}/manifests/{digest}")(0)))
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
         fail(source, "wrong digest of the manifest")
     layers = json.loads(content).get("layers") or []
@@ -315,57 +314,56 @@ def registry(path, size, secret):
     for layer in titled:
         below = place(path, layer["annotations"]["org.opencontainers.image.title"], "the manifest")
         url = f"{base}/blobs/{layer['digest']}"
-        yield File(url, below, layer["digest"], int(layer["size"]), asked(url))
+        yield File(url, below, layer["digest"], int(layer["size"]), opener_of(url))
 
 
-def oras_client(url, headers, secret):
-    """Return how the client of ORAS asks for a file; None if it is not installed, or too old."""
+def oras_opener(headers, secret):
+    """Return a function like `opener` that asks with the client of ORAS; None if it is not installed, or too old."""
     if not importlib.util.find_spec("oras"):
         return None
-    from oras import client
+    from oras.client import OrasClient
     from requests import RequestException
 
-    if "auth_backend" not in inspect.signature(client.OrasClient).parameters:
+    if "auth_backend" not in inspect.signature(OrasClient).parameters:
         return None
-    do_request = inspect.unwrap(client.OrasClient.do_request)  # or it would try again for minutes, whatever is wrong
-
-    known = os.environ.get(secret, "")
-    user, colon, password = known.partition(":")
+    do_request = inspect.unwrap(OrasClient.do_request)  # or it would try again for minutes, whatever is wrong
+    login = os.environ.get(secret, "")
+    user, colon, password = login.partition(":")
     certificates = os.environ.get("SSL_CERT_FILE") or True
 
-    def opened(begun):
+    def open_from(url, begun):
         """Ask with a new login, since the client does not renew one that has become too old."""
         status = 401
-        for kind in ("basic", "token") if colon else ("token",):
-            asker = client.OrasClient(auth_backend=kind, tls_verify=certificates)
-            send = asker.session.request
-
-            def encrypted(method, url, **others):
-                if not url.startswith("https://"):
-                    raise ValueError("a login is only sent by https")
-                return send(method, url, timeout=SECONDS, **others)
-
-            asker.session.request = encrypted
+        for backend in ("basic", "token") if colon else ("token",):
+            client = OrasClient(auth_backend=backend, tls_verify=certificates)
+            client.session.request = partial(send_encrypted, client.session.request)
             if colon:
-                asker.auth.set_basic_auth(user, password)
-            elif known:
-                asker.auth.set_token_auth(known)
+                client.auth.set_basic_auth(user, password)
+            elif login:
+                client.auth.set_token_auth(login)
             try:
-                found = do_request(asker, url, headers={**headers, **since(begun)}, stream=True)
+                answer = do_request(client, url, headers={**headers, **range_header(begun)}, stream=True)
             except ValueError:  # it cannot log in as the registry asks for
                 continue
             except RequestException as error:
                 raise ConnectionError(error) from None
-            status = found.status_code
+            status = answer.status_code
             if status < 300:
-                return addinfourl(found.raw, found.headers, url, status)
+                return addinfourl(answer.raw, answer.headers, url, status)
             if status not in (401, 403):
-                raise urllib.error.HTTPError(url, status, found.reason, found.headers, None)
-            if not found.headers.get("WWW-Authenticate", "").lower().startswith("bearer"):
+                raise urllib.error.HTTPError(url, status, answer.reason, answer.headers, None)
+            if not answer.headers.get("WWW-Authenticate", "").lower().startswith("bearer"):
                 break  # or it would take the name of a realm as a host, and send the password to it
         raise urllib.error.HTTPError(url, status, "", {}, None)
 
-    return opened
+    return lambda url: partial(open_from, url)
+
+
+def send_encrypted(send, method, url, **others):
+    """Send a request of the client of ORAS, which sets no timeout, and asks for tokens without TLS."""
+    if not url.startswith("https://"):
+        raise ValueError("a login is only sent by https")
+    return send(method, url, timeout=SECONDS, **others)
 
 
 def allowed(url, headers, secret):
@@ -417,7 +415,7 @@ def fetch(file, part):
         open(part, "ab").close()
         return
     try:
-        with file.opened(begun) as answer:
+        with file.open_from(begun) as answer:
             continues = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-")
             with open(part, "ab" if continues else "wb") as stream:
                 while chunk := received(answer, CHUNK):
@@ -508,7 +506,7 @@ def files(path, digest, size, secret):
         return list(bucket(path, digest, size))
     if source.startswith("oci://"):
         return list(registry(path, size, secret))
-    return [File(source, path, f"sha256:{digest}", size, asking(source, lambda: bearer(secret)))]
+    return [File(source, path, f"sha256:{digest}", size, opener(source, lambda: bearer(secret)))]
 
 
 def is_complete(listing):
