@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError, UnreachableError
-from packager.cluster.observe import selector_flag
+from packager.cluster.observe import pods_of, selector_flag
 from packager.kubernetes.objects import created, is_running, name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import PodLog
@@ -89,11 +89,11 @@ class LogKeeper:
 
     def _add_watched(self, snapshot: Snapshot) -> None:
         """Add the pods that the watch has seen, and the snapshot no longer contains."""
-        selector = self._kind.selector(snapshot.workload)
-        if self._watch is None or not selector:
+        if self._watch is None or not self._kind.selector(snapshot.workload):
             return
-        if self._watch.keeps_logs or self._kind.restarts_pods(snapshot.workload):
-            self._watch.begin(selector)
+        if not (self._watch.keeps_logs or self._kind.restarts_pods(snapshot.workload)):
+            return
+        self._watch.begin(pods_of(self._kind, snapshot.workload))
         living = set(map(uid, snapshot.pods))
         for pod in self._watch.pods_since(created(snapshot.workload)):
             earlier = self._logs.get(uid(pod))

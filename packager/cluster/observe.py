@@ -157,6 +157,12 @@ def _intermediates(kubectl: Kubectl, kind: Workload, workload: Object) -> tuple[
     return tuple(intermediates), None
 
 
+def pods_of(kind: Workload, workload: Object) -> str:
+    """Return the argument by which `kubectl get pods` finds the pods of a workload."""
+    selector = kind.selector(workload)
+    return name(workload) if selector is None else selector_flag(selector)
+
+
 def selector_flag(labels: Mapping[str, str]) -> str:
     """Return kubectl's flag that selects objects by labels."""
     return f"--selector={','.join(f'{key}={value}' for key, value in labels.items())}"

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from packager.base.errors import DeniedError, MlpackError
-from packager.cluster.observe import selector_flag
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import container_statuses, created, main_container, name, uid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from packager.base.process import Running
@@ -87,10 +86,13 @@ class PodWatch:
 
     Attributes:
         is_refused: Whether the user may not watch pods.
+        changes: How many events have been received, or None while no watch is known to work. A watch works from its
+            first event on, which describes a pod that exists.
     """
 
     def __init__(self, kubectl: Kubectl, choose: Choose | None = None, container: str | None = None) -> None:
         self.is_refused = False
+        self.changes: int | None = None
         self._kubectl = kubectl
         self._choose = choose
         self._container = container
@@ -130,10 +132,10 @@ class PodWatch:
         with self._lock:
             return self._logs.get(uid(pod))
 
-    def begin(self, selector: Mapping[str, str]) -> None:
-        """Watch the pods with these labels, from the first call on."""
+    def begin(self, pods: str) -> None:
+        """Watch pods, which `kubectl get pods` finds by this argument, from the first call on."""
         if not self._threads:
-            self._start(self._watch, selector_flag(selector))
+            self._start(self._watch, pods)
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
         with self._lock:
@@ -143,23 +145,27 @@ class PodWatch:
             self._threads = [*(known for known in self._threads if known.is_alive()), thread]
             thread.start()
 
-    def _watch(self, selector: str) -> None:
+    def _watch(self, pods: str) -> None:
         """Watch until the end; a watch that breaks off, or is too old for the server, begins again with a new list.
 
         The pauses get longer while watches yield nothing, or end with an error of the server such as compaction.
         """
         pause = _FIRST_PAUSE
-        arguments = ("get", "pods", selector, "--watch", "--output-watch-events", "--output=json")
+        arguments = ("get", "pods", pods, "--watch", "--output-watch-events", "--output=json")
+        received = 0
         while not self._is_over.is_set():
             has_ended_well = False
             try:
                 with self._program(*arguments) as program:
                     for event in events(program.stdout):
                         self.take(event)
+                        received += 1
+                        self.changes = received
                         has_ended_well = event.get("type") != "ERROR"
                     stderr = program.wait().stderr
             except (MlpackError, OSError, ValueError, RecursionError):
                 stderr = ""
+            self.changes = None
             if stderr and isinstance(error_from(stderr), DeniedError):
                 self.is_refused = True
                 return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
-SELECTOR = {"app": "a"}
+PODS = "--selector=app=a"
 FAILED = {"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z", "finishedAt": "2026-11-21T00:00:02Z"}}
 FORBIDDEN = 'Error from server (Forbidden): pods is forbidden: User "u" cannot watch resource "pods" in API group ""'
 
@@ -121,16 +121,16 @@ def test_watch_keeps_last_state_of_deleted_pod() -> None:
     running, failed = pod("a", {"running": {}}), pod("a", FAILED, "Failed")
     kubectl = FakeKubectl([lines(("ADDED", running), ("MODIFIED", failed), ("DELETED", failed))])
     with watch(kubectl) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: watching.pods_since(BEGIN) == [failed])
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
     assert kubectl.calls == ["get pods --selector=app=a --watch --output-watch-events --output=json"]
 
 
 def test_watch_leaves_out_pods_older_than_the_workload() -> None:
     kubectl = FakeKubectl([lines(("ADDED", pod("a", {})))])
     with watch(kubectl) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: watching.pods_since(BEGIN))
         assert watching.pods_since(datetime(2026, 11, 22, tzinfo=UTC)) == []
 
@@ -141,7 +141,7 @@ def test_watch_begins_again_after_compaction(monkeypatch: pytest.MonkeyPatch) ->
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
     kubectl = FakeKubectl([lines(("ERROR", gone)), b"not JSON\n", lines(("ADDED", pod("a", {})))])
     with watch(kubectl) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: watching.pods_since(BEGIN))
     assert len(kubectl.calls) == 3
 
@@ -160,7 +160,7 @@ def test_watch_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatc
 
     with watch(kubectl) as watching:
         monkeypatch.setattr(watching, "_is_over", Over())
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: not kubectl.watched)
         assert watching.pods_since(BEGIN) == [failed]
     assert pauses[:9] == [1, 2, 4, 8, 16, 30, 30, 1, 1]
@@ -169,7 +169,7 @@ def test_watch_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatc
 def test_watch_ends_without_permission_to_watch_pods() -> None:
     kubectl = FakeKubectl([b""], refusal=FORBIDDEN)
     with watch(kubectl) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: watching.is_refused)
     assert len(kubectl.calls) == 1
 
@@ -180,7 +180,7 @@ def test_log_is_read_from_start_of_container() -> None:
         [lines(("ADDED", waiting), ("MODIFIED", running), ("MODIFIED", running))], {"a": line(1, "x")}
     )
     with watch(kubectl, list) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
         log = watching.log(running)
     assert log
@@ -192,7 +192,7 @@ def test_log_that_breaks_off_is_read_again_at_next_event() -> None:
     running = pod("a", {"running": {}})
     kubectl = FakeKubectl([lines(("ADDED", running))])
     with watch(kubectl, list) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
         kubectl.logs["a"] = line(1, "x")
         watching.take({"type": "MODIFIED", "object": running})
@@ -204,7 +204,7 @@ def test_number_of_logs_read_at_once_is_limited() -> None:
     pods = [pod(f"a{index}", {"running": {}}) for index in range(podwatch.MOST_STREAMS + 3)]
     kubectl = FakeKubectl([lines(*(("ADDED", pod) for pod in pods))], endless_logs=True)
     with watch(kubectl, list) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: len(watching.pods_since(BEGIN)) == len(pods))
         until(lambda: len(kubectl.calls) == 1 + podwatch.MOST_STREAMS)
         assert [bool(watching.log(pod)) for pod in pods] == [True] * podwatch.MOST_STREAMS + [False] * 3
@@ -226,7 +226,7 @@ def test_number_of_kept_pods_is_limited(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(podwatch, "_MOST_PODS", 2)
     kubectl = FakeKubectl([lines(*(("ADDED", pod(text, {})) for text in "abc"))])
     with watch(kubectl) as watching:
-        watching.begin(SELECTOR)
+        watching.begin(PODS)
         until(lambda: list(map(name, watching.pods_since(BEGIN))) == ["b", "c"])
 
 
