@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.workloads.workload import Workload
 
 INTERVAL = 1.0
-"""Seconds from one poll to the next, unless a poll takes more than a third of that."""
+"""Seconds from one poll to the next, unless a poll takes more than a quarter of that."""
 
 LONGEST_PAUSE = 4.0
 """The longest pause between two polls in seconds, so that the return of a cluster is noticed soon."""
@@ -148,8 +148,8 @@ def follow(  # noqa: PLR0913 - two parameters are the time, which tests simulate
                 return
         now = clock()
         seconds = now - begin
-        # A slow poll means a busy machine or cluster, so polls take at most a third of the time.
-        pause = max(INTERVAL - seconds, min(2 * seconds, LONGEST_PAUSE))
+        # A slow poll means a busy machine or cluster, so polls take at most a quarter of the time.
+        pause = max(INTERVAL - seconds, min(3 * seconds, LONGEST_PAUSE))
         sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
         if deadline is not None and clock() >= deadline:
             return

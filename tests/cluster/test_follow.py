@@ -62,7 +62,7 @@ def test_follow_ends_with_the_workload() -> None:
     assert seen[-1][1].is_last
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.3, 1.0), (0.7, 2.1), (2.0, 6.0), (20.0, 24.0)])
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.25, 1.0), (0.7, 2.8), (2.0, 6.0), (20.0, 24.0)])
 def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -> None:
     time, looks = Time(), list[float]()
 
