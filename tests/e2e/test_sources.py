@@ -1,9 +1,14 @@
-"""Test that pods fetch the sources of their spec from a server, under "restricted", and report why they cannot."""
+"""Test that pods fetch the sources of their spec from servers, under "restricted", and report why they cannot.
+
+The image has the official clients of the stores: huggingface_hub, botocore and oras. The tests of the script itself
+check that it fetches the same without them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
@@ -17,33 +22,42 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Site
 
-IMAGE = "localhost/requirements:1"
+IMAGE = "localhost/clients:1"
 TEXT = "fetched by the pod\n"
 COMMIT = "0" * 40
 SPEC: dict[str, Any] = {
     "name": "sources",
     "title": "Sources",
     "framework": "python",
-    "image": {"registry": "localhost", "name": "requirements", "tag": "1"},
+    "image": {"registry": "localhost", "name": "clients", "tag": "1"},
     "files": ["show.py", "ca.crt"],
     "environment": {
         "HF_ENDPOINT": "http://server:8000",
         "AWS_ENDPOINT_URL": "http://server:8000",
         "SSL_CERT_FILE": "ROOT/sources/quickstart/scripts/ca.crt",
     },
+    "secrets": {name: {"description": "A key of S3."} for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")},
     "overlays": {"single-node": {"kind": "Pod"}},
-    "variants": [{"script": "show.py", "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "128Mi"}}}],
+    "variants": [{"script": "show.py", "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "256Mi"}}}],
 }
 
 
 SERVER = """
-import functools, http.server, ssl, threading
+import functools, hashlib, http.server, json, ssl, threading
 class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
         if self.path.startswith("/private/"):
             self.send_error(403)
         else:
             super().do_GET()
+    def end_headers(self):
+        if "/resolve/" in self.path:  # as the hub answers for a file in LFS
+            with open(self.translate_path(self.path), "rb") as file:
+                self.send_header("ETag", json.dumps(hashlib.sha256(file.read()).hexdigest()))
+            self.send_header("X-Repo-Commit", "0" * 40)
+        super().end_headers()
+    def log_message(self, *_):
+        print(self.path, self.headers["User-Agent"], flush=True)
 serving = functools.partial(Handler, directory="/files")
 plain, encrypted = (http.server.ThreadingHTTPServer(("", port), serving) for port in (8000, 8443))
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -93,9 +107,11 @@ def serve(site: Site, files: dict[str, str], certificate: tuple[bytes, bytes]) -
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    keys = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
     contents = {f"file-{number}": content for number, content in enumerate(data.values())}
     site.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}, "data": contents},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sources"}, "stringData": keys},
         {
             "apiVersion": "v1",
             "kind": "Service",
@@ -123,7 +139,7 @@ def deploy(site: Site, model: Path, claim: str, *sources: dict[str, object]) -> 
 
 
 def test_pods_fetch_sources_of_each_kind_as_their_user(site: Site, images: Images, claim: str) -> None:
-    images.build(CHECKOUT / "tests/e2e/specs/requirements", IMAGE)
+    images.build(CHECKOUT / "tests/e2e/specs/clients", IMAGE)
     certificate = self_signed(x509.DNSName("server"))
     good, bad = artefact("from a registry"), artefact("other content")
     files = {
@@ -162,6 +178,14 @@ def test_pods_fetch_sources_of_each_kind_as_their_user(site: Site, images: Image
         "artefact/layer.txt from a registry",
         "Read-only file system",
     ]
+    requests = site.log("server")
+    for path, client in (
+        (f"/o/n/resolve/{COMMIT}/a.txt", "hf_hub/"),
+        ("/bucket/key.txt", "otocore/"),
+        (f"/v2/team/x/blobs/sha256:{sha256('from a registry')}", "python-requests/"),
+        ("/text", "Python-urllib/"),
+    ):
+        assert re.search(f"^{path} .*{client}", requests, re.MULTILINE), requests
     denied = {"from": f"{address}/private/a", "to": "DATASET_DIR/a", "size": 1, "sha256": "0" * 64}
     changed = {"from": f"{address}/text", "to": "DATASET_DIR/a", "size": len(TEXT), "sha256": "0" * 64}
     wrong = f"wrong digest: expected sha256 {'0' * 64}, found {sha256(TEXT)}"
