@@ -174,13 +174,13 @@ class Site:
     def until(self, condition: Any, what: str, timeout: float = 300) -> Any:
         """Return the first true value of `condition()`; fail with `what` after `timeout`.
 
-        Polls take at most a third of the time, since they compete for the processor with the awaited event.
+        Polls take at most a fifth of the time, since they compete for the processor with the awaited event.
         """
         deadline = time.monotonic() + timeout
         while (begin := time.monotonic()) < deadline:
             if value := condition():
                 return value
-            time.sleep(max(0.4, 2 * (time.monotonic() - begin)))
+            time.sleep(max(0.4, min(4 * (time.monotonic() - begin), 8)))
         raise AssertionError(f"waited {timeout:g} s for {what}")
 
     def until_both_ranks_say(self, word: str) -> None:

@@ -161,7 +161,7 @@ def test_drained_pytorch_resumes_with_the_same_loss(site: Site, claims: str) -> 
     uninterrupted = trained(site, "single-node", "resnet50-pytorch", *steps)
     package = several(site, paced(site, "resnet50-pytorch"), *steps, claims)
     with package.running("deploy") as deployed:
-        site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 600)
+        package.until_logged("step 5/20")
         evict(site, pod_of(site, 1).removeprefix("pod/"))
         _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
@@ -179,7 +179,7 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
     package = Faulty(site, site.build(str(paced(site, "resnet50")), *steps, claims), "single-node")
     site.run(f"mlpack configure {package.folder} --overlay single-node --uid 12345 --gid 12346")
     assert package.run("deploy", "--no-wait").code == 0
-    site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 600)
+    package.until_logged("step 5/20")
     evict(site, package.workload.removeprefix("pod/"))
     site.run(f"kubectl wait --for=delete --timeout=60s {package.workload}")
     deploy = package.run("deploy", "--timeout", "10m", timeout=660)
@@ -196,7 +196,7 @@ def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, cla
     options = (*(step.replace("single", "multi") for step in TENSORFLOW), retries, claims)
     package = several(site, paced(site, "resnet50"), *options)
     with package.running("deploy") as deployed:
-        site.until(lambda: "step 5/20" in package.run("logs").out, "some steps", 600)
+        package.until_logged("step 5/20")
         launcher = site.launcher()
         evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + "worker-1")
         _, stderr = deployed.communicate(timeout=660)
@@ -237,7 +237,7 @@ def test_pytorch_does_not_wait_for_a_node_that_was_deleted(site: Site) -> None:
         site, "resnet50-pytorch", *SMALL[1:], "--set environment.STEPS.value=5000 --add environment.LOG_EVERY=1"
     )
     with package.running("deploy") as deploy:
-        site.until(lambda: "step 2/" in package.run("logs").out, "the training to have begun")
+        package.until_logged("step 2/")
         begin = time.monotonic()
         site.run("kubectl delete --wait=false pod --selector=batch.kubernetes.io/job-completion-index=1")
         _, stderr = deploy.communicate(timeout=120)
@@ -285,7 +285,7 @@ def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> No
     worker = f"jobset.sigs.k8s.io/jobset-name={name},jobset.sigs.k8s.io/replicatedjob-name=worker"
     worker += ",batch.kubernetes.io/job-completion-index=1"
     with package.running("deploy") as deployed:
-        site.until(lambda: "Epoch[1] Batch [5]" in package.run("logs").out, "some steps", 600)
+        package.until_logged("Epoch[1] Batch [5]")
         evict(site, site.run(f"kubectl get pods --selector={worker} --output=name").strip().removeprefix("pod/"))
         _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr

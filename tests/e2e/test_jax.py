@@ -49,7 +49,7 @@ def test_drained_language_model_resumes_with_the_same_loss(site: Site, claim: st
 
     package = package_of(site, "multi-node", "--set environment.BATCH_SIZE.value=2", claim)
     with package.running("deploy") as deployed:
-        site.until(lambda: '"step": 5,' in package.run("logs").out, "some steps", 600)
+        package.until_logged('"step": 5,')
         pod = site.run("kubectl get pods -l batch.kubernetes.io/job-completion-index=1 -o name")
         evict(site, pod.split("/")[1].strip())
         _, stderr = deployed.communicate(timeout=660)

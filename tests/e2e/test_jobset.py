@@ -117,7 +117,7 @@ def test_other_exit_code_restarts_the_jobset(site: Site) -> None:
 def test_deleted_pod_is_reported_as_cause_of_failure(site: Site) -> None:
     package = peers(site, "sleep")
     with package.running("deploy") as deploy:
-        site.until(lambda: "step 1" in package.run("logs").out, "the pods to have met")
+        package.until_logged("step 1")
         site.run(f"kubectl delete {pod_of(site, 1)} --wait=false")
         _, stderr = deploy.communicate(timeout=120)
     assert deploy.returncode == 7, stderr

@@ -93,9 +93,9 @@ def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(si
     assert package.run("delete").code == 0
     interrupted = overlay(site, "multi-node", *shared, *MANY, model=str(paced(site, "llm-finetune")))
     assert interrupted.run("deploy", "--no-wait").code == 0
-    site.until(lambda: '"step": 2,' in interrupted.run("logs").out, "the second step", 600)
+    interrupted.until_logged('"step": 2,')
     evict(site, pod_of(site, 1).removeprefix("pod/"))
-    site.until(lambda: "resuming after step" in interrupted.run("logs").out, "both nodes to go on", 600)
+    interrupted.until_logged("resuming after step")
     assert "all pods were started again once after a drain" in interrupted.run("status").out
     assert interrupted.run("delete").code == 0
     resumed = result(overlay(site, "single-node", *shared, *single))

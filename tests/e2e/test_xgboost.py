@@ -86,7 +86,7 @@ def test_drained_training_resumes_with_the_same_loss(site: Site, claim: str) -> 
     package_of(site, claim, *LONG)
     package = Faulty(site, site.folder / NAME, "multi-node")
     with package.running("deploy") as deployed:
-        site.until(lambda: '"round": 50,' in package.run("logs").out, "some rounds", 120)
+        package.until_logged('"round": 50,')
         evict(
             site,
             site.run("kubectl get pods -l batch.kubernetes.io/job-completion-index=1 -o name").split("/")[1].strip(),
