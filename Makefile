@@ -56,7 +56,7 @@ test: tools ## run the tests that need neither a cluster nor every version of ku
 
 test-core: setup ## run the quick ones among them, without the task service
 	$(WITH_KUBECTL) tools/in-memory python -m pytest --ignore tests/e2e --ignore tests/service \
-		-m "not matrix and not thorough" --numprocesses auto
+		-m "not matrix and not thorough" --numprocesses auto $(SELECT)
 
 lint: setup ## check the code with ruff and shellcheck, and the words
 	ruff check
@@ -103,8 +103,8 @@ kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it 
 test-as-root: setup ## run `make test` on a bare Debian 12 (needs root)
 	@python -m tests.bare root make test
 
-test-as-user: setup ## run `make test-core` there as a user who can install nothing (needs root)
-	@python -m tests.bare user make tools test-core
+test-as-user: setup ## run one of each of the tests of `make test-core` there as a user who can install nothing (needs root)
+	@python -m tests.bare user make tools test-core SELECT=--one-of-each
 
 matrix: setup ## render every overlay with every kubectl from 1.27 to 1.37
 	tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
