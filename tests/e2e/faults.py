@@ -111,10 +111,14 @@ class Faulty:
         wait = f"kubectl wait {pod} --for=condition=Ready --timeout=60s"
         self.site.until(lambda: self.site.shell(wait).returncode == 0, f"{self.workload} to run", 60)
 
-    def until_logged(self, text: str, timeout: float = 600) -> None:
-        """Wait until a pod of the workload has written `text`; `mlpack logs` would start several kubectls each time."""
-        logs = f"kubectl logs --selector=app.kubernetes.io/instance={self.workload.partition('/')[2]} --tail=-1"
-        self.site.until(lambda: text in self.site.shell(logs).stdout, f"{text!r} in a log", timeout)
+    def until_logged(self, text: str, selector: str = "") -> None:
+        """Wait until a pod of the workload has written `text`; `mlpack logs` would start several kubectls each time.
+
+        Without a selector, pods of a copy under another name count, too: it has the same labels.
+        """
+        selector = selector or f"app.kubernetes.io/instance={self.workload.partition('/')[2]}"
+        logs = f"kubectl logs --selector={selector} --tail=-1"
+        self.site.until(lambda: text in self.site.shell(logs).stdout, f"{text!r} in a log", 600)
 
     def until_workers_run(self) -> None:
         """Wait until the launcher and both workers run: the launcher can be the first of them."""

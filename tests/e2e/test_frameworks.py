@@ -190,19 +190,21 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
 
 
 @pytest.mark.usefixtures("tensorflow_image")
-@pytest.mark.parametrize("role", ["launcher", "worker"])
-def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str, role: str) -> None:
-    retries = "--set overlays.multi-node.retries=1"
-    options = (*(step.replace("single", "multi") for step in TENSORFLOW), retries, claims)
+def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str) -> None:
+    """A worker is evicted, and then the launcher."""
+    retries, steps = "--set overlays.multi-node.retries=2", "--set environment.STEPS=40"
+    options = (*(option.replace("single", "multi") for option in TENSORFLOW), steps, retries, claims)
     package = several(site, paced(site, "resnet50"), *options)
     with package.running("deploy") as deployed:
-        package.until_logged("step 5/20")
-        launcher = site.launcher()
-        evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + "worker-1")
+        for role, step in (("worker-1", 5), ("launcher", 20)):
+            package.until_logged(f"step {step}/40")
+            pods = site.run("kubectl get pods --field-selector=status.phase=Running -o name").split()
+            [launcher] = [pod.removeprefix("pod/") for pod in pods if "-launcher-" in pod]
+            evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + role)
         _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     resumed = last_json(package.run("logs").out)
-    assert 5 <= resumed["resumed_from"] < resumed["steps"] == 20
+    assert 20 <= resumed["resumed_from"] < resumed["steps"] == 40
 
 
 @pytest.mark.alone
@@ -285,7 +287,7 @@ def test_drained_mxnet_resumes_with_the_same_loss(site: Site, claims: str) -> No
     worker = f"jobset.sigs.k8s.io/jobset-name={name},jobset.sigs.k8s.io/replicatedjob-name=worker"
     worker += ",batch.kubernetes.io/job-completion-index=1"
     with package.running("deploy") as deployed:
-        package.until_logged("Epoch[1] Batch [5]")
+        package.until_logged("Epoch[1] Batch [5]", worker)
         evict(site, site.run(f"kubectl get pods --selector={worker} --output=name").strip().removeprefix("pod/"))
         _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.trains
 
 NAME = "jax-gpt-cpu"
 SMALL = (
-    "--set environment.STEPS.value=80",
+    "--set environment.STEPS.value=50",
     "--set environment.SEQUENCE_LENGTH.value=32",
     "--set variants.0.resources.requests.cpu=50m",
 )
@@ -43,7 +43,7 @@ def test_drained_language_model_resumes_with_the_same_loss(site: Site, claim: st
     deploy = reference.run("deploy", "--timeout", "10m", timeout=660)
     assert deploy.code == 0, deploy.err
     uninterrupted = last_json(reference.run("logs").out)
-    assert (uninterrupted["processes"], uninterrupted["steps"], uninterrupted["resumed_from"]) == (1, 80, 0)
+    assert (uninterrupted["processes"], uninterrupted["steps"], uninterrupted["resumed_from"]) == (1, 50, 0)
     assert uninterrupted["loss_fell_by"] > 1
     assert reference.run("delete").code == 0
 
@@ -58,6 +58,6 @@ def test_drained_language_model_resumes_with_the_same_loss(site: Site, claim: st
     log = package.run("logs").out
     resumed = last_json(log)
     assert f"process 0 of 2 on {NAME}-multi-node-node-0-0: uid 12345, gid 12346" in log
-    assert (resumed["processes"], resumed["steps"]) == (2, 80)
-    assert 5 <= resumed["resumed_from"] < 80
+    assert (resumed["processes"], resumed["steps"]) == (2, 50)
+    assert 5 <= resumed["resumed_from"] < 50
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=SAME)
