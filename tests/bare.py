@@ -62,8 +62,9 @@ exit "$ended"
 """
 """Enters the system $1 and runs a command as the user $3, root with the cache $2.
 
-After chroot(2), no program could create a user namespace, as mlpack does; after pivot_root(2), it can. The command is not
-process 1 of its namespace: after SIGTERM, make sends itself the signal again, which process 1 does not receive, without end.
+After chroot(2), no program could create a user namespace, as mlpack does; after pivot_root(2), it can. The command is
+not process 1 of its namespace: after SIGTERM, make would send itself the signal, which process 1 does not receive,
+without end.
 """
 
 
