@@ -155,7 +155,7 @@ def test_missing_workload_is_read_in_every_poll(cluster: Cluster) -> None:
 
 def test_workload_is_read_in_the_poll_after_an_error(cluster: Cluster) -> None:
     cluster.watch.changes = 3
-    answers = [RUNNING, UnreachableError("it does not answer"), RUNNING]
+    answers: list[Snapshot | UnreachableError] = [RUNNING, UnreachableError("it does not answer"), RUNNING]
 
     def read(*, events: bool) -> Snapshot | None:
         cluster.reads.append(events)
