@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,7 @@ def main() -> int:
     parser.add_argument("person", choices=PEOPLE)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="run in a copy of the checkout")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the copy is deleted
     try:
         return run_bare(PEOPLE[options.person], options.command)
     except ToolError as error:
