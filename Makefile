@@ -103,8 +103,10 @@ kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it 
 test-as-root: setup ## run `make test` on a bare Debian 12 (needs root)
 	@python -m tests.bare root make test
 
-test-as-user: setup ## run one of each of the tests of `make test-core` there as a user who can install nothing (needs root)
-	@python -m tests.bare user make tools test-core SELECT=--one-of-each
+# What only computes is the same for every user, and so are the other parameters of a test.
+test-as-user: setup ## run tests of files and programs there as a user who can install nothing (needs root)
+	@python -m tests.bare user make tools test-core SELECT="--one-of-each tests/app tests/base tests/cli tests/package \
+		tests/verify tests/test_check_words.py tests/test_hostile.py tests/test_tools.py"
 
 matrix: setup ## render every overlay with every kubectl from 1.27 to 1.37
 	tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
