@@ -1,8 +1,8 @@
-"""Reads a workload that runs only after a change of its pods, of which a watch tells, and else in every tenth poll.
+"""Reads a running workload again only after a watch has reported a change of its pods, or in every tenth poll.
 
-A poll starts two or three kubectls. Each takes a tenth of a second of a processor and sends a request or more. A watch
-is one kubectl for the whole run, which reports a change of a pod within milliseconds. What is no pod, such as the
-conditions of the workload, may change up to nine polls before it is read: `follow` asks for events in every tenth.
+A poll starts two or three kubectls. Each needs a tenth of a second of a processor and sends a request or more. A watch
+is one kubectl for the whole run, which reports a change of a pod within milliseconds. Changes of other objects, such as
+the workload's conditions, may be read up to nine polls late: `follow` asks for events in every tenth poll.
 """
 
 from __future__ import annotations
