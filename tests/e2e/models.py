@@ -21,19 +21,29 @@ STEP_ENDS = {
 """The file and the line of each model after which a step has been taken."""
 
 
-def changed(site: Site, model: str, file: str, before: str, more: str) -> Path:
-    """Return a copy of a bundled model, of which a file has the lines `more` after the lines `before`."""
+Edit = tuple[str, str, str]
+"""A file of a model, a line of it, and the lines that are added after it."""
+
+
+def changed(site: Site, model: str, *edits: Edit) -> Path:
+    """Return a copy of a bundled model with edited files."""
     folder = site.folder / "models" / model
     shutil.copytree(CHECKOUT / "model_specs" / model, folder)
-    program = folder / file
-    text = program.read_text(encoding="utf-8")
-    assert text.count(before) == 1
-    program.write_text(text.replace(before, before + more), encoding="utf-8")
+    for file, before, more in edits:
+        program = folder / file
+        text = program.read_text(encoding="utf-8")
+        assert text.count(before) == 1
+        program.write_text(text.replace(before, before + more), encoding="utf-8")
     return folder
 
 
-def paced(site: Site, model: str) -> Path:
-    """Return a copy of a bundled model that pauses after each step: time for a drain, without work for the CPUs."""
+def pause(model: str) -> Edit:
+    """Return the edit that pauses a model after each step: time for a drain, without work for the CPUs."""
     file, end = STEP_ENDS[model]
     margin = end[: len(end) - len(end.lstrip())]
-    return changed(site, model, file, end, f"{margin}time.sleep(1)\n")
+    return file, end, f"{margin}time.sleep(1)\n"
+
+
+def paced(site: Site, model: str) -> Path:
+    """Return a copy of a bundled model that pauses after each step."""
+    return changed(site, model, pause(model))

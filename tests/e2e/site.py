@@ -13,7 +13,12 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -40,6 +45,11 @@ def create_later(file: str) -> str:
         file: The path in the container; variables in it are expanded there.
     """
     return f'(sleep 1; touch "{file}") < /dev/null > /dev/null 2>&1 &'
+
+
+def thorough(*values: object) -> ParameterSet:
+    """Return parameters of a test that `make e2e` tries and `make e2e-core` does not."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.package.options import BY_NAME, KEYS
-from tests.e2e.site import commands
+from tests.e2e.site import commands, thorough
 from tests.e2e.storage import SPEC, NodeFolder, claim, delete, run
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_restricted_namespace_refuses_host_paths(site: Site) -> None:
     assert "hostPath" in done.stderr
 
 
-@pytest.mark.parametrize("overlay", ["multi-node", "one-job", "single-node"])
+@pytest.mark.parametrize("overlay", ["multi-node", thorough("one-job"), thorough("single-node")])
 def test_root_option_runs_all_ranks_as_uid_0(new_site: Callable[[str], Site], overlay: str) -> None:
     site = new_site(BY_NAME["root"].level)
     log = run(site, site.build(str(SPEC), "--with root"), overlay)
@@ -191,14 +191,17 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", ["scratch", "shared-memory", "placement", "service-account", "host-network"])
-def test_job_runs_with_each_option(new_site: Callable[[str], Site], name: str) -> None:
-    site = new_site(BY_NAME[name].level)
-    values = " ".join(f"--site {key.name}={key.example}" for key in BY_NAME[name].keys)
+@pytest.mark.parametrize("names", ["scratch shared-memory placement service-account", "host-network"])
+def test_job_runs_with_options(new_site: Callable[[str], Site], names: str) -> None:
+    options = [BY_NAME[name] for name in names.split()]
+    [level] = {option.level for option in options}
+    site = new_site(level)
+    values = " ".join(f"--site {key.name}={key.example}" for option in options for key in option.keys)
+    switches = " ".join(f"--with {option.name}" for option in options)
     site.run(f"kubectl create serviceaccount {KEYS['SERVICE_ACCOUNT'].example}")
-    log = run(site, site.build(str(SPEC), f"--with {name} --root /srv {values}"), "one-job")
+    log = run(site, site.build(str(SPEC), f"{switches} --root /srv {values}"), "one-job")
     assert "rank 0: uid 1000, gid 1000" in log
-    assert ("shared memory of 65536 KiB" in log) is (name != "shared-memory")
+    assert ("shared memory of 65536 KiB" in log) is ("shared-memory" not in names)
 
 
 def test_worker_uses_the_network_of_its_node_and_the_launcher_does_not(new_site: Callable[[str], Site]) -> None:

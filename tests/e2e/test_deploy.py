@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import faulty
-from tests.e2e.site import ENDS
+from tests.e2e.site import ENDS, thorough
 from tests.e2e.storage import NodeFolder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("mpi_image")
 
 CLAIMED = r"\1persistentVolumeClaim: {claimName: results}"
 
-BOTH = pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+BOTH = pytest.mark.parametrize("overlay", ["multi-node", thorough("single-node")])
 
 
 @BOTH

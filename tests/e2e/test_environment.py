@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import commands
+from tests.e2e.site import commands, thorough
 from tests.e2e.test_mpi import become
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_lines_added_to_mlops_env_reach_every_rank_verbatim(site: Site) -> None:
             assert site.run(f"printf %s {shown[1]}") == value, (rank, key)
 
 
-@pytest.mark.parametrize("ids", [(12345, 12346, 12347), (1000, 1000, 1000)], ids=lambda ids: str(ids[0]))
+@pytest.mark.parametrize("ids", [(12345, 12346, 12347), thorough((1000, 1000, 1000))], ids=lambda ids: str(ids[0]))
 def test_edits_of_root_and_ids_reach_every_rank(site: Site, ids: tuple[int, int, int]) -> None:
     package = site.build("hello-mpi")
     env = multi_node(package) / "mlops.env"

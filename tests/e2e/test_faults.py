@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.faults import component, faulty
 from tests.e2e.network import line
+from tests.e2e.site import thorough
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("mpi_image")
 
-BOTH = pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+BOTH = pytest.mark.parametrize("overlay", ["single-node", thorough("multi-node")])
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_deploy_follows_a_launcher_that_fails_twice_and_then_succeeds(site: Site
     package.delete()
 
 
-@pytest.mark.parametrize("how", ["delete", "evict"])
+@pytest.mark.parametrize("how", [thorough("delete"), "evict"])
 def test_deploy_fails_if_a_worker_is_deleted_or_evicted(site: Site, how: str) -> None:
     package = faulty(site, "sleep:30")
     with package.running("deploy") as deploy:

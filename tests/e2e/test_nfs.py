@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import Faulty
+from tests.e2e.site import thorough
 from tests.e2e.storage import SPEC, NodeFolder
 from tests.testbed import node as cluster_node
 from tests.testbed.node import ADDRESS
@@ -110,7 +111,7 @@ def test_nfs_server_refuses_writes_of_root(new_site: Callable[[str], Site], shar
     assert left_on(share) == {}
 
 
-@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+@pytest.mark.parametrize("overlay", [thorough("multi-node"), "single-node"])
 def test_deploy_reports_a_missing_folder_and_the_job_runs_once_it_exists(
     new_site: Callable[[str], Site], share: NodeFolder, overlay: str
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import commands, last_json
+from tests.e2e.site import commands, last_json, thorough
 from tests.e2e.storage import claim
 from tests.e2e.test_mpi import become
 
@@ -58,7 +58,11 @@ def test_both_unedited_overlays_train_at_the_same_time(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("precision", "mode", "overlay"),
-    [("bf16", "training", "multi-node"), ("bf16", "training", "single-node"), ("fp32", "inference", "single-node")],
+    [
+        thorough("bf16", "training", "multi-node"),
+        ("bf16", "training", "single-node"),
+        ("fp32", "inference", "single-node"),
+    ],
 )
 def test_every_other_variant_of_resnet_runs(site: Site, precision: str, mode: str, overlay: str) -> None:
     package = site.build("resnet50", SMALL, f"--precision {precision}", f"--mode {mode}", "--set environment.STEPS=3")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.e2e.site import thorough
 from tests.e2e.storage import SPEC, claim
 from tests.e2e.test_queue import open_queue, workload
 
@@ -30,7 +31,7 @@ def pool(site: Site) -> Iterator[str]:
     site.run(f"kubectl label nodes --all {key}-")
 
 
-@pytest.mark.parametrize("overlay", ["single-node", "multi-node"])
+@pytest.mark.parametrize("overlay", [thorough("single-node"), "multi-node"])
 def test_package_runs_with_claim_queue_and_placement_of_the_site(
     site: Site, queue: str, volumes: str, pool: str, overlay: str
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.faults import faulty
+from tests.e2e.site import thorough
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def test_delete_keeps_a_configmap_with_data_of_others(site: Site) -> None:
     assert site.left() == [f"configmap/{ENV}"]
 
 
-@pytest.mark.parametrize("how", ["apply", "apply --server-side", "create"])
+@pytest.mark.parametrize("how", ["apply", "apply --server-side", thorough("create")])
 def test_delete_removes_objects_that_kubectl_created_from_the_package(site: Site, how: str) -> None:
     package = faulty(site, "sleep:60", overlay="single-node")
     site.run(f"kubectl {how} -k {package.folder}/quickstart/k8s/mlops/single-node")

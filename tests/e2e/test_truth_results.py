@@ -15,6 +15,7 @@ import pytest
 from packager.cluster.workspace import PARTS
 from tests import kinds
 from tests.e2e.faults import component, faulty
+from tests.e2e.site import thorough
 
 if TYPE_CHECKING:
     from tests.e2e.faults import Faulty, Ran
@@ -208,7 +209,7 @@ def test_logs_and_results_report_a_kubelet_that_does_not_answer(sleeper: Faulty)
     sleeper.site.until(lambda: results(sleeper).code == 0, "the kubelet to be back", 60)
 
 
-@pytest.mark.parametrize("overlay", ["multi-node", "servers", "one-job", "single-node"])
+@pytest.mark.parametrize("overlay", ["multi-node", "servers", thorough("one-job"), thorough("single-node")])
 def test_recorded_run_brings_back_results_on_an_emptydir(site: Site, overlay: str) -> None:
     package = faulty(site, "results", *kinds.SET, overlay=overlay)
     done = package.run("deploy", "--results", str(site.folder / "runs"))
@@ -225,7 +226,7 @@ def test_recorded_run_brings_back_results_on_an_emptydir(site: Site, overlay: st
     assert "has already run" in again.err
 
 
-@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+@pytest.mark.parametrize("overlay", ["multi-node", thorough("single-node")])
 def test_failed_run_is_held_with_its_exit_code(site: Site, overlay: str) -> None:
     package = faulty(site, "exit:5", *kinds.SET, overlay=overlay)
     done = package.run("deploy", "--results", str(site.folder / "runs"))

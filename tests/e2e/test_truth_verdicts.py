@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import faulty
+from tests.e2e.site import thorough
 
 if TYPE_CHECKING:
     from tests.e2e.faults import Faulty
@@ -48,7 +49,7 @@ def stop(package: Faulty, how: str, pod: str) -> str:
     return stderr
 
 
-@pytest.mark.parametrize("how", ["delete", "evict"])
+@pytest.mark.parametrize("how", [thorough("delete"), "evict"])
 def test_stopped_pod_has_failed_even_with_exit_code_0(site: Site, how: str) -> None:
     package = faulty(site, "checkpoint:120", overlay="single-node")
     stderr = stop(package, how, "fault-single-node")
@@ -57,7 +58,7 @@ def test_stopped_pod_has_failed_even_with_exit_code_0(site: Site, how: str) -> N
     package.delete()
 
 
-@pytest.mark.parametrize("how", ["delete", "evict"])
+@pytest.mark.parametrize("how", ["delete", thorough("evict")])
 def test_stopped_launcher_is_reported_as_cause_of_failure(site: Site, how: str) -> None:
     package = faulty(site, "checkpoint:120")
     stderr = stop(package, how, "")
@@ -68,7 +69,7 @@ def test_stopped_launcher_is_reported_as_cause_of_failure(site: Site, how: str) 
     package.delete()
 
 
-@pytest.mark.parametrize("how", ["delete", "evict"])
+@pytest.mark.parametrize("how", [thorough("delete"), "evict"])
 def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site, how: str) -> None:
     package = faulty(site, "sleep:120")
     stderr = stop(package, how, "fault-multi-node-worker-1")
@@ -80,7 +81,7 @@ def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site, ho
     package.delete()
 
 
-@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+@pytest.mark.parametrize("overlay", [thorough("multi-node"), "single-node"])
 def test_deploy_names_a_deleted_namespace(site: Site, overlay: str) -> None:
     package = faulty(site, "checkpoint:120", overlay=overlay)
     with package.running("deploy") as deploy:
