@@ -671,8 +671,9 @@ def used_by(file: str) -> set[str]:
     while waiting:
         name = waiting.pop()
         used.add(name)
-        by_name = IMPORTING_BY_NAME.get(name, " ")
-        waiting |= {*graph.get(name, ()), *(other for other in graph if other.startswith(by_name))} - used
+        waiting |= graph.get(name, set()) - used
+        if by_name := IMPORTING_BY_NAME.get(name):
+            waiting |= {other for other in graph if other.startswith(by_name)} - used
     return used
 
 

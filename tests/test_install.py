@@ -65,11 +65,9 @@ def ran(command: tuple[str | Path, ...], folder: Path, variables: Mapping[str, s
 @pytest.mark.parametrize(
     ("installer", "source", "extra"),
     [
-        ("uv", "checkout", ""),
         ("uv", "wheel", "[service]"),
-        ("pipx", "checkout", ""),
         ("pipx", "source", "[service]"),
-        ("pip", "checkout", "[service]"),
+        ("pip", "checkout", ""),
     ],
 )
 def test_installation_builds_a_package_and_is_removed(

@@ -14,7 +14,7 @@ import re
 import sys
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,12 @@ def rules() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
+def patterns(table: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return the refused patterns of a table, each with its advice."""
+    return tuple((re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in rules()[table].items())
+
+
+@cache
 def verbs() -> frozenset[str]:
     """Return the verbs that a commit title may begin with."""
     return frozenset(rules()["title_verbs"]["base_forms"].split())
@@ -85,9 +91,8 @@ def verbs() -> frozenset[str]:
 
 def violations(text: str, place: str, table: str, *, at_start: bool = False) -> Iterator[Violation]:
     """Yield the violations of a table's rules in `text`; with `at_start`, only in its first words."""
-    find = re.match if at_start else re.search
-    for pattern, advice in rules()[table].items():
-        if match := find(pattern, text, flags=re.IGNORECASE):
+    for pattern, advice in patterns(table):
+        if match := pattern.match(text) if at_start else pattern.search(text):
             yield Violation(place, match[0], advice)
 
 
@@ -99,7 +104,7 @@ def in_document(text: str, place: str) -> Iterator[Violation]:
 
 def in_product(source: str, place: str) -> Iterator[Violation]:
     """Yield the violations in a module of the product: in its messages, and in each line."""
-    for message in messages(ast.parse(source)):
+    for message in messages(nodes(source)):
         yield from violations(message.text, f"{place}:{message.line}", "phrases")
     for number, line in enumerate(source.splitlines(), 1):
         yield from violations(line, f"{place}:{number}", "code")
@@ -107,8 +112,7 @@ def in_product(source: str, place: str) -> Iterator[Violation]:
 
 def in_module(source: str, place: str) -> Iterator[Violation]:
     """Yield the violations in the docstrings and test names of a module."""
-    tree = ast.parse(source)
-    for docstring in sorted(docstrings(tree)):
+    for docstring in sorted(docstrings(nodes(source))):
         for number, line in enumerate(docstring.text.splitlines()):
             where = f"{place}:{docstring.line + number}"
             yield from violations(line, where, "docstrings")
@@ -116,7 +120,7 @@ def in_module(source: str, place: str) -> Iterator[Violation]:
             if opening or not number:
                 text = opening["text"] if opening else line
                 yield from violations(text, where, "docstring_openings", at_start=True)
-    for name in named_tests(tree):
+    for name in named_tests(nodes(source)):
         yield from in_test_name(name.text, f"{place}:{name.line}")
 
 
@@ -140,24 +144,30 @@ def in_title(title: str, place: str) -> Iterator[Violation]:
     yield from violations(title, place, "titles")
 
 
-def messages(tree: ast.Module) -> Iterator[Text]:
+@lru_cache(maxsize=1)
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module. The last answer is kept, since several rules read each module."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+def messages(module: Sequence[ast.AST]) -> Iterator[Text]:
     """Yield the texts of a module that are not docstrings."""
-    described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    described = {id(node.value) for node in module if isinstance(node, ast.Expr)}
+    for node in module:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
             yield Text(node.lineno, node.value)
 
 
-def docstrings(tree: ast.Module) -> Iterator[Text]:
+def docstrings(module: Sequence[ast.AST]) -> Iterator[Text]:
     """Yield the docstrings of a module, its classes, functions and constants."""
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield Text(node.lineno, node.value.value)
 
 
-def named_tests(tree: ast.Module) -> Iterator[Text]:
+def named_tests(module: Sequence[ast.AST]) -> Iterator[Text]:
     """Yield the names of a module's test functions."""
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield Text(node.lineno, node.name)
 
