@@ -119,10 +119,10 @@ cluster-down: setup ## stop and remove it
 
 e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
-	{ python -m pytest tests/e2e -m "not alone $(LESS)" --numprocesses 4 --dist worksteal --durations 20 || ended=$$?; } && \
+	{ python -m pytest tests/e2e -m "not alone $(LESS)" --numprocesses 3 --dist worksteal --durations 20 || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m "alone $(LESS)" --durations 20 || ended=$$?; } && exit $$ended
 
-# What is left out is tried of one kind of workload, and of the others with recorded answers of a cluster.
+# What is left out repeats another test with another kind of workload or another value, or takes much time.
 e2e-core: LESS := and not thorough
 e2e-core: e2e ## do so with fewer combinations, as CI does
 

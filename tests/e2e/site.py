@@ -190,7 +190,7 @@ class Site:
         while (begin := time.monotonic()) < deadline:
             if value := condition():
                 return value
-            time.sleep(max(0.4, min(4 * (time.monotonic() - begin), 8)))
+            time.sleep(max(1, min(4 * (time.monotonic() - begin), 8)))
         raise AssertionError(f"waited {timeout:g} s for {what}")
 
     def until_both_ranks_say(self, word: str) -> None:

@@ -57,6 +57,7 @@ def test_deploy_and_status_name_the_failed_index(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_results_are_copied_from_each_running_index(site: Site) -> None:
     package = sweep(site, "environment.WAITS=yes", "overlays.sweep.completions=2")
     assert package.run("deploy", "--no-wait").code == 0

@@ -82,6 +82,7 @@ def test_overlay_of_a_user_adds_namespace_and_prefix(site: Site) -> None:
     site.until(lambda: not site.left(), "everything to be gone")
 
 
+@pytest.mark.thorough
 def test_sixteen_ranks_run_on_eight_workers(site: Site) -> None:
     package = site.build(
         "hello-mpi",

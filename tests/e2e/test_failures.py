@@ -44,6 +44,7 @@ def test_pod_status_shows_the_exit_code_and_message_of_a_failed_script(site: Sit
     assert (state["exitCode"], state["message"].strip()) == (3, "the learning rate is not a number")
 
 
+@pytest.mark.thorough
 def test_launcher_status_shows_the_signal_of_a_killed_rank(site: Site) -> None:
     job = apply(site, "linger")
     site.until_both_ranks_say("works")
@@ -54,6 +55,7 @@ def test_launcher_status_shows_the_signal_of_a_killed_rank(site: Site) -> None:
     assert "signal 9" in state["message"], state["message"]
 
 
+@pytest.mark.thorough
 def test_launcher_status_names_a_deleted_worker(site: Site) -> None:
     job = apply(site, "linger")
     site.until_both_ranks_say("works")
@@ -64,6 +66,7 @@ def test_launcher_status_names_a_deleted_worker(site: Site) -> None:
     assert f"{job}-worker-1" in state["message"], state["message"]
 
 
+@pytest.mark.thorough
 def test_missing_image_is_shown_by_pods_and_does_not_end_the_job(site: Site) -> None:
     job = apply(site, "exit", "--set image.tag=none")
 
@@ -76,6 +79,7 @@ def test_missing_image_is_shown_by_pods_and_does_not_end_the_job(site: Site) -> 
     assert not ENDS.intersection(site.conditions(job))
 
 
+@pytest.mark.thorough
 def test_exhausted_quota_is_named_in_events(site: Site) -> None:
     site.run("kubectl create quota small --hard=requests.cpu=25m,limits.cpu=9,requests.memory=1Gi,limits.memory=9Gi")
     job = apply(site, "exit")

@@ -133,6 +133,7 @@ def trained(site: Site, overlay: str, model: str, *options: str) -> dict[str, An
 
 
 @pytest.mark.usefixtures("pytorch")
+@pytest.mark.thorough
 def test_pytorch_in_bf16_ends_with_equal_weights_on_both_ranks_of_a_node(site: Site) -> None:
     result = trained(site, "single-node", "resnet50-pytorch", "--precision bf16", *SMALL)
     assert (result["ranks"], len(result["hosts"]), result["steps"]) == (2, 1, 4)
@@ -186,19 +187,19 @@ def test_drained_tensorflow_resumes_with_the_same_loss(site: Site, claims: str) 
 @pytest.mark.usefixtures("tensorflow_image")
 def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, claims: str) -> None:
     """A worker is evicted, and then the launcher."""
-    retries, steps = "--set overlays.multi-node.retries=2", "--set environment.STEPS=40"
+    retries, steps = "--set overlays.multi-node.retries=2", "--set environment.STEPS=30"
     options = (*(option.replace("single", "multi") for option in TENSORFLOW), steps, retries, claims)
     package = several(site, paced(site, "resnet50"), *options)
     with package.running("deploy") as deployed:
-        for role, step in (("worker-1", 5), ("launcher", 20)):
-            package.until_logged(f"step {step}/40")
+        for role, step in (("worker-1", 5), ("launcher", 15)):
+            package.until_logged(f"step {step}/30")
             pods = site.run("kubectl get pods --field-selector=status.phase=Running -o name").split()
             [launcher] = [pod.removeprefix("pod/") for pod in pods if "-launcher-" in pod]
             evict(site, launcher if role == "launcher" else launcher.rpartition("launcher")[0] + role)
         _, stderr = deployed.communicate(timeout=660)
     assert deployed.returncode == 0, stderr
     resumed = last_json(package.run("logs").out)
-    assert 20 <= resumed["resumed_from"] < resumed["steps"] == 40
+    assert 15 <= resumed["resumed_from"] < resumed["steps"] == 30
 
 
 @pytest.mark.alone
@@ -245,6 +246,7 @@ def test_pytorch_does_not_wait_for_a_node_that_was_deleted(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("mxnet")
+@pytest.mark.thorough
 def test_mxnet_trains_on_one_node(site: Site) -> None:
     result = trained(site, "single-node", "cifar10-mxnet", *TINY)
     assert (result["workers"], result["epochs"]) == (1, 1)

@@ -105,6 +105,7 @@ def test_permanent_exit_code_ends_the_jobset(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_other_exit_code_restarts_the_jobset(site: Site) -> None:
     package = peers(site, "killed", "overlays.nodes.retries=1", PERMANENT)
     deploy = package.run("deploy")

@@ -62,6 +62,7 @@ def test_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
     assert site.end_of_pod("hello-mpi-single-node") == "Succeeded", site.log("hello-mpi-single-node")
 
 
+@pytest.mark.thorough
 def test_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
     sets = " ".join(f"--set {argument}" for argument in kinds.SET)
     package = site.build("hello-mpi", f"{sets} --with queue --site QUEUE={queue}")

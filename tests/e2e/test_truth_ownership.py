@@ -148,8 +148,8 @@ def test_deploy_and_doctor_name_the_policy_that_denies_pods(site: Site) -> None:
     ("label", "whose"),
     [
         ("training.kubeflow.org/replica-index", "worker"),
-        ("batch.kubernetes.io/job-name", "launcher"),
-        ("training.kubeflow.org/job-role", "launcher and worker"),
+        thorough("batch.kubernetes.io/job-name", "launcher"),
+        thorough("training.kubeflow.org/job-role", "launcher and worker"),
     ],
 )
 def test_doctor_finds_a_policy_on_labels_set_by_the_operator(site: Site, label: str, whose: str) -> None:

@@ -66,7 +66,7 @@ def test_results_name_an_unreadable_file_while_other_files_change(sleeper: Fault
 
 # Each content is new: with two that alternate, a copy could be consistent by chance.
 @pytest.mark.parametrize(
-    "change", ["echo x >>file", "truncate -s 1000 file; date +%s.%N >>file; sleep 0.1; truncate -s 60M file"]
+    "change", ["echo x >>file", thorough("truncate -s 1000 file; date +%s.%N >>file; sleep 0.1; truncate -s 60M file")]
 )
 def test_results_name_a_file_that_changes_while_it_is_read(sleeper: Faulty, change: str) -> None:
     inside(sleeper, "truncate -s 60M file")
@@ -89,6 +89,7 @@ def test_results_skip_and_name_odd_names_and_copy_the_rest(sleeper: Faulty) -> N
     assert sorted(here(sleeper)) == ["a", "zz"]
 
 
+@pytest.mark.thorough
 def test_results_copy_50001_files_within_two_minutes(sleeper: Faulty) -> None:
     inside(sleeper, "mkdir many && cd many && seq 50001 | xargs touch")
     ran = results(sleeper)

@@ -34,6 +34,7 @@ def test_four_workers_of_an_mpijob_run_a_rank_each(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_four_nodes_of_a_jobset_find_each_other(site: Site) -> None:
     package = configured(site, f"{CHECKOUT}/tests/e2e/specs/peers", "nodes")
     deploy = package.run("deploy")
@@ -45,6 +46,7 @@ def test_four_nodes_of_a_jobset_find_each_other(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_four_pods_of_a_job_run_at_the_same_time(site: Site) -> None:
     """Each waits until it is told to end, so all four are seen."""
     together = ("environment.WAITS=yes", "overlays.sweep.completions=2", "overlays.sweep.parallelism=2")
