@@ -42,10 +42,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_fuzz_subject_meets_demands_for_100_inputs(subject: str, tmp_path: Path) -> None:
-    """The test tries a hundred inputs of each subject; `make fuzz` tries ten thousand."""
-    outcome = run(SUBJECTS[subject], 100, "every run", tmp_path, workers=1)
-    assert (outcome.tried, outcome.finds) == (100, {})
+def test_fuzz_subject_meets_demands_for_30_inputs(subject: str, tmp_path: Path) -> None:
+    """The test tries 30 inputs of each subject; `make fuzz` tries 10,000, and CI 2,000."""
+    outcome = run(SUBJECTS[subject], 30, "every run", tmp_path, workers=1)
+    assert (outcome.tried, outcome.finds) == (30, {})
 
 
 @pytest.mark.parametrize("number", range(30))
