@@ -163,7 +163,9 @@ def test_placement_option_spreads_workers_and_selects_nodes(site: Site) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["nfs", "gpu", "queue", "pull-secret", "service-account", "host-network", "scratch"])
+@pytest.mark.parametrize(
+    "name", ["nfs", "gpu", "queue", "pull-secret", thorough("service-account"), "host-network", thorough("scratch")]
+)
 def test_api_server_accepts_options_that_the_test_cluster_cannot_run(
     new_site: Callable[[str], Site], name: str
 ) -> None:

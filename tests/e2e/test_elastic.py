@@ -58,6 +58,7 @@ def test_torchrun_goes_on_without_a_node_and_with_its_replacement(site: Site) ->
     package.delete()
 
 
+@pytest.mark.thorough
 def test_all_nodes_start_again_when_the_first_one_leaves(site: Site) -> None:
     """Only its pod is made again, and no pod counts as failed."""
     package = elastic(site, "STEPS.value=40")
