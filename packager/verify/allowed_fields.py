@@ -45,10 +45,28 @@ def check(
     for name, field in sorted(elsewhere):
         reported.setdefault(name, []).append(field)
     for manifest in overlay.manifests:
-        fields = reported.get(str(manifest), [])
-        for unlisted in judged(overlay, manifest, known, allowed):
-            if not _is_among(unlisted, fields):
-                yield _problem(overlay, manifest, unlisted)
+        yield from check_object(overlay, manifest, known, allowed, reported.get(str(manifest), ()))
+
+
+def check_object(
+    overlay: RenderedOverlay,
+    manifest: Manifest,
+    known: Facts,
+    allowed: Collection[str],
+    elsewhere: Sequence[str] = (),
+) -> Iterator[Problem]:
+    """Yield a finding for each unlisted field, label and annotation of an object.
+
+    Args:
+        overlay: The overlay of a package that contains the object.
+        manifest: The object.
+        known: The facts about the overlay.
+        allowed: The words of `--allow`.
+        elsewhere: The sorted paths of the object's fields that other checks report.
+    """
+    for unlisted in judged(overlay, manifest, known, allowed):
+        if not _is_among(unlisted, elsewhere):
+            yield _problem(overlay, manifest, unlisted)
 
 
 def judged(

@@ -329,7 +329,7 @@ FAULTS = {
     "500-always": (fake_registry.status(500), True, 3),
     "other-digest-once": (fake_registry.other_digest, False, 2),
 }
-"""Each fault, whether all later requests have it, and whether each, every second or every third request is tried."""
+"""The fault, whether all later requests have it too, and the step from one tried request to the next."""
 
 
 def check_whole(registry: FakeRegistry, repository: str) -> bool:

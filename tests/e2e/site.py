@@ -13,12 +13,9 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from _pytest.mark.structures import ParameterSet
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +44,7 @@ def create_later(file: str) -> str:
     return f'(sleep 1; touch "{file}") < /dev/null > /dev/null 2>&1 &'
 
 
-def thorough(*values: object) -> ParameterSet:
+def thorough(*values: object) -> Any:
     """Return parameters of a test that `make e2e` tries and `make e2e-core` does not."""
     return pytest.param(*values, marks=pytest.mark.thorough)
 

@@ -90,8 +90,8 @@ def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def error(step: int) -> Edit:
-    """Return the edit of ResNet-50 for PyTorch by which rank 1 raises in a step, except in a resumed run."""
+def raising_in(step: int) -> Edit:
+    """Return the edit of ResNet-50 for PyTorch that makes rank 1 raise an error in a step, except in a resumed run."""
     fault = f"            if (ranks.rank, self.step, uncounted) == (1, {step}, 0):\n"
     fault += '                raise ValueError(f"no image 7 at {time.time():.1f}")\n'
     return "train.py", "            self.step += 1\n", fault
@@ -147,7 +147,7 @@ def test_pytorch_resumes_with_the_same_loss_after_an_error_and_after_a_drain(sit
     uninterrupted = trained(site, "single-node", "resnet50-pytorch", *steps)
     assert (uninterrupted["ranks"], len(uninterrupted["hosts"]), uninterrupted["steps"]) == (2, 1, 20)
     options = ("--set environment.CHECKPOINT_EVERY.value=2", "--set overlays.multi-node.retries=1")
-    model = changed(site, "resnet50-pytorch", error(step=3), pause("resnet50-pytorch"))
+    model = changed(site, "resnet50-pytorch", raising_in(step=3), pause("resnet50-pytorch"))
     package = several(site, model, *steps, *options, claims)
     with package.running("deploy") as deployed:
         package.until_logged("found a checkpoint of 2 steps")
@@ -205,7 +205,7 @@ def test_drained_mpijob_goes_on_from_the_checkpoint_of_its_ranks(site: Site, cla
 @pytest.mark.alone
 @pytest.mark.usefixtures("pytorch")
 def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None:
-    package = several(site, changed(site, "resnet50-pytorch", error(step=2)), *SMALL)
+    package = several(site, changed(site, "resnet50-pytorch", raising_in(step=2)), *SMALL)
     deploy = package.run("deploy", "--timeout", "10m", timeout=660)
     assert seconds_since(deploy.err, "ValueError: no image 7") <= 15
     assert deploy.code == 7
