@@ -1,4 +1,5 @@
-# `make` lists the targets. All of them use .venv, which is created first if it is missing or out of date.
+# `make` lists the targets. All of them use .venv, which is created first if it is missing or out of date: `make package`
+# with what mlpack itself needs, the others with everything.
 
 PYTHON ?= python3
 CONTEXT ?=
@@ -7,6 +8,7 @@ SEED ?=
 KEY ?=
 
 PACKAGE := resnet50v1-5-fp32-training
+BASE := .venv/.base
 VENV := .venv/.made
 COMPILED := packager/builder/compiled_templates.py
 
@@ -31,34 +33,41 @@ WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 # `e2e-core` sets it. A variable of this name in the environment has no effect.
 AND_NOT :=
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e e2e-core registries gitops imagevolumes bench fuzz requests check release fixtures site lock
+.PHONY: help setup package tools test test-all lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix matrix-all bare cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests check release-check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV) $(COMPILED) ## create .venv with everything that the other targets need
 
-$(VENV): requirements-dev.lock pyproject.toml hatch_build.py tools/make-venv
-	@tools/make-venv $(PYTHON)
+$(BASE): requirements.lock pyproject.toml hatch_build.py tools/make-venv
+	@tools/make-venv $(PYTHON) requirements.lock
 	@touch $@
 
-$(COMPILED): hatch_build.py packager/builder/templating.py $(shell find packager/builder/templates packager/workloads/*/templates -type f) | $(VENV)
+$(VENV): $(BASE) requirements-dev.lock
+	@tools/make-venv $(PYTHON) requirements-dev.lock
+	@touch $@
+
+$(COMPILED): hatch_build.py packager/builder/templating.py $(shell find packager/builder/templates packager/workloads/*/templates -type f) | $(BASE)
 	@python hatch_build.py && touch $@
 
-package: setup ## build the resnet50 fp32 package, and show its files and the next steps
+package: $(BASE) $(COMPILED) ## build the resnet50 fp32 package, and show the next steps
 	@mlpack build resnet50 --precision fp32 --mode training --force
-	@tools/show-package $(PACKAGE)
+	@tools/show-package $(PACKAGE) localhost/tensorflow-mpi:2.21.0
 
-tools: setup ## as root on Debian, install the programs that tests need
+tools: setup ## as root on Debian, install the programs that `make test-all` needs
 	@python -m tests.tools install
 
 # A folder that is ignored is not even imported.
-test: tools ## run the tests that need neither a cluster nor every version of kubectl
-	$(WITH_KUBECTL) tools/in-memory python -m pytest --ignore tests/e2e -m "not matrix" --numprocesses auto
+PYTEST := python -m pytest -p tests.progress --no-header --ignore tests/e2e --numprocesses auto
 
-test-core: setup ## run the quick ones among them, without the task service
-	$(WITH_KUBECTL) tools/in-memory python -m pytest --ignore tests/e2e --ignore tests/service \
-		-m "not matrix and not thorough" --numprocesses auto $(SELECT)
+test: setup ## run the tests that need nothing else: about 3 minutes on two cores
+	@echo "make test: about 3 minutes on two cores; its number of tests follows in seconds" >&2
+	@$(WITH_KUBECTL) tools/in-memory $(PYTEST) -m "not thorough and not matrix and not release"
+
+test-all: setup ## run all tests that need no cluster: about 8 minutes on two cores
+	@echo "make test-all: about 8 minutes on two cores; \`make tools\` installs the programs that it needs" >&2
+	@$(WITH_KUBECTL) tools/in-memory $(PYTEST) -m "not matrix and not release"
 
 lint: setup ## check the code with ruff and shellcheck, and the words
 	ruff check
@@ -102,16 +111,14 @@ docs: setup ## update docs/spec.md, docs/options.md, docs/commands.md, docs/api.
 kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all
 
-test-as-root: setup ## run `make test` on a bare Debian 12 (needs root)
-	@python -m tests.bare root make test
-
-# What only computes is the same for every user, and so are the other parameters of a test.
-test-as-user: setup ## run tests of files and programs there as a user who can install nothing (needs root)
-	@python -m tests.bare user make tools test-core SELECT="--one-of-each tests/app tests/base tests/package tests/test_hostile.py \
-		tests/test_tools.py $(wildcard $(addprefix tests/cli/test_,build* configure* deploy* key* push* workspace*))"
-
-matrix: setup ## render every overlay with every kubectl from 1.27 to 1.37
+matrix: setup ## render every overlay with the oldest kubectl, the newest and one between
 	tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
+
+matrix-all: setup ## render every overlay with every kubectl
+	KUBECTLS=all tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
+
+bare: setup ## as root, run `make package` and `make test` on a bare Debian 12, as a user who can install nothing
+	@python -m tests.bare user make package test
 
 cluster: setup ## start a real Kubernetes on this machine, and print the path of its kubeconfig
 	@$(WITH_KUBECTL) python -m tests.testbed up
@@ -119,7 +126,7 @@ cluster: setup ## start a real Kubernetes on this machine, and print the path of
 cluster-down: setup ## stop and remove it
 	@python -m tests.testbed down
 
-e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
+e2e: setup ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
 	{ python -m pytest tests/e2e -m "not alone $(AND_NOT)" --numprocesses 3 --dist worksteal --durations 20 || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m "alone $(AND_NOT)" --durations 20 || ended=$$?; } && exit $$ended
@@ -128,17 +135,17 @@ e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster o
 e2e-core: AND_NOT := and not thorough
 e2e-core: e2e ## run fewer of these tests, as CI does
 
-registries: tools ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
+registries: setup ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
 	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \
 	python -m tests.argocd && python -m tests.kill.registry -n 10 $(WITH_SEED)
 
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks
 
-gitops: tools ## let controllers of Flux, which are built from their Go modules and cached, run packages on the test cluster
+gitops: setup ## let controllers of Flux, which are built from their Go modules and cached, run packages on the test cluster
 	@$(WITH_KUBECTL) python -m tests.gitops
 
-imagevolumes: tools ## run packages from image volumes on a cluster of its own, with a containerd that is built and cached
+imagevolumes: setup ## run packages from image volumes on a cluster of its own, with a containerd that is built and cached
 	@$(WITH_KUBECTL) python -m tests.imagevolumes
 
 fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and registries; compare archive readers; SEED=x makes the same again
@@ -149,7 +156,12 @@ fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and regist
 requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says
 	python -m tests.service.requests -n $(N) $(WITH_SEED)
 
-check: lint types test matrix fuzz registries e2e gitops imagevolumes ## everything that CI runs, and more combinations
+check: lint types test-all matrix e2e ## run what CI runs, but for the bare system
+
+# Each of these asks what CI asks of fewer combinations, or of programs of others that are built from their sources.
+release-check: lint types matrix-all fuzz requests registries e2e-all gitops imagevolumes ## before a release, as root: about 3 hours on two cores
+	$(WITH_KUBECTL) tools/in-memory $(PYTEST) -m "not matrix"
+	python -m tests.bare root make tools test-all
 
 site: setup ## make a static site of docs/, with search, in build/site
 	python -m tools.site
@@ -160,11 +172,15 @@ release: setup ## write the files of a release to build/release: wheel, source a
 fixtures: setup ## keep packages and a database of this version in tests/releases, for the tests of later versions
 	python -m tests.released
 
-lock: setup ## update requirements-dev.lock and those of the images; UPGRADE=--upgrade upgrades all dependencies
+lock: setup ## update the lock files of the checkout and of the images; UPGRADE=--upgrade upgrades all dependencies
 	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
 		--quiet --output-file requirements-dev.lock
+	uv --no-config pip compile pyproject.toml --group install \
+		--universal --python-version 3.11 --constraint requirements-dev.lock \
+		--generate-hashes --no-annotate --custom-compile-command "make lock" \
+		--quiet --output-file requirements.lock
 	uv --no-config pip compile pyproject.toml --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \

@@ -1,11 +1,11 @@
 """Runs a command in a copy of this checkout on a bare Debian 12, as root or as an ordinary user.
 
     python -m tests.bare root make test
-    python -m tests.bare user make test
+    python -m tests.bare user make package test
 
-The system has python3, make, certificates, what every Debian has, and nothing else. It is kept in the cache, and each
-run starts from a copy. The command gets the network settings of this machine and the downloads in its cache. What root
-downloads is kept there, too.
+The system has python3, make, git, certificates, what every Debian has, and nothing else. It is kept in the cache, and
+each run starts from a copy. The command gets the network settings of this machine and the downloads in its cache. What
+root downloads is kept there, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.testbed.progress import step
 _CACHE = CLUSTER_CACHE.parent
 _SYSTEMS = _CACHE / "bare"
 
-_DEBOOTSTRAP = ("debootstrap", "--variant=minbase", "--include=python3,make,ca-certificates", "bookworm")
+_DEBOOTSTRAP = ("debootstrap", "--variant=minbase", "--include=python3,make,git,ca-certificates", "bookworm")
 _USER = "mlpack:x:1000:1000::/home/mlpack:/bin/sh\n"
 _RECIPE = hashlib.sha256(repr([_DEBOOTSTRAP, _USER]).encode()).hexdigest()[:8]
 

@@ -1,7 +1,7 @@
 """The list of programs that tests need beside Python and the base system of Debian.
 
     python -m tests.tools             lists the programs
-    python -m tests.tools install     as root on Debian, installs the packages of missing programs
+    python -m tests.tools install     as root on Debian, installs the packages of missing programs (`make tools`)
 
 A test calls `require`. Without the program, the test is skipped, and the run reports it at its end
 (`tests/conftest.py`).
@@ -139,16 +139,17 @@ def _tests(count: int) -> str:
 
 
 def install() -> None:
-    """Install the Debian packages of missing programs, if this is root on Debian, and print which."""
+    """Install the Debian packages of missing programs.
+
+    Raises:
+        ToolError: This is not root on Debian, or apt-get has failed.
+    """
     tools = missing()
-    if not tools or os.geteuid() != 0 or not shutil.which("apt-get"):
-        return
-    sys.stderr.write(f"the tests need more programs: {install_command(tools)}\n")
-    try:
+    if tools and (os.geteuid() != 0 or not shutil.which("apt-get")):
+        raise ToolError(f"programs are missing; on Debian, run as root: {install_command(tools)}")
+    if tools:
         with only_one(CACHE):  # apt-get does not wait for another apt-get
             packages.install_missing(_packages(tools))
-    except ToolError as error:
-        sys.stderr.write(f"{error}\n")
 
 
 def main() -> int:
@@ -156,7 +157,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tools", description="List the programs that tests need.")
     parser.add_argument("verb", nargs="?", choices=["list", "install"], default="list")
     if parser.parse_args().verb == "install":
-        install()
+        try:
+            install()
+        except ToolError as error:
+            sys.stderr.write(f"ERROR {error}\n")
+            return 6
         return 0
     for tool in TOOLS:
         sys.stdout.write(f"{tool.name:10} {' '.join(tool.packages):28} {tool.purpose:50} {tool.find() or 'missing'}\n")
