@@ -19,7 +19,7 @@ from packager.cluster.hold import held, hold_of
 from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
-from packager.cluster.storage import lasting_storage, lost_with_pods
+from packager.cluster.storage import kept_results, lasting_storage, lost_with_pods
 from packager.kubernetes.objects import shown
 from packager.package import integrity
 from packager.verify import Checks, trust
@@ -107,6 +107,12 @@ class PreparedDeploy:
         """A sentence that says that the results will be lost with the pods; None if they will not be."""
         new = (one for one in self.per_workload if not one.is_same and not hold_of(one.target.manifests.workload))
         return next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
+
+    @property
+    def kept_results(self) -> tuple[str, ...]:
+        """The places of results that outlive their pods, each as a sentence."""
+        places = (kept_results(one.target.manifests) for one in self.per_workload if not one.is_same)
+        return tuple(dict.fromkeys(filter(None, places)))
 
     @property
     def author(self) -> str:

@@ -64,7 +64,7 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
 
 
 def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_out: str | None = None) -> None:
-    """Print that results are lost with the pods, if so; before a first run, ask if there is a terminal.
+    """Print where results go, or that they are lost; then, before a first run, ask if there is a terminal.
 
     Args:
         deploys: The prepared deploys.
@@ -74,6 +74,8 @@ def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_ou
     Raises:
         MlpackError: The user does not want to lose the results.
     """
+    for place in dict.fromkeys(place for prepared in deploys for place in prepared.kept_results):
+        say(place)
     losing = [prepared for prepared in deploys if prepared.lost_results is not None]
     for note in dict.fromkeys(f"{one.lost_results}; {way_out}" if way_out else one.loss for one in losing):
         say(f"note: {note}")

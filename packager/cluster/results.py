@@ -44,7 +44,9 @@ class Output:
     @property
     def storage(self) -> str:
         """The name of the storage of the results, for messages."""
-        return "the container's own file system" if self.volume is None else storage_of(self.volume)
+        if self.volume is None:
+            return "the container's own file system"
+        return storage_of(self.volume, self.mounts[0] if self.mounts else {})
 
 
 def outlives_pods(volume: Object) -> bool:
@@ -52,10 +54,12 @@ def outlives_pods(volume: Object) -> bool:
     return not any(kind in volume for kind in _EPHEMERAL_VOLUMES)
 
 
-def storage_of(volume: Object) -> str:
-    """Return a volume's name for messages: `the claim results`, `nfs`."""
+def storage_of(volume: Object, mount: Object) -> str:
+    """Return the name of a mounted volume for messages: `the claim results`, `the folder resnet50 of nfs`."""
     claim = volume.get("persistentVolumeClaim")
-    return f"the claim {claim['claimName']}" if claim else next(key for key in volume if key != "name")
+    name = f"the claim {claim['claimName']}" if claim else next(key for key in volume if key != "name")
+    folder = mount.get("subPath", ".")
+    return name if folder == "." else f"the folder {folder} of {name}"
 
 
 def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:

@@ -31,6 +31,15 @@ def lost_with_pods(manifests: Manifests) -> str | None:
     return f"results are lost when the pods are deleted: OUTPUT_DIR is on {output.storage}"
 
 
+def kept_results(manifests: Manifests) -> str | None:
+    """Return a sentence with the place of the workload's results; None if they are deleted with its pods."""
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return None
+    return f"OUTPUT_DIR is {output.storage}" if output.outlives_pods else None
+
+
 def _writes_to_claim(pod_spec: Object) -> bool:
     """Whether the main container may write to a claim."""
     claims = {volume["name"] for volume in pod_spec.get("volumes", ()) if "persistentVolumeClaim" in volume}

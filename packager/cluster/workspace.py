@@ -95,8 +95,8 @@ class LastingStorage:
 
     @property
     def words(self) -> str:
-        """The name of the storage in messages: `the claim results`."""
-        return storage_of(self.volume)
+        """The name of the storage in messages: `the folder resnet50 of the claim results`."""
+        return storage_of(self.volume, self.mount)
 
     def writable(self) -> LastingStorage:
         """Return the storage with a mount for a pod that writes to it."""

@@ -42,6 +42,10 @@ DOMAIN = Form(SUBDOMAIN, "a domain such as model.team.example")
 FOLDER = Form(
     r"/(?!.*(^|/)\.\.(/|$))[^:\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]*", "an absolute path without ':' and '..'"
 )
+PART = Form(
+    r"(?!/)(?!(.*/)?\.\.(/|$))[^:\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+",
+    "a path below a folder, without ':' and '..'",
+)
 EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingress")
 VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
 IMAGE = Form(ANY_IMAGE, "the name of an image")
@@ -171,6 +175,15 @@ _PACKAGE_IMAGE = Key(
     f"registry.example.com/team/model@sha256:{'0' * 64}",
 )
 
+
+def _folder(place: str, what: str, folder: str, only: str | None = None) -> Key:
+    description = f"The folder of the volume for {what} of this package; . for the volume itself."
+    return Key(f"{place.upper()}_FOLDER", description, PART, folder, usual=True, only=only)
+
+
+PACKAGE_NAME = "PACKAGE"
+"""Stands for the package's name in the usual value of a key."""
+
 _OUTPUT_CLAIM = Key("OUTPUT_CLAIM", "The claim to mount at OUTPUT_DIR.", NAME, "results")
 _DATASET_CLAIM = Key("DATASET_CLAIM", "The claim to mount at DATASET_DIR, read-only.", NAME, "dataset", only="dataset")
 _CLAIM_SIZE = Key("CLAIM_SIZE", "The size that the claim requests.", SIZE, "10Gi", usual=True)
@@ -189,6 +202,15 @@ _MODEL_CLAIM = Key("MODEL_CLAIM", "The claim with the files of this package, to 
 
 _BUCKET_CLAIM = Key("BUCKET_CLAIM", "With s3: the claim bound to the bucket's volume.", NAME, "bucket", usual=True)
 
+_FOLDER_KEYS = {
+    "output": _folder("output", "results", PACKAGE_NAME),
+    "dataset": _folder("dataset", "the dataset", ".", "dataset"),
+    "checkpoint": _folder("checkpoint", "checkpoints", PACKAGE_NAME, "checkpoint"),
+}
+
+VOLUME_FOLDERS: Mapping[str, str] = {place: key.name for place, key in _FOLDER_KEYS.items()}
+"""The key for the folder of a volume, by the place that the folder is for. Packages up to 0.2.0 have no such key."""
+
 CLAIMS = frozenset(key.name for key in (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM, _MODEL_CLAIM, _BUCKET_CLAIM))
 """The keys of `site.env` that name a claim; each becomes a volume of its own."""
 
@@ -197,11 +219,12 @@ def _apart(place: str, what: str, claim: Key, only: str | None = None) -> tuple[
     """Return the options that give one folder a place by itself; `what` is in that folder."""
     name = place.upper()
     example = f"/srv/{claim.example}"
+    folder = (_FOLDER_KEYS[place],) if place in _FOLDER_KEYS else ()
     return (
         Option(
             f"{place}-host-path",
             f"{what} alone: a folder that exists on every node, at any path",
-            (Key(f"{name}_HOST_PATH", f"The folder on the nodes, for {name}_DIR.", FOLDER, example),),
+            (Key(f"{name}_HOST_PATH", f"The folder on the nodes, for {name}_DIR.", FOLDER, example), *folder),
             level=Level.privileged,
             places=(place,),
             only=only,
@@ -214,12 +237,15 @@ def _apart(place: str, what: str, claim: Key, only: str | None = None) -> tuple[
                     f"{name}_NFS_SERVER", f"The server of {name}_DIR, as the nodes resolve it.", HOST, "nfs.example.com"
                 ),
                 Key(f"{name}_NFS_PATH", f"The folder on it, for {name}_DIR.", FOLDER, example),
+                *folder,
             ),
             level=Level.baseline,
             places=(place,),
             only=only,
         ),
-        Option(f"{place}-pvc", f"{what} alone: a persistent volume claim", (claim,), places=(place,), only=only),
+        Option(
+            f"{place}-pvc", f"{what} alone: a persistent volume claim", (claim, *folder), places=(place,), only=only
+        ),
     )
 
 
@@ -248,7 +274,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "pvc",
         "persistent volume claims: one for results, one for the dataset",
-        (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM),
+        (
+            *(_OUTPUT_CLAIM, _FOLDER_KEYS["output"]),
+            *(_DATASET_CLAIM, _FOLDER_KEYS["dataset"]),
+            *(_CHECKPOINT_CLAIM, _FOLDER_KEYS["checkpoint"]),
+        ),
         places=("output", "dataset", "checkpoint"),
     ),
     *_apart("output", "results", _OUTPUT_CLAIM),
@@ -619,6 +649,8 @@ def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, st
         if key.only in _VARIABLES and _VARIABLES[key.only] not in environment:
             continue
         value = site.get(key.name)
+        if value is None and key.name in VOLUME_FOLDERS.values():
+            continue  # in a package of an earlier version, no option reads it; in others, kubectl names the missing key
         if not value:
             yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")
         elif complaint := key.complaint(value):

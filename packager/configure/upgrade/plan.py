@@ -24,6 +24,7 @@ from packager.configure.upgrade.replay import Choice, Conflict, VersionNames, Ve
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.image import IMAGE
 from packager.package.layout import INVENTORY
+from packager.package.options import BY_NAME, VOLUME_FOLDERS
 from packager.package.path_checks import ContentError, Contents
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class _Plan:
         own = set(integrity.unlisted(self._old, self._entries))
         self._move_resources()
         self._move_images()
+        self._keep_folders()
         moves = self._moves()
         targets = set(moves.values())
         for path in sorted({*self._delivered, *self._theirs, *own}):
@@ -209,6 +211,25 @@ class _Plan:
                 self._undone[place] = moved.text
             if moved.locked != locked:
                 self._own_components[component] = moved.locked
+
+    def _keep_folders(self) -> None:
+        """Keep the place of files on a volume, whose root it is where the package has no key for a folder yet."""
+        read = self._read_keys()
+        for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
+            for key in VOLUME_FOLDERS.values():
+                if key in read and self._is_new_key(path, key):
+                    yours = self._undone.get(path) or self._old.reader.read(path, diff.MOST_BYTES)
+                    self._undone[path] = envfile.assign(yours, key, ".", path)
+
+    def _read_keys(self) -> set[str]:
+        """Return the keys of site.env that today's options read of the names that are on in some overlay."""
+        on = set()
+        for overlay in self._old.overlays:
+            path = layout.kustomization(overlay)
+            if path in self._entries and self._entries[path].size <= diff.MOST_BYTES:
+                text = self._old.reader.read(path, diff.MOST_BYTES)
+                on |= {component.name for component in _components(text, path) if component.on}
+        return {key.name for name in on & BY_NAME.keys() for key in BY_NAME[name].keys}
 
     def _is_new_key(self, env: str, key: str) -> bool:
         """Whether only the new package has a key in an env file that both have."""
@@ -319,6 +340,11 @@ class _Plan:
             before = package.reader.read(source, diff.MOST_BYTES)
         if before is not None and source in self._former_images:
             before = images.with_image(before, self._former_images[source])
+        for key in VOLUME_FOLDERS.values():
+            if before is not None and key in set(envfile.keys(yours)) and self._is_new_key(source, key):
+                before = envfile.assign(
+                    before, key, next(line.value for line in envfile.lines(new) if line.key == key), source
+                )
         if before is None or len(before) > diff.MOST_BYTES or not is_text(before, yours, new):
             return None
         return Versions(before, yours, new)
@@ -418,10 +444,14 @@ def _entries(package: Package) -> dict[str, tree.Entry]:
 
 
 def _options(text: bytes, path: str) -> set[str]:
+    return {component.name for component in _components(text, path)}
+
+
+def _components(text: bytes, path: str) -> tuple[kustomization.Component, ...]:
     try:
-        return {component.name for component in kustomization.components(text, path)}
+        return kustomization.components(text, path)
     except UsageError:
-        return set()
+        return ()
 
 
 def _taken(path: str, yours: State | None, theirs: State | None) -> PlannedFile:
