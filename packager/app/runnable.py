@@ -29,18 +29,6 @@ _FOLDER = "runs"
 
 
 @dataclass(frozen=True, slots=True)
-class CubeOptions:
-    """The options that are for an MLCube only; see `packager.modelspec.importers.mlcube.Choices`."""
-
-    settings: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
-    image: str | None = None
-    claim: str | None = None
-    input_claim: str | None = None
-    gpus: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class BuildOptions:
     """The options of a build (`packager.app.build.BuildRequest`), and the ids of the user that the package names."""
 
@@ -55,7 +43,6 @@ class BuildOptions:
     fs_group: int | None = None
 
 
-_CUBE_FLAGS = ("-P", "--param", "--image", "--claim", "--input-claim", "--gpus")
 _BUILD_FLAGS = ("--precision", "--mode", "--set", "--add", "--with", "--site", "--uid", "--gid", "--fs-group")
 
 
@@ -65,14 +52,12 @@ class RunRequest:
 
     Attributes:
         path: A package, an MLCube or a model: a folder, or a file.
-        cube: Options for an MLCube.
         build: Options for a build.
         cache: The folder of mlpack's caches.
         find_site: Returns the defaults of the site; it is called only for a build.
     """
 
     path: Path
-    cube: CubeOptions
     build: BuildOptions
     cache: Path
     find_site: Callable[[], SiteSettings | None] = lambda: None
@@ -130,10 +115,11 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
         raise not_found(path)
     if _is_cube(path):
         return _of_cube(request, tell, progress)
-    _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
     if spec := spec_of(path):
         return Runnable(path, _built(request, spec, request.build, tell, progress))
-    _refuse(_given(request.build, _BUILD_FLAGS), f"{path} is a package, which is built already")
+    if flags := _given(request.build):
+        message = f"{', '.join(flags)}: {path} is a package, which is built already"
+        raise UsageError(message, hint=f"mlpack configure {paths.argument(path)} {flags[0]} … changes it")
     return Runnable(path, path)
 
 
@@ -143,21 +129,19 @@ def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
     Raises:
         SpecError: The cube or the spec is not valid.
         ToolError: The package cannot be built.
-        UsageError: An option does not apply to the path.
     """
     path = request.path
     is_cube = _is_cube(path)
     source = _cube_file(path) if is_cube else spec_of(path)
     if source is None:
-        _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
         return Runnable(path, path)
     last = _last(request, source)
-    if last is None or _given(request.cube, _CUBE_FLAGS):
+    if last is None:
         return runnable(request, tell=_nothing, progress=progress)
     if not is_cube:
         return Runnable(path, last)
     with workfolder.temporary() as work:
-        namespace = _imported(path, work, request.cube, _nothing).namespace
+        namespace = _imported(path, work, _nothing).namespace
     return Runnable(path, last, is_cube=True, namespace=namespace)
 
 
@@ -176,7 +160,7 @@ def _nothing(_: str) -> None:
 
 def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
     with workfolder.temporary() as work:
-        imported = _imported(request.path, work, request.cube, tell)
+        imported = _imported(request.path, work, tell)
         spec = imported.folder / SPEC
         try:
             package = _built(request, spec, _with_options(imported, request.build), tell, progress)
@@ -211,22 +195,16 @@ def _is_spec(path: Path) -> bool:
     return path.name == SPEC or path.name.endswith(f".{SPEC}")
 
 
-def _given(options: CubeOptions | BuildOptions, flags: tuple[str, ...]) -> list[str]:
+def _given(build: BuildOptions) -> list[str]:
     """Return the flags of the options that are set."""
-    values = [getattr(options, field.name) for field in fields(options)]
-    return [flag for flag, value in zip(flags, values, strict=True) if value not in (None, ())]
+    values = [getattr(build, field.name) for field in fields(build)]
+    return [flag for flag, value in zip(_BUILD_FLAGS, values, strict=True) if value not in (None, ())]
 
 
-def _refuse(flags: list[str], why: str) -> None:
-    if flags:
-        raise UsageError(f"{', '.join(flags)}: {why}")
-
-
-def _imported(path: Path, work: Path, options: CubeOptions, tell: Tell) -> Imported:
+def _imported(path: Path, work: Path, tell: Tell) -> Imported:
     from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
 
-    choices = {field.name: getattr(options, field.name) for field in fields(options)}
-    imported = import_mlcube(path, ModelDestination(work), mlcube_choices(**choices))
+    imported = import_mlcube(path, ModelDestination(work), mlcube_choices())
     for finding in imported.findings:
         tell(str(finding))
     return imported

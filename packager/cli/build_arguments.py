@@ -25,7 +25,7 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.app.runnable import CubeOptions, RunRequest
+    from packager.app.runnable import RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class ModelOptions:
     gid: GroupId = None
     fs_group: FsGroup = None
 
-    def request(self, path: Path, cube: CubeOptions) -> RunRequest:
-        """Return the request to run what is at a path, with the options of a cube."""
+    def request(self, path: Path) -> RunRequest:
+        """Return the request to run what is at a path."""
         from packager.app.runnable import BuildOptions, RunRequest
 
         build = BuildOptions(
@@ -58,7 +58,7 @@ class ModelOptions:
             self.gid,
             self.fs_group,
         )
-        return RunRequest(path, cube, build, cache_folder(), partial(announced_site, self.site_file))
+        return RunRequest(path, build, cache_folder(), partial(announced_site, self.site_file))
 
 
 with_model = with_options("build", ModelOptions)

@@ -52,10 +52,10 @@ def dev(
     deliver is copied: a change of the spec, the image or the assets needs --stop first.
     """
     from packager.app import dev as use_case
-    from packager.app.runnable import CubeOptions, package_of, runnable, spec_of
+    from packager.app.runnable import package_of, runnable, spec_of
     from packager.app.verify import allowed_words, level
 
-    request = build.request(model, CubeOptions())
+    request = build.request(model)
     longest = seconds(patience)
     to_cluster = at.client(ctx)
     if stop:

@@ -93,20 +93,6 @@ def run(
         OutputFormat | None,
         typer.Option("-o", "--output", help="json: a line for each task, at its end. name, yaml: what was applied."),
     ] = None,
-    cube_settings: Annotated[
-        list[str], typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the MLCube. Repeatable.")
-    ] = [],  # noqa: B006
-    parameters: Annotated[
-        list[str],
-        typer.Option(
-            "--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter of the MLCube. Repeatable."
-        ),
-    ] = [],  # noqa: B006
-    image: Annotated[str | None, typer.Option(metavar="REF", help="The image instead of the MLCube's own.")] = None,
-    claim: Annotated[str | None, typer.Option(metavar="NAME", help="The claim of the MLCube's workspace.")] = None,
-    input_claim: Annotated[
-        str | None, typer.Option("--input-claim", metavar="NAME", help="The claim of inputs that no task writes.")
-    ] = None,
     claim_size: Annotated[
         str | None, typer.Option("--claim-size", metavar="SIZE", help="Create claims that do not exist, of this size.")
     ] = None,
@@ -120,17 +106,17 @@ def run(
             help="Who may mount claims that are created: pods of one node (the default), or of several.",
         ),
     ] = None,
-    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.")] = None,
 ) -> None:
     """Run overlays of a package one after the other, or tasks of an MLCube.
 
-    Each starts when the one before has succeeded, or serves. Exit code 0 when all have, 7 when one has failed or cannot
-    run, 8 after --timeout. Ctrl-C leaves the current one running.
+    Each starts when the one before has succeeded, or serves. A cube is imported with the defaults; for other values, run
+    what `mlpack import mlcube` makes of it. Exit code 0 when all have succeeded, 7 when one has failed or cannot run, 8
+    after --timeout. Ctrl-C leaves the current one running.
     """
     from packager.app import claims
     from packager.app import deploy as deploying
     from packager.app import run as use_case
-    from packager.app.runnable import CubeOptions, runnable
+    from packager.app.runnable import runnable
     from packager.app.verify import allowed_words, level
     from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
@@ -142,11 +128,10 @@ def run(
         raise UsageError("--follow and --output cannot be combined")
     claims.check(claim_size, claim_class, claim_access)
     names = _names(task)
-    cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
     target = local_package(ctx, target, signatures.trust(ctx))
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
-        package = runnable(build.request(target, cube), tell=say, progress=progress)
+        package = runnable(build.request(target), tell=say, progress=progress)
         if package.namespace and at.namespace is None:
             say(f"namespace {package.namespace}, as the cube says; -n names another one")
         to_cluster = at.client(ctx, package.namespace)

@@ -31,9 +31,6 @@ LocalFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The local fold
 PushedFolder = Annotated[
     Path | None, typer.Argument(metavar="DIR", help="The local folder; without it, the folder workspace of an MLCube.")
 ]
-ClaimOption = Annotated[
-    str | None, typer.Option("--claim", metavar="NAME", help="The claim of the MLCube's workspace.")
-]
 FolderOption = Annotated[
     str | None,
     typer.Option(
@@ -72,7 +69,6 @@ def push(
     folder: FolderOption = None,
     overlay: OverlayOption = None,
     image: ImageOption = None,
-    claim: ClaimOption = None,
     force: Force = False,
     dry_run: DryRunFlag = False,
     timeout: Patience = "1m",
@@ -87,7 +83,7 @@ def push(
     from packager.app import workspace
 
     patience = seconds(timeout)
-    source = _package_of(target, claim)
+    source = _package_of(target)
     directory = directory or source.workspace
     if directory is None:
         raise UsageError(f"{target} is not an MLCube: name the local folder")
@@ -105,7 +101,6 @@ def ls(
     folder: FolderOption = None,
     overlay: OverlayOption = None,
     image: ImageOption = None,
-    claim: ClaimOption = None,
     timeout: Patience = "1m",
     output: Output = None,
 ) -> None:
@@ -113,7 +108,7 @@ def ls(
     from packager.app import workspace
 
     patience = seconds(timeout)
-    source = _package_of(target, claim)
+    source = _package_of(target)
     to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         listed = workspace.ls(session)
@@ -129,7 +124,6 @@ def pull(
     folder: FolderOption = None,
     overlay: OverlayOption = None,
     image: ImageOption = None,
-    claim: ClaimOption = None,
     force: Force = False,
     dry_run: DryRunFlag = False,
     timeout: Patience = "1m",
@@ -145,7 +139,7 @@ def pull(
     from packager.app import workspace
 
     patience = seconds(timeout)
-    source = _package_of(target, claim)
+    source = _package_of(target)
     to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
@@ -156,11 +150,11 @@ def pull(
     _require_complete(pulled.unread, pulled.changed)
 
 
-def _package_of(target: Path, claim: str | None) -> Runnable:
+def _package_of(target: Path) -> Runnable:
     """Return a package; for a cube or a model, the package of its last run if that is up to date, else a new one."""
-    from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, package_of
+    from packager.app.runnable import BuildOptions, RunRequest, package_of
 
-    request = RunRequest(target, CubeOptions(claim=claim), BuildOptions(), cache_folder())
+    request = RunRequest(target, BuildOptions(), cache_folder())
     return package_of(request, progress=progress)
 
 

@@ -36,6 +36,9 @@ _KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try 
 # The interval in which a kubelet checks the sizes of logs (containerLogMonitorInterval).
 _ROTATION = timedelta(seconds=10)
 
+# The size at which a kubelet begins a new file for a log (containerLogMaxSize); kubectl reads only the newest file.
+_MOST_KEPT = 10 << 20
+
 
 def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
     """Return the finding with the end of the container's log if the pod's status did not contain it."""
@@ -94,8 +97,8 @@ class LogReader:
     Attributes:
         shown: The pod's name for kubectl.
         begin: The time of the first line that was read; empty before the first line.
-        late: The time from the container's start to the first line if earlier lines may have been deleted, otherwise
-            None. A kubelet keeps 10 MiB by default, and does not report deleted lines.
+        late: The time from the container's start to the first line, if the container writes so fast that a kubelet has
+            deleted earlier lines since then: it keeps 10 MiB by default, and does not report deleted lines. Else None.
         gaps: The number of places where lines may have been deleted before they were read.
         is_gone: Whether the pod no longer exists.
         is_complete: Whether the log of a container that has ended was read to its end.
@@ -114,6 +117,7 @@ class LogReader:
         self._pod = name(pod)
         self._container = container or main_container(pod)
         self._position = LogPosition()
+        self._bytes, self._end = 0, b""
         self._restarts = 0
         self._part = part
         self._tail = part.tail
@@ -157,8 +161,10 @@ class LogReader:
                 until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
                 self.may_miss_all = until - moment(started) > _ROTATION
             elif started and self.begin == self._position.first:
-                late = moment(f"{self.begin[:26].decode()}Z") - moment(started)
-                self.late = late if late > _ROTATION else None
+                first, last = (moment(f"{text[:26].decode()}Z") for text in (self.begin, self._end))
+                late = first - moment(started)
+                per_second = self._bytes / max((last - first).total_seconds(), 1)
+                self.late = late if per_second * late.total_seconds() > _MOST_KEPT else None
 
     def read_kept(self, log: KeptLog) -> Iterator[bytes]:
         """Yield the bytes of a deleted pod's log that were not read before it was deleted.
@@ -212,6 +218,8 @@ class LogReader:
         if piece.moment and piece.moment < self._since:
             return b""
         text = self._position.take(piece)
+        self._bytes += len(text)
+        self._end = piece.moment or self._end
         if self._part.has_times and piece.moment and piece.is_first and len(text) == len(piece.text):
             return piece.moment + b"Z " + text
         return text
