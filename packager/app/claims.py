@@ -44,7 +44,15 @@ def check(size: str | None, storage_class: str | None, access: str | None) -> No
 
 
 def create(target: Target, claim: str, size: str, storage_class: str | None, access: str) -> None:
-    """Create a claim in the namespace of an overlay. Raises ClusterError when the cluster refuses it."""
+    """Create a claim in the namespace of an overlay.
+
+    Raises:
+        UsageError: No storage class is named, and the cluster has no default one.
+        ClusterError: The cluster refuses the claim.
+    """
+    if storage_class is None and not claims.may_be_bound_without_class(target.kubectl):
+        message = f"claim {claim} is not created: the cluster has no default storage class"
+        raise UsageError(message, hint="--claim-class NAME; `kubectl get storageclasses` lists the names")
     claims.create(target.kubectl, [claims.described(claim, size, storage_class, access)])
 
 

@@ -109,9 +109,9 @@ def run(
 ) -> None:
     """Run overlays of a package one after the other, or tasks of an MLCube.
 
-    Each starts when the one before has succeeded, or serves. A cube is imported with the defaults; for other values, run
-    what `mlpack import mlcube` makes of it. Exit code 0 when all have succeeded, 7 when one has failed or cannot run, 8
-    after --timeout. Ctrl-C leaves the current one running.
+    Each starts when the one before has succeeded, or serves. Exit code 0 when all have, 7 when one has failed or cannot
+    run, 8 after --timeout. Ctrl-C leaves the current one running. A cube is imported with defaults; for other values,
+    run what `mlpack import mlcube` makes of it.
     """
     from packager.app import claims
     from packager.app import deploy as deploying

@@ -10,7 +10,7 @@ from packager.kubernetes.kubectl import messages
 from packager.kubernetes.kubectl.client import HANGING_SECONDS
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import name
+from packager.kubernetes.objects import annotation, name, status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,24 @@ def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
                     mounted[str(claim)] = None
     return tuple(
         claim for claim in mounted if claim not in created and kubectl.get(f"persistentvolumeclaims/{claim}") is None
+    )
+
+
+def is_default_class(storage_class: Object) -> bool:
+    """Whether a claim that names no storage class gets this one."""
+    return annotation(storage_class, "storageclass.kubernetes.io/is-default-class") == "true"
+
+
+def may_be_bound_without_class(kubectl: Kubectl) -> bool:
+    """Whether a claim that names no storage class may get a volume; true if the user may not look."""
+    try:
+        if any(map(is_default_class, kubectl.items("storageclasses"))):
+            return True
+        volumes = kubectl.items("persistentvolumes")
+    except ClusterError:
+        return True
+    return any(
+        status(volume).get("phase") == "Available" and not volume["spec"].get("storageClassName") for volume in volumes
     )
 
 

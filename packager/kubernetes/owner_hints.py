@@ -38,7 +38,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.EXPORT_FOLDER: "the folder must exist on the server and be exported to the nodes",
         Action.GET_PERMISSION: "this needs permission to {verb} {resource}: ask the cluster administrator",
         Action.GROW_CLUSTER: "request less in the overlay's resources, or have a larger group of nodes made",
-        Action.INSPECT_CLAIMS: "kubectl get persistentvolumeclaims",
+        Action.INSPECT_CLAIMS: "kubectl describe persistentvolumeclaims",
         Action.INSPECT_DEVICES: "wait for room; kubectl get resourceslices shows the devices of the nodes",
         Action.INSPECT_LABELS: "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints",
         Action.INSPECT_MUTATIONS: _MUTATIONS,

@@ -29,7 +29,11 @@ _ALWAYS_NEEDED = (
     ("", "pods", "exec", ("create",)),
     ("", "events", "", ("list",)),
 )
-_ONLY_EXPLAINING = ("events",)
+_LACKING = {
+    "events": "mlpack can then report fewer reasons for failures",
+    "pods/exec": "`mlpack results`, `workspace` and `dev` cannot reach files in pods then",
+}
+"""The permissions that a deploy does without, each with what does not work."""
 _APPLY_VERBS = ("get", "create", "patch", "delete")
 
 
@@ -86,12 +90,8 @@ def permissions(case: Case) -> Iterator[CheckResult]:
             denied.setdefault(name, []).append(verb)
     for name, verbs in denied.items():
         message = f"you may not {', '.join(verbs)} {name} in {case.namespace}"
-        if name in _ONLY_EXPLAINING:
-            yield note(
-                "permissions",
-                f"{message}: mlpack can then report fewer reasons for failures",
-                _grant_command(case, name),
-            )
+        if name in _LACKING:
+            yield note("permissions", f"{message}: {_LACKING[name]}", _grant_command(case, name))
         else:
             yield fails("permissions", message, _grant_command(case, name))
     if not denied:

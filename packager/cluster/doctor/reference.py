@@ -12,6 +12,7 @@ from packager.base.errors import DeniedError, MissingNamespaceError, NotEvaluate
 from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.admission import object_changes
+from packager.cluster.claims import is_default_class
 from packager.cluster.deploy import DeployState
 from packager.cluster.doctor.admission import reported
 from packager.cluster.doctor.case import fails, note, ok
@@ -32,7 +33,6 @@ _FROM = {"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "secretRef
 _PULL = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _OTHER_NAME_HINT = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def claims(case: Case) -> Iterator[CheckResult]:
@@ -55,7 +55,7 @@ def claims(case: Case) -> Iterator[CheckResult]:
             yield fails("claims", f"claim {claim} not found in {case.namespace}", f"{fix} {case.namespace_flag}")
             continue
         modes = set(listing(live_claim["spec"].get("accessModes")))
-        if count > 1 and not modes & _SHARED:
+        if count > 1 and not modes & _SHARED and not (modes == {"ReadWriteOnce"} and _has_one_node(case)):
             message = f"{claim} is {', '.join(sorted(modes))}, and {count} pods mount it: they must all run on one node"
             yield fails("claims", message, f"kubectl describe pvc {quote(claim)} {case.namespace_flag}")
         elif trouble := _binding_problem(case, live_claim, brought=brought is not None):
@@ -87,7 +87,7 @@ def references(case: Case) -> Iterator[CheckResult]:
             message = f"the secret {secret} is of the type {item.get('type')}, which cannot be used to pull images"
             yield fails("references", message, _create_command(case, "pull", secret))
     if not absent:
-        yield ok("references", "everything that the pods refer to exists or is part of the package")
+        yield ok("references", "the Secrets, ConfigMaps and service accounts of the pods exist or are in the package")
 
 
 def names(case: Case) -> Iterator[CheckResult]:
@@ -152,7 +152,7 @@ def _binding_problem(case: Case, claim: Object, *, brought: bool) -> str | None:
     classes = case.kubectl.items("storageclasses")
     class_name = claim["spec"].get("storageClassName")
     if class_name is None:
-        storage_class = next((entry for entry in classes if annotation(entry, _DEFAULT_CLASS) == "true"), None)
+        storage_class = next(filter(is_default_class, classes), None)
         if storage_class is None:
             return (
                 None if _has_volume(case, claim, "") else "names no storage class, and the cluster has no default one"
@@ -167,6 +167,14 @@ def _binding_problem(case: Case, claim: Object, *, brought: bool) -> str | None:
             )
     waits = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
     return None if brought or waits else "is not bound yet"
+
+
+def _has_one_node(case: Case) -> bool:
+    """Whether all pods are on the only node of the cluster; false if the user may not list nodes."""
+    try:
+        return len(case.kubectl.items("nodes")) == 1
+    except DeniedError:
+        return False
 
 
 def _has_volume(case: Case, claim: Object, storage_class: str) -> bool:
