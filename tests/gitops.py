@@ -236,9 +236,8 @@ def runs(flux: Flux) -> Iterator[str]:
     flux.wait(lambda: flux.phase() == "Succeeded" and flux.uid() != first, "the pod runs again")
     yield "a pod that is deleted runs again"
 
-    # From here on only the annotation of the option lets Flux delete the pod.
     second = flux.uid()
-    source["spec"]["ref"], applied["spec"]["force"] = {"semver": "1.x"}, False
+    source["spec"]["ref"] = {"semver": "1.x"}
     flux.apply(objects)
     flux.condition(_APPLIED, name, "Ready", "True")
     flux.mlpack("configure", "hello-mpi.tar.gz", "--overlay", "single-node", "--set", "MEMORY_LIMIT=160Mi")
@@ -263,11 +262,11 @@ def runs(flux: Flux) -> Iterator[str]:
 
 
 def plain(flux: Flux) -> Iterator[str]:
-    """Yield a title after the check that a change fails without the option and without `force`."""
+    """Yield a title after the check that a change fails without the option."""
     reference = flux.push("plain", "1.0.0", package="plain/hello-mpi.tar.gz")
     objects = flux.objects(reference)
     source, applied = objects
-    source["spec"]["ref"], applied["spec"]["force"] = {"semver": "1.x"}, False
+    source["spec"]["ref"] = {"semver": "1.x"}
     name = applied["metadata"]["name"]
     flux.apply(objects)
     flux.condition(_APPLIED, name, "Ready", "True")
@@ -280,11 +279,7 @@ def plain(flux: Flux) -> Iterator[str]:
         "the change is refused",
         lambda: str(flux.conditions(_APPLIED, name)),
     )
-    yield "a change without the option, and without spec.force, is refused"
-    applied["spec"]["force"] = True
-    flux.apply(objects)
-    flux.condition(_APPLIED, name, "Ready", "True")
-    yield "spec.force, which inspect prints, allows it"
+    yield "a change without the option is refused"
     flux.delete(objects)
 
 

@@ -20,7 +20,7 @@ _FLUX_NAMESPACE = "flux-system"
 _ARGO_NAMESPACE = "argocd"
 _FILE = "cosign"
 _INTERVAL = "10m"
-_TIMEOUT = "1h"
+_TIMEOUT = "5m"
 
 
 class GitopsTarget(Value, frozen=True):
@@ -57,7 +57,11 @@ class GitopsTarget(Value, frozen=True):
 
 
 def flux(target: GitopsTarget) -> list[dict[str, Any]]:
-    """Return the OCIRepository and the Kustomization of Flux, after the Secret with the key."""
+    """Return the OCIRepository and the Kustomization of Flux, after the Secret with the key.
+
+    The Kustomization does not wait for the pods: until a Job has ended, it would not be ready, and one of the few workers
+    of kustomize-controller would wait with it.
+    """
     metadata = {"name": target.name, "namespace": _FLUX_NAMESPACE}
     source = {
         "interval": _INTERVAL,
@@ -83,8 +87,6 @@ def flux(target: GitopsTarget) -> list[dict[str, Any]]:
         "sourceRef": {"kind": "OCIRepository", "name": target.name},
         "path": f"./{target.path}",
         "prune": True,
-        "force": True,
-        "wait": True,
         "targetNamespace": target.namespace,
     }
     return [
@@ -118,7 +120,7 @@ def argo(target: GitopsTarget) -> list[dict[str, Any]]:
             "path": target.path,
         },
         "destination": {"server": "https://kubernetes.default.svc", "namespace": target.namespace},
-        "syncPolicy": {"syncOptions": ["ServerSideApply=true"]},
+        "syncPolicy": {"syncOptions": ["ServerSideApply=true", "ApplyOutOfSyncOnly=true"]},
     }
     metadata = {"name": target.name, "namespace": _ARGO_NAMESPACE}
     return [secret, _object("argoproj.io/v1alpha1", "Application", metadata, application)]
