@@ -141,6 +141,6 @@ def _described(state: OperatorStatus) -> list[str]:
     return [
         f"serves  {f'{operator.crd} {served}{fits}' if served else f'nothing: {operator.crd} is not installed'}",
         f"alive   {heartbeat.alive}: {heartbeat.evidence}",
-        f"image   {heartbeat.image or 'not in a Deployment of this cluster'}; tested with {operator.version}",
+        f"image   {heartbeat.image or 'not in a Deployment of this cluster'}; tested with {operator.tested or operator.version}",
         f"jobs    {state.running} running, {state.ended} ended",
     ]

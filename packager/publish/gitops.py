@@ -59,8 +59,8 @@ class GitopsTarget(Value, frozen=True):
 def flux(target: GitopsTarget) -> list[dict[str, Any]]:
     """Return the OCIRepository and the Kustomization of Flux, after the Secret with the key.
 
-    The Kustomization does not wait for the pods: until a Job has ended, it would not be ready, and one of the few workers
-    of kustomize-controller would wait with it.
+    The Kustomization does not wait for the pods: until a Job has ended, it would not be ready, and a worker of
+    kustomize-controller, of which there are few, would wait with it.
     """
     metadata = {"name": target.name, "namespace": _FLUX_NAMESPACE}
     source = {

@@ -20,7 +20,7 @@ class Operator:
         deployment: The name of its Deployment.
         lease: The name of its lease.
         lease_seconds: The seconds that its lease holds if it does not say.
-        version: The tag of its release.
+        version: The tag of the release that is installed.
         url: The address of the release's manifest.
         sha256: The manifest's digest.
         kind: The kind of workload that it runs.
@@ -29,6 +29,7 @@ class Operator:
         edit_role: The ClusterRole that allows users to edit its objects; None if there is none.
         rival: Another product with a CRD of this name; None if there is none.
         brings: Kind, name and namespace of the objects in the manifest, in the order in which they are deleted.
+        tested: The tag of the release that packages are tried with; None if it is `version`.
     """
 
     short: str
@@ -45,6 +46,7 @@ class Operator:
     edit_role: str | None
     rival: str | None
     brings: tuple[tuple[str, str, str], ...]
+    tested: str | None = None
 
     def installation(self, flags: Sequence[str] = ()) -> str:
         """Return the command that installs it; `flags` say in which cluster."""

@@ -42,4 +42,5 @@ LWS = Operator(
         ("customresourcedefinition", "disaggregatedsetrolescalers.disaggregatedset.x-k8s.io", ""),
         ("namespace", "lws-system", ""),
     ),
+    tested="v0.9.0",  # the newest that is also a Go module, which the test cluster is built from
 )
