@@ -136,11 +136,11 @@ def uninstall(
 
 def _described(state: OperatorStatus) -> list[str]:
     operator, heartbeat = state.operator, state.heartbeat
-    served = ", ".join(state.served)
+    served, tested = ", ".join(state.served), operator.tested or operator.version
     fits = " (as packages need it)" if state.needed in state.served else f" (packages need {state.needed})"
     return [
         f"serves  {f'{operator.crd} {served}{fits}' if served else f'nothing: {operator.crd} is not installed'}",
         f"alive   {heartbeat.alive}: {heartbeat.evidence}",
-        f"image   {heartbeat.image or 'not in a Deployment of this cluster'}; tested with {operator.tested or operator.version}",
+        f"image   {heartbeat.image or 'not in a Deployment of this cluster'}; tested with {tested}",
         f"jobs    {state.running} running, {state.ended} ended",
     ]

@@ -28,7 +28,7 @@ from packager.package.options import BY_NAME, VOLUME_FOLDERS
 from packager.package.path_checks import ContentError, Contents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.configure.upgrade.replay import Answer, Decide
     from packager.package.image import ImageName
@@ -113,7 +113,7 @@ def plan(old: Package, new: Package, base: Callable[[], Package | None], decide:
     work = _Plan(old, new, base, decide)
     files = tuple(work.files())
     work.check(files)
-    keys, options = work.additions()
+    keys, options = work.additions({file.path: file for file in files})
     return UpgradePlan(files, tuple(work.conflicts), tuple(work.decided), keys, options)
 
 
@@ -421,8 +421,8 @@ class _Plan:
         except ContentError as error:
             raise VerificationError(f"{self._old.source} cannot be upgraded: {error}") from None
 
-    def additions(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the new keys of env files, and the new options of overlays, of files that both packages have."""
+    def additions(self, files: Mapping[str, PlannedFile]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the new keys of env files, and the new options of overlays, that the results of files have."""
         keys: list[str] = []
         options: list[str] = []
         for path in sorted(self._delivered.keys() & self._theirs.keys()):
@@ -430,6 +430,9 @@ class _Plan:
             if before is None or self._theirs[path] == self._delivered[path]:
                 continue
             now = self._new.reader.read(path, diff.MOST_BYTES)
+            if (file := files.get(path)) and (file.content is not None or file.action is FileResult.kept):
+                kept = self._old.reader.read(path, diff.MOST_BYTES) if path in self._entries else b""
+                now = kept if file.content is None else file.content
             if path.endswith(".env"):
                 present = set(envfile.keys(before))
                 names = dict.fromkeys(key for key in envfile.keys(now) if key not in present)

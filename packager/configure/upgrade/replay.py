@@ -143,6 +143,7 @@ class _Merge:
 
     def run(self, base: bytes, yours: bytes, theirs: bytes) -> bytes:
         """Return the merged content."""
+        yours, added = _apart(base, yours, theirs) if self._path.endswith(".env") else (yours, b"")
         known, clashes = self._sorted_edits(base, yours, theirs)
         base_lines, yours_lines, theirs_lines = (
             lines.split(text) for text in (edits.replayed(base, known), yours, edits.replayed(theirs, known))
@@ -153,7 +154,7 @@ class _Merge:
         text = b"".join(content)
         for edit in clashes:
             text = self._decided_value(edit, yours, theirs, text)
-        return text
+        return text + added
 
     def _sorted_edits(self, base: bytes, yours: bytes, theirs: bytes) -> tuple[list[Edit], list[Edit]]:
         """Return the edits to make in the other versions, and those of values that the new package changed as well."""
@@ -223,6 +224,19 @@ class _Merge:
         choice = self._decide(conflict)
         (self.undecided if choice is None else self.decided).append(conflict)
         return choice
+
+
+def _apart(base: bytes, yours: bytes, theirs: bytes) -> tuple[bytes, bytes]:
+    """Return the user's version of an env file without the lines that the user has added at its end, and these lines.
+
+    They stay as they are, with their comments. Lines that set a key of the new package are not taken apart.
+    """
+    delivered = {row for row in lines.split(base) if row.strip()}
+    rows = lines.split(yours)
+    end = max((number for number, row in enumerate(rows, start=1) if row in delivered), default=0)
+    added = b"".join(rows[end:])
+    taken = {*envfile.keys(base), *envfile.keys(theirs)}
+    return (b"".join(rows[:end]), added) if taken.isdisjoint(envfile.keys(added)) else (yours, b"")
 
 
 def _ended(text: str) -> str:
