@@ -89,8 +89,10 @@ def _edits(path: str, before: bytes, now: bytes) -> Iterator[Edit]:
     if path.endswith(".env"):
         yield from _values(path, before, now)
     elif posixpath.basename(path) == layout.KUSTOMIZATION:
-        yield from _switches(path, before, now)
-        yield from _components(path, before, now)
+        # In the order of the list: each is added below those that are listed by then, as `mlpack configure` has done.
+        places = {key: item.offset for item in kustomization.components(now, path) for key in (item.name, item.path)}
+        listed = [*_switches(path, before, now), *_components(path, before, now)]
+        yield from sorted(listed, key=lambda edit: places[edit.key])
         yield from _images(path, before, now)
     elif layout.is_patch(path):
         yield from _ids(path, before, now)
