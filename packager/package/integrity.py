@@ -189,14 +189,18 @@ def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: 
         if layout.is_added(path) and entries[path].size <= _ADDED_BYTES and not entries[path].executable:
             edits.append(path)
             continue
-        yield Problem(package.shown(path), 0, 0, "the package was not sealed with this file")
+        message = "the package was not sealed with this file"
+        fix = f"own manifests go to {layout.ADDED}/NAME: mlpack configure {argument(package.source)} --with ./NAME"
+        yield Problem(package.shown(path), 0, 0, message, fix if path.endswith((".yaml", ".yml")) else None)
 
 
 def unlisted(package: Package, entries: Mapping[str, tree.Entry]) -> list[str]:
-    """Return the paths of the files that the inventory does not list, and that no run has written."""
-    results = tuple(_results(package)) if package.folder == package.source else ()
+    """Return the paths of the files that the inventory does not list, and that neither a run nor a tool has written."""
     paths = sorted(entries.keys() - package.inventory["files"].keys())
-    return [path for path in paths if not path.startswith(results) or not _is_result(path)]
+    if package.folder != package.source:
+        return paths
+    results = tuple(_results(package))
+    return [path for path in paths if not tree.is_of_tool(path) and not (path.startswith(results) and _is_result(path))]
 
 
 def _results(package: Package) -> Iterator[str]:

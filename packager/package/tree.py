@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,13 @@ _EDITABLE_BYTES = 1 << 20
 
 IGNORED_NAMES = frozenset((".git",))
 """Names at the root that are not part of a package: files that users keep beside it."""
+
+_OF_TOOLS = re.compile(r"\.gitignore|(.*/)?(\.[^/]+\.sw[a-p]|[^/]+~|\.DS_Store)")
+
+
+def is_of_tool(path: str) -> bool:
+    """Return whether git, an editor or a desktop has left a file in a user's folder; no overlay may include it."""
+    return _OF_TOOLS.fullmatch(path) is not None
 
 
 class Entry(Value, frozen=True):
@@ -160,7 +168,7 @@ def write(tree: Tree, folder: Path) -> Entry:
 
 
 def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
-    """Return the package in `folder`, its files left on disk; `.git` at its root is not part of it.
+    """Return the package in `folder`, its files left on disk; `.git` and files of tools are not part of it.
 
     No link is followed, and nothing but plain files and folders is taken.
 
@@ -170,7 +178,7 @@ def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
         ToolError: A file cannot be read.
     """
     about = inventory.read(folder)
-    entries = tuple(entry for entry in walk(folder, limits) if entry.path != INVENTORY)
+    entries = tuple(entry for entry in walk(folder, limits) if entry.path != INVENTORY and not is_of_tool(entry.path))
     return Tree(about["package"], entries, {key: about[key] for key in about if key not in ("files", "editable")})
 
 

@@ -11,7 +11,7 @@ from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import Problem
 from packager.package.declared import Declared
-from packager.package.tree import IGNORED_NAMES
+from packager.package.tree import IGNORED_NAMES, is_of_tool
 from packager.rendering.origins import Position
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Sources:
 
     def _mode(self, path: str) -> int:
         """Return the mode of the file or folder at `path`; 0 if there is none, the link's if one is on the way."""
-        if path.partition("/")[0] in IGNORED_NAMES:
+        if path.partition("/")[0] in IGNORED_NAMES or is_of_tool(path):
             return 0
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for depth in range(len(parts)):
