@@ -51,6 +51,7 @@ class Filled(Value, frozen=True):
         project: The project of the job, in which the caller may create jobs.
         revisions: The revisions of the definition and the template; None for the current ones.
         owner: The key of the creator, if it is known; otherwise, it follows from the name of the creator.
+        sealed: The keys below `env` whose values come from sealed secrets, and must be secret in this job, too.
     """
 
     values: Mapping[str, Json]
@@ -58,6 +59,7 @@ class Filled(Value, frozen=True):
     project: Project
     revisions: tuple[int, int] | None = None
     owner: str | None = None
+    sealed: frozenset[str] = frozenset()
 
 
 class Prepared(Value, frozen=True):
@@ -112,6 +114,10 @@ class Preparation:
         definition = read_definition(registered)
         creator = str(filled.get("creator") or caller.name)
         complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
+        complaints += [
+            Complaint(f"/{ENV}/{key}", "was filled in as a secret, and the definition no longer keeps it secret")
+            for key in sorted(request.sealed - definition.secret_keys)
+        ]
         is_own = creator == caller.name or request.owner == caller.key  # the owner may have had another name
         if not is_own and not caller.acts_for_others(project.name):
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Literal
 from packager.base import durations, jsonio
 from packager.base.problems import show
 from packager.base.values import Value
+from packager.kubernetes.manifest import mapping
 from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import records
 from packager.service.jobs.preparation import Filled
+from packager.service.registry.packages.content import ENV
 from packager.service.store.store import FINAL, STATUSES, Filters
 from packager.service.use import answers
 from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
@@ -123,7 +125,8 @@ class Jobs:
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
         creator = str(filled.get("creator") or caller.name)  # as of every new job
         owner = job.owner if creator != caller.name else None  # the owner of the other job
-        request = Filled(filled, caller, project, revisions, owner)
+        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(ENV)))
+        request = Filled(filled, caller, project, revisions, owner, sealed)
         return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
     def _check_knows_secrets(self, caller: Caller, job: StoredJob) -> None:
