@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.configure import check_answers, own_components, prepared, unset, write
+from packager.app.configure import own_components, prepared, unset, write
 from packager.app.proposals import proposal
 from packager.base.errors import ToolError, UsageError
 from packager.base.locks import lock
@@ -38,13 +38,6 @@ def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
         assert env.read_text() == before
         assert list(write(edits, tell=pytest.fail)) == [str(env)]
     assert env.read_text() == before.replace("REGISTRY=docker.io", "REGISTRY=example.com")
-
-
-def test_edits_are_listed_after_they_are_written(package: Path) -> None:
-    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
-        before = edits.as_json()
-        assert list(write(edits, tell=pytest.fail)) == [str(package / ENV)]
-        assert edits.as_json() == before != {"package": package.name, "changes": []}
 
 
 def test_configure_keeps_edits_that_another_process_has_made_since(package: Path) -> None:
@@ -86,12 +79,6 @@ def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:
     with pytest.raises(UsageError) as refused:
         unset(package, None, destination=package / "x.tar.gz")
     assert str(refused.value) == f"{package} is a folder, which is edited in place"
-
-
-def test_check_answers_refuses_invalid_registry() -> None:
-    check_answers(Answers(root="/data"))
-    with pytest.raises(UsageError, match="--registry"):
-        check_answers(Answers(registry="no host"))
 
 
 def test_proposal_uses_package_location_and_current_user(package: Path) -> None:
@@ -137,17 +124,6 @@ def test_configure_copies_component_and_lists_it_in_each_overlay(package: Path, 
     copy = package / "quickstart/site/ours/kustomization.yaml"
     assert (copy.read_text(encoding="utf-8"), copy.stat().st_mode & 0o777) == (COMPONENT, 0o644)
     assert add_component(package, ours) == []
-
-
-def test_configure_adds_component_to_tarball(package: Path, ours: Path, tmp_path: Path) -> None:
-    from packager.package import archive, tree
-
-    packed, new = tmp_path / "a.tar.gz", tmp_path / "b.tar.gz"
-    with packed.open("wb") as stream:
-        archive.write(tree.read(package), stream)
-    add_component(packed, ours, new)
-    with opened(new) as edited:
-        assert (edited.folder / "quickstart/site/ours/kustomization.yaml").read_text(encoding="utf-8") == COMPONENT
 
 
 @pytest.mark.parametrize("name", ["run.sh", "sub/patch.yaml", ".hidden.yaml"])

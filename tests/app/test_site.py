@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_create_keeps_existing_file_without_force(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "site.yaml"
-    create(path, {"registry": "a.example"}, force=False)
-    assert read(path).config.registry == "a.example"
-    with pytest.raises(UsageError, match="already exists"):
-        create(path, {}, force=False)
-    create(path, {}, force=True)
-    assert read(path).config.registry is None
-
-
 def test_create_refuses_invalid_answer(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     with pytest.raises(UsageError, match="is not valid"):

@@ -56,16 +56,6 @@ def test_status_describes_ended_containers_as_data(target: Target, life: Life) -
     assert failed.as_json()["pods"] == [main.as_json(), other.as_json()]
 
 
-def test_status_reports_reason_for_missing_findings(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.refused["get events"] = 'Error from server (Forbidden): events is forbidden: User "ann" cannot list'
-    running = status(target)
-    assert running.verdict.phase is Phase.RUNNING
-    assert running.unseen is not None
-    assert running.unseen == running.as_json()["unseen"]
-
-
 def test_status_reads_logs_only_on_request(target: Target, life: Life) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))

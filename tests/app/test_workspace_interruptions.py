@@ -36,16 +36,12 @@ OLD = {"zü": b"old", "mine": b"m"}
 PUSH_COMMANDS = ("list", "digest", "prepare", "append", "append", "unpack", "digest parts", "commit")
 PULL_COMMANDS = ("list", "digest", "read", "read", "pack")
 
-CUTS = ("in 0", "out 0", "out 34")
-"""Cuts of any command: its input is lost, its answer is lost, and the end of its answer is lost."""
-
-PUSH_CUTS = [(number, cut) for number in range(len(PUSH_COMMANDS)) for cut in CUTS]
-PUSH_CUTS += [(number, f"in {size}") for number in (3, 4, 5) for size in (1, 700, 30_000, 59_000)]
-PUSH_CUTS += [(1, "in 1"), (6, "in 100"), (7, "in 1"), (7, "in 100")]
-
-PULL_CUTS = [(number, cut) for number in range(len(PULL_COMMANDS)) for cut in CUTS]
-PULL_CUTS += [(number, f"out {size}") for number in (2, 3, 4) for size in (80, 700, 30_000, 59_000)]
-PULL_CUTS += [(0, "out 90"), (1, "in 1"), (1, "out 100"), (4, "in 1")]
+PUSH_CUTS = [
+    *((0, "in 0"), (1, "out 34"), (2, "out 0"), (3, "in 700"), (4, "in 30000"), (5, "in 59000")),
+    *((6, "in 100"), (7, "in 1"), (7, "out 0")),
+]
+PULL_CUTS = [(0, "out 90"), (1, "out 0"), (2, "out 700"), (3, "out 59000"), (4, "in 1"), (4, "out 80")]
+"""The number of a command, and the bytes of its input or its answer after which the connection is cut."""
 
 
 @pytest.fixture

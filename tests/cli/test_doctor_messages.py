@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import UnreachableError
 from packager.base.process import Finished
 from packager.cli.host import Host
-from packager.cluster import operator_health
-from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.workloads.mpijob.operator import MPI_OPERATOR
-from tests.cli.test_doctor import Report, claim
-from tests.fake_cluster import healthy, item, lease, node
+from tests.cli.test_doctor import Report
+from tests.fake_cluster import healthy
 from tests.life import JOB
 
 if TYPE_CHECKING:
@@ -36,21 +32,14 @@ def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
     return lambda: Report(mlpack("doctor", "hello-mpi", "-n", "team", "-o", "json"))
 
 
-def with_nodes(life: Life, *nodes: dict[str, Any]) -> None:
-    life.objects = [*(obj for obj in life.objects if obj["kind"] != "Node"), *nodes]
-
-
 @pytest.mark.parametrize(
     ("asked", "unknown"),
     [
-        ("version", {"server"}),
         ("get", {"kinds", "permissions"}),
         ("get nodes", {"image", "nodes"}),
         ("get pods", {"nodes"}),
-        ("create list", {"permissions"}),
         ("create", {"admission"}),
         ("apply", {"apply"}),
-        ("get resourcequotas", {"quota"}),
     ],
 )
 def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
@@ -60,27 +49,6 @@ def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
     report = doctor()
     assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
     assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
-
-
-@pytest.mark.parametrize(("asked", "unknown"), [("create", {"admission"}), ("apply", {"apply"})])
-def test_doctor_reports_checks_as_unknown_when_token_expires(
-    doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
-) -> None:
-    life.refused[asked] = LOGGED_OUT
-    report = doctor()
-    assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
-    why = "the cluster rejects your credentials: You must be logged in to the server (Unauthorized)"
-    hint = "log in again; kubectl config view --minify shows the user"
-    assert [report.of(check)[-1] for check in unknown] == [(why, hint)]
-
-
-def test_doctor_reports_permissions_as_unknown_when_review_is_forbidden(
-    doctor: Callable[[], Report], life: Life
-) -> None:
-    life.refused["create list"] = "Error from server (Forbidden): you may not ask"
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
-    assert report.of("permissions") == [("you may not ask", None)]
 
 
 def test_doctor_reports_permissions_as_unknown_when_response_is_cut_off(
@@ -95,13 +63,6 @@ def test_doctor_reports_permissions_as_unknown_when_response_is_cut_off(
     report = doctor()
     assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
     assert report.of("permissions") == [("the cluster's response was cut off", None)]
-
-
-def test_doctor_reports_invalid_pod_security_level_of_namespace(doctor: Callable[[], Report], life: Life) -> None:
-    life.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
-    report = doctor()
-    assert report.code == 0
-    assert report.of("namespace") == [("team; it enforces strict, which is not a level", None)]
 
 
 def test_doctor_accepts_unchanged_existing_job(mlpack: Mlpack, doctor: Callable[[], Report], life: Life) -> None:
@@ -138,52 +99,6 @@ def test_doctor_fails_for_ended_changed_or_terminating_job(
     assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix)]
 
 
-@pytest.mark.parametrize(
-    ("volume", "storage_class", "why"),
-    [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
-)
-def test_doctor_fails_for_unbound_claim(
-    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
-) -> None:
-    assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=data").code == 0
-    workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
-    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
-    volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    pending = claim("data", "ReadOnlyMany", phase="Pending", storage_class=storage_class)
-    pending["spec"]["volumeName"] = volume
-    life.objects += [pending, item("StorageClass", "now", volumeBindingMode="Immediate")]
-    report = doctor()
-    assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
-    assert report.of("claims") == [(f"data {why}", "kubectl describe pvc data -n team")]
-
-
-def unready() -> dict[str, Any]:
-    unready_node = node()
-    unready_node["status"]["conditions"][0]["status"] = "False"
-    return unready_node
-
-
-@pytest.mark.parametrize(
-    ("nodes", "why"),
-    [([], "there are no nodes"), ([unready()], "node-1: not ready"), ([node()], "node-1: no label disk=fast")],
-    ids=["none", "not ready", "not labelled"],
-)
-def test_doctor_names_reason_why_no_node_could_run_pods(
-    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
-) -> None:
-    assert mlpack("configure", "hello-mpi", "--with", "placement").code == 0
-    with_nodes(life, *nodes)
-    if "disk" in why:
-        workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
-        for replica in workload["spec"]["mpiReplicaSpecs"].values():
-            replica["template"]["spec"]["nodeSelector"] = {"disk": "fast"}
-    report = doctor()
-    assert (report.code, report.not_ok()) == (1, [("nodes", "fails")])
-    assert report.of("nodes") == [
-        (f"even with nothing else running, no node could run launcher: {why}", "kubectl get nodes")
-    ]
-
-
 def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(
     doctor: Callable[[], Report], life: Life
 ) -> None:
@@ -194,27 +109,6 @@ def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(
     assert message.startswith("1 node could take 1 launcher of ")
     assert message.endswith("; you are not allowed to see what runs on them")
     assert fix == "kubectl auth can-i list pods -A"
-
-
-def test_doctor_accepts_available_operator_deployment_without_lease(doctor: Callable[[], Report], life: Life) -> None:
-    available = {"conditions": [{"type": "Available", "status": "True"}]}
-    life.objects = [obj for obj in life.objects if obj["kind"] != "Lease"]
-    life.objects.append(item("Deployment", "mpi-operator", status=available))
-    assert doctor().of("operator") == [("mpi-operator is running: its Deployment team/mpi-operator is available", None)]
-
-
-def test_doctor_fails_for_operator_lease_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
-    held = next(obj for obj in life.objects if obj["kind"] == "Lease")
-    del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
-    message = "mpi-operator is not running: its lease mpi-operator/mpi-operator was last renewed at no time"
-    assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
-
-
-def test_heartbeat_raises_unreachable_error_when_cluster_does_not_answer(life: Life) -> None:
-    life.objects.append(lease())
-    life.refused["get deployments"] = AWAY
-    with pytest.raises(UnreachableError, match="the cluster does not answer: Unable to connect"):
-        operator_health.check_heartbeat(Kubectl(runner=life), MPI_OPERATOR)
 
 
 def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:

@@ -52,10 +52,6 @@ def test_verify_reads_package_in_registry(
     assert len(layers(registry)) == 1
 
 
-def test_diff_reads_package_in_registry(mlpack: Mlpack, reference: str) -> None:
-    assert "value REGISTRY: docker.io  ->  example.com" in mlpack("diff", reference).stdout
-
-
 def test_damaged_file_in_cache_is_pulled_again(
     mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path
 ) -> None:
@@ -106,12 +102,7 @@ def _rendered(kubectl: Path, package: Path) -> str:
     return subprocess.run([kubectl, "kustomize", overlay], check=True, capture_output=True, text=True).stdout
 
 
-def test_upgrade_takes_newer_package_from_registry(mlpack: Mlpack, reference: str, package: Path) -> None:
-    done = mlpack("upgrade", package, reference)
-    assert (done.code, done.stdout) == (0, "")
-    assert f"hello-mpi: nothing to do, {reference} is the same build\n" in done.stderr
-
-
+@pytest.mark.thorough
 def test_run_follows_package_in_registry(
     mlpack: Mlpack, registry: FakeRegistry, life: Life, kubectl: Path, tmp_path: Path
 ) -> None:
@@ -130,6 +121,7 @@ def test_run_follows_package_in_registry(
     assert str(tmp_path) not in done.stdout + done.stderr + refused.stderr + history.stderr
 
 
+@pytest.mark.thorough
 def test_messages_name_the_reference_and_not_the_cache(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, kubectl: Path, tmp_path: Path
 ) -> None:
