@@ -62,17 +62,6 @@ def test_configure_edits_no_folder_that_another_process_edits(package: Path) -> 
         assert len(list(write(edits, tell=pytest.fail))) == 2
 
 
-def test_configure_asks_for_answers_if_none_are_set(package: Path) -> None:
-    with prepared(
-        package, None, Answers(), ask=lambda asked_about, overlays: answer(asked_about.name, *overlays)
-    ) as edits:
-        assert {change.after for change in edits.changes} == {"REGISTRY=hello-mpi.multi-node.single-node"}
-
-
-def answer(*parts: str) -> Answers:
-    return Answers(registry=".".join(parts))
-
-
 def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:
     files = {problem.file for problem in unset(package, None)}
     assert files == {str(package / ENV), str(package / ENV.replace("single", "multi"))}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.process import Finished
-from tests.app.test_record import DEPLOY, verdict
+from tests.app.test_record import DEPLOY
 from tests.cluster.test_results import member, packed
-from tests.life import JOB, POD
+from tests.life import POD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,22 +82,6 @@ def test_results_are_copied_from_a_held_pod_before_its_end(
     assert (answer["phase"], [copy["files"] for copy in answer["results"]], answer["missing"]) == ("succeeded", [1], [])
     assert "mlpack/hold: '600'" in (made / "manifests.yaml").read_text().replace('"', "'")
     assert "results are lost" not in done.stderr
-
-
-def test_results_of_a_worker_are_copied_while_the_launcher_is_held(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
-    held = HeldPod(life)
-
-    def start() -> None:
-        life.start()
-        template = life.find("MPIJob", JOB)["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
-        life.find("Pod", f"{JOB}-launcher-0")["spec"] = template["spec"]
-
-    life.moments[:] = [start]
-    held.end = life.end
-    done = mlpack(*DEPLOY)
-    assert done.code == 0, done.stderr
-    assert held.scripts == ["read", "read", ":"]
-    assert [copy["pod"] for copy in verdict(tmp_path)["results"]] == [f"{JOB}-worker-0"]
 
 
 def test_pod_is_let_go_when_its_results_cannot_be_copied(mlpack: Mlpack, held: HeldPod, tmp_path: Path) -> None:

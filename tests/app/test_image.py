@@ -91,14 +91,6 @@ def test_image_push_of_an_image_that_was_not_built_names_the_command(
     ]
 
 
-def test_image_push_reports_the_failure_for_an_image_that_exists(
-    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
-) -> None:
-    install("docker", work='[ "$1" = image ]')
-    done = mlpack("image", "push", package, "--kubectl", kubectl)
-    assert (done.code, done.stderr.splitlines()[-1]) == (6, "error: docker push ended with exit code 1")
-
-
 def test_image_push_replaces_registry(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("podman")
     done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "r.example:5000/a/b", "--dry-run")
@@ -114,21 +106,6 @@ def test_image_build_tags_image_for_each_overlay(
     assert done.stdout == f"podman build --tag={IMAGE} --tag=r.example/mpioperator/mpi-pi:openmpi -- {package}\n"
     done = mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run", "--overlay", "single-node")
     assert done.stdout == f"podman build --tag=r.example/mpioperator/mpi-pi:openmpi -- {package}\n"
-
-
-def test_image_build_passes_extra_arguments_to_builder(
-    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
-) -> None:
-    install("buildah")
-    done = mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run", "--", "--isolation", "chroot")
-    assert done.stdout == f"buildah build --tag={IMAGE} --isolation chroot -- {package}\n"
-
-
-def test_image_build_reports_failed_builder(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
-    install("docker", work="exit 3")
-    done = mlpack("image", "build", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (6, "")
-    assert "docker build ended with exit code 3" in done.stderr
 
 
 def test_image_build_requires_working_builder(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
@@ -212,15 +189,6 @@ def test_image_build_dry_run_prints_runnable_command_for_folder(
     pushed = mlpack("image", "push", "--kubectl", kubectl, "--dry-run", "--", name)
     _type(pushed.stdout, tmp_path)
     assert (tmp_path / "docker.log").read_text().endswith(f"push -- {IMAGE}\n")
-
-
-def test_image_build_prints_archive_instead_of_temporary_folder(
-    mlpack: Mlpack, kubectl: Path, install: Install
-) -> None:
-    install("docker")
-    assert mlpack("build", "hello-mpi").code == 0
-    done = mlpack("image", "build", "hello-mpi.tar.gz", "--kubectl", kubectl)
-    assert done.stderr.splitlines()[0] == f"+ docker build --tag={IMAGE} -- hello-mpi.tar.gz"
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)], ids=["run", "dry run"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app import operator
-from packager.base.errors import ClusterError, TimedOutError
+from packager.base.errors import ClusterError
 from packager.kubernetes.kubectl.client import Kubectl
 from tests.cluster.test_operator import crd, deployment, installed, job
 from tests.fake_cluster import FakeCluster, Object, lease
@@ -44,16 +44,6 @@ def test_operator_install_waits_until_ready(cluster: FakeCluster, kubectl: Kubec
         f"note: {manifest} differs from upstream's manifest of v0.8.0",
         "waiting: deployment/mpi-operator does not exist yet",
     ]
-
-
-def test_operator_wait_times_out(cluster: FakeCluster, kubectl: Kubectl, manifest: Path) -> None:
-    notes: list[str] = []
-    del cluster.objects[1]
-    applied = operator.install(kubectl, "mpi", manifest, dry_run=None, force_conflicts=False, tell=notes.append)
-    with pytest.raises(TimedOutError) as late:
-        operator.wait_until_ready(applied, timeout=60, tell=notes.append)
-    assert str(late.value) == "the operator is not ready after 60 s: deployment/mpi-operator does not exist yet"
-    assert 60 < cluster.clock() < 65
 
 
 def test_operator_status_returns_value(cluster: FakeCluster, kubectl: Kubectl) -> None:

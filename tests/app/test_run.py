@@ -73,19 +73,6 @@ def test_run_starts_each_task_after_success_of_previous_task(targets: tuple[Targ
     }
 
 
-def test_task_of_other_build_is_not_done(targets: tuple[Target, ...], life: Life) -> None:
-    life.moments = [life.end_pod]
-    list(run(targets[:1], execute))
-    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/rendered"] = "sha256:other"
-    current = task(targets[0])
-    assert (current.is_done, current.has_failed) == (False, False)
-    assert current.other_build == (
-        f"pod/{POD} exists, but is not of this build (deployed by ann@desk), so {SINGLE} is not skipped"
-    )
-    (obstacle,) = current.obstacles
-    assert obstacle.endswith("has already run, and a finished job does not run again")
-
-
 def test_task_does_not_treat_failed_job_of_other_person_as_failed(targets: tuple[Target, ...], life: Life) -> None:
     life.moments = [lambda: life.end_pod("Failed")]
     list(run(targets[:1], execute))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.app.status import Status, status, with_logs
+from packager.app.status import Status, status
 from packager.kubernetes.containers import Container
 from packager.kubernetes.verdict import Phase, Verdict
 from tests.fake_cluster import item
@@ -54,16 +54,6 @@ def test_status_describes_ended_containers_as_data(target: Target, life: Life) -
     assert failed.verdict.phase is Phase.FAILED
     assert [finding.reason for finding in failed.verdict.findings] == ["OOMKilled"]
     assert failed.as_json()["pods"] == [main.as_json(), other.as_json()]
-
-
-def test_status_reads_logs_only_on_request(target: Target, life: Life) -> None:
-    life.deploy()
-    life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
-    life.end("Failed", reason="BackoffLimitExceeded")
-    life.logs[f"{JOB}-launcher-0"] = "out of the log\n"
-    [finding] = status(target).verdict.findings
-    assert not any(" logs " in call for call in life.calls)
-    assert with_logs(target, finding).log == ("out of the log",)
 
 
 def node(index: int, **terminated: Any) -> Any:

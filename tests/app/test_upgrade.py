@@ -6,14 +6,11 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
 
 from packager.app import configure, upgrade
 from packager.app.build import BuildRequest, Built, Destination, build
@@ -31,7 +28,6 @@ from packager.configure.upgrade.edits import Edit, EditKind
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, journal, layout, tree
-from packager.package.editable import is_editable
 from packager.package.opened import opened
 
 if TYPE_CHECKING:
@@ -181,22 +177,6 @@ def test_lock_of_an_earlier_release_moves_to_the_env_file(hello_mpi: Path, tmp_p
         upgrade.write(prepared)
     assert f"IMAGE={IMAGE}:openmpi@{digest}\n" in (package / ENV).read_text()
     assert "images: []\n" in (package / LOCK).read_text()
-
-
-def test_lock_of_an_earlier_release_conflicts_with_another_tag_in_the_next(tmp_path: Path) -> None:
-    package = released("hello-mpi", tmp_path)
-    pod = (package / POD).read_text().replace("mpi-pi:openmpi", "mpi-pi:intel").encode()
-    new = newer(package, tmp_path / "new", {POD: pod})
-    digest = locked(package)
-    image = f"REGISTRY/{IMAGE}"
-    message = f"{LOCK}: the package had {image}:openmpi, you have {image}@{digest}, the new package has {image}:intel"
-    assert conflicts(package, new) == [message]
-    kept = shutil.copytree(package, tmp_path / "kept" / package.name)
-    upgraded(package, new, theirs=(LOCK,))
-    assert "images: []\n" in (package / LOCK).read_text()
-    upgraded(kept, new, yours=(LOCK,))
-    assert digest in (kept / LOCK).read_text()
-    assert "mpi-pi:intel" in (kept / POD).read_text()
 
 
 def test_image_of_an_earlier_release_that_cannot_be_moved_is_not_lost(
@@ -384,69 +364,6 @@ def as_today(edit: Edit, package: Path) -> Edit:
     path, after = edit.path.replace(layout.KUSTOMIZATION, layout.ENV), edit.after.partition("/")[2]
     before = next(line.value for line in envfile.lines((package / path).read_bytes()) if line.key == "IMAGE")
     return Edit(path, EditKind.value, "IMAGE", before, after)
-
-
-@some.composite
-def edited(draw: some.DrawFn, content: bytes) -> bytes:
-    """Return a text with up to three lines changed, added or removed."""
-    rows = content.split(b"\n")
-    for _ in range(draw(some.integers(1, 3))):
-        at = draw(some.integers(0, len(rows) - 1))
-        change = draw(some.sampled_from(("changed", "added", "removed", "commented")))
-        if change == "changed" and b"=" in rows[at]:
-            rows[at] = rows[at].partition(b"=")[0] + b"=%d" % draw(some.integers(0, 2))
-        elif change == "removed" and rows[1:]:
-            del rows[at]
-        elif change == "commented":
-            rows[at] = b"# " + rows[at]
-        else:
-            rows[at:at] = [b"# note %d" % draw(some.integers(0, 2))]
-    return b"\n".join(rows)
-
-
-@pytest.mark.thorough
-@settings(max_examples=8)
-@given(data=some.data())
-def test_random_edits_of_both_sides_are_merged_or_nothing_changes(
-    data: some.DataObject, hello_mpi: Path, kubectl: Path
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        package = shutil.copytree(hello_mpi, Path(folder) / "hello-mpi")
-        before = files(package)
-        editable = sorted(filter(is_editable, before))
-        picked = data.draw(some.lists(some.sampled_from(editable), min_size=4, max_size=4, unique=True))
-        changes: dict[str, bytes | None] = {path: data.draw(edited(before[path][1])) for path in picked[:3]}
-        if data.draw(some.integers(0, 3)) == 3:
-            changes[picked[0]] = None
-        new = newer(package, Path(folder) / "new", changes)
-        for path in picked[1:]:
-            (package / path).write_bytes(data.draw(edited(before[path][1])))
-        check_upgrade(package, new, before, picked, kubectl)
-
-
-def check_upgrade(
-    package: Path, new: Path, before: dict[str, tuple[int, bytes]], picked: list[str], kubectl: Path
-) -> None:
-    """Upgrade a package: it becomes the new one with the edits of `picked`, or it stays as it is."""
-    yours, theirs = files(package), files(new)
-    with upgrade.prepared(package, new, Decisions()) as prepared:
-        if prepared.conflicts:
-            with pytest.raises(UnansweredError):
-                raise prepared.error
-            assert files(package) == yours
-            return
-        with suppress(VerificationError):
-            upgrade.check(prepared, str(kubectl))
-        assert files(package) == yours
-        upgrade.write(prepared)  # also what was refused, as --no-verify does
-    with opened(package) as current:
-        assert integrity.check(current, DEFAULT).problems == []
-        assert current.digest == opened_digest(new)
-    after = files(package)
-    for path in picked:
-        rows = {row for version in (before, yours, theirs) for row in version.get(path, (0, b""))[1].split(b"\n")}
-        assert set(after.get(path, (0, b""))[1].split(b"\n")) <= rows
-    assert all(after[path] == theirs[path] for path in theirs if yours.get(path) == before.get(path))
 
 
 def opened_digest(folder: Path) -> str:

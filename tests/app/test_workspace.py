@@ -25,6 +25,9 @@ LARGE = os.urandom(upload.LARGE + 5)
 FILES = {"large": LARGE, "deep/a.txt": b"a\n"}
 
 
+BROKEN = f"the connection broke off: {RESET.removeprefix('error: ')}"
+
+
 def progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
     assert (label in ("pushing", "pulling"), total >= 0, unit) == (True, True, "bytes")
     return nullcontext(lambda _size: None)
@@ -115,6 +118,29 @@ def test_workspace_pod_resembles_main_pod_and_is_deleted(pod: LocalPod, target: 
         "app.kubernetes.io/managed-by": "mlpack",
         "app.kubernetes.io/component": "workspace",
     }
+
+
+@pytest.mark.thorough
+def test_push_continues_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+    pod.cut("-", "-", "in 2000000", "-", "in 1000000", "-", "-", "-", "out 0")
+    lines: list[str] = []
+    push(session(pod, target, lines), write(tmp_path / "here", FILES))
+    assert pod.files() == FILES
+    assert [line.startswith(BROKEN) for line in lines] == [True] * 3
+    assert [line.partition("; ")[2] for line in lines] == [
+        f"continuing (attempt {number} of 5)" for number in (2, 3, 4)
+    ]
+    assert len(pod.created()) == len(pod.deleted()) == 4
+
+
+@pytest.mark.thorough
+def test_pull_continues_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+    write(pod.claim, FILES)
+    pod.cut("out 5", "-", "-", "out 3000000", "out 500000")
+    lines: list[str] = []
+    workspace.pull(session(pod, target, lines), tmp_path / "here", force=False, dry_run=False, progress=progress)
+    assert read(tmp_path / "here") == FILES
+    assert len(lines) == 3
 
 
 @pytest.mark.thorough

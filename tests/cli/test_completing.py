@@ -21,6 +21,8 @@ esac
 
 
 CASES = {
+    "bu": ["build", "bundle"],
+    "build --for": ["--force", "--format"],
     "build hel": ["hello-mpi"],
     "show absent": [],
     "deploy hello-mpi --overlay ": ["multi-node", "single-node"],

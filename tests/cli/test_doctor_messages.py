@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.process import Finished
 from packager.cli.host import Host
 from packager.kubernetes.kubectl.refusals import explained_error
 from tests.cli.test_doctor import Report
@@ -14,7 +13,7 @@ from tests.fake_cluster import healthy
 from tests.life import JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tests.conftest import Mlpack
     from tests.life import Life
@@ -49,29 +48,6 @@ def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
     report = doctor()
     assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
     assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
-
-
-def test_doctor_reports_permissions_as_unknown_when_response_is_cut_off(
-    doctor: Callable[[], Report], life: Life
-) -> None:
-    def break_off(argv: Sequence[str]) -> Finished:
-        done = life.carry_out(argv)
-        is_review = "create" in argv and "--dry-run=server" not in argv
-        return Finished(0, done.stdout[:-5], "") if is_review else done
-
-    life.first = break_off
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
-    assert report.of("permissions") == [("the cluster's response was cut off", None)]
-
-
-def test_doctor_accepts_unchanged_existing_job(mlpack: Mlpack, doctor: Callable[[], Report], life: Life) -> None:
-    mlpack.host = Host(life, "ann@desk")
-    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
-    report = doctor()
-    assert report.code == 0
-    message = "hello-mpi-multi-node already exists, deployed by ann@desk, and is up to date"
-    assert report.of("names") == [(message, None)]
 
 
 @pytest.mark.parametrize(

@@ -191,18 +191,6 @@ def test_image_of_an_earlier_release_is_locked_by_a_component(
 
 
 @pytest.mark.thorough
-def test_image_of_configure_is_locked_at_its_place_in_an_earlier_release(
-    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
-) -> None:
-    digest = registry.put("new", "2", json.dumps(INDEX).encode())
-    assert mlpack("configure", earlier, "--image", "new:2", "--registry", registry.host).code == 0
-    done = mlpack("lock", earlier, "--overlay", "single-node")
-    assert (done.code, done.stdout) == (0, f"{earlier}/quickstart/k8s/mlops/single-node/kustomization.yaml\n"), done
-    assert images(mlpack, earlier, "single-node") == {f"{registry.host}/new:2@{digest}"}
-    assert mlpack("lock", earlier, "--overlay", "single-node", "--check").code == 0
-
-
-@pytest.mark.thorough
 def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
     image = {"name": NAME, "tag": "openmpi", "digest": ARM, "registry": registry.host}
     sets = [part for key, value in image.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]

@@ -103,25 +103,6 @@ def _rendered(kubectl: Path, package: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_run_follows_package_in_registry(
-    mlpack: Mlpack, registry: FakeRegistry, life: Life, kubectl: Path, tmp_path: Path
-) -> None:
-    host, mlpack.host = mlpack.host, None
-    name = f"oci://{registry.host}/team/hello-mpi:1.0"
-    assert mlpack("push", "hello-mpi", name, "--kubectl", kubectl).code == 0
-    mlpack.host = host
-    done = mlpack("run", name, "--dry-run", "client", "-v")
-    assert done.code == 0
-    assert any("apply" in call for call in life.calls)
-    assert f"+ kubectl kustomize {name}:quickstart/k8s/mlops/multi-node" in done.stderr
-    refused = mlpack("run", name, "--set", "environment.X=1")
-    assert f"--set: {name} is a package, which is built already" in refused.stderr
-    history = mlpack("history", name)
-    assert history.code == 0
-    assert str(tmp_path) not in done.stdout + done.stderr + refused.stderr + history.stderr
-
-
-@pytest.mark.thorough
 def test_messages_name_the_reference_and_not_the_cache(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, kubectl: Path, tmp_path: Path
 ) -> None:

@@ -73,14 +73,6 @@ def test_results_copies_from_worker_by_index(mlpack: Mlpack, life: Life) -> None
     assert (done.code, done.stderr) == (2, "error: worker 2 not found\nhint: there are 0 to 1\n")
 
 
-def test_results_reports_destination_that_is_not_writable(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
-    life.deploy()
-    life.start()
-    (tmp_path / "here").write_text("a file in the way")
-    done = mlpack(*RESULTS)
-    assert (done.code, done.stderr) == (6, "error: here cannot be written: file exists\n")
-
-
 @pytest.mark.usefixtures("life")
 def test_results_reports_missing_job(mlpack: Mlpack) -> None:
     done = mlpack(*RESULTS)
@@ -285,20 +277,6 @@ def test_results_reads_claim_with_temporary_pod(mlpack: Mlpack, claimed: Life) -
     assert deleted(claimed) == [
         f"delete pods/{reader['metadata']['name']} --ignore-not-found --wait=false --grace-period=1"
     ]
-
-
-def test_results_reports_refused_reader_pod(mlpack: Mlpack, claimed: Life) -> None:
-    claimed.refused["create"] = (
-        'Error from server (Forbidden): error when creating "reader.json": pods "x" is forbidden: '
-        "exceeded quota: full, requested: pods=1, used: pods=2, limited: pods=2"
-    )
-    done = mlpack(*RESULTS)
-    assert done.code == 7
-    assert done.stderr.endswith(
-        "error: the pod that reads the results cannot be created: the cluster rejects it: "
-        "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=2 of pods=2\n"
-        "hint: wait for running pods to end, or request less\n"
-    )
 
 
 def test_results_reports_missing_claim_without_creating_reader(mlpack: Mlpack, claimed: Life) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app import image
-from packager.package.opened import opened
 from tests.life import JOB, SERVER
 from tests.serving import manifest, replica, replica_set, report
 
@@ -120,13 +117,6 @@ def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deplo
     assert mlpack("logs", *WHERE, "--workload", "other").code == 2
     deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
-
-
-def test_image_names_separates_package_image_from_other_workloads(both: Life) -> None:
-    with opened(Path("hello-mpi")) as package:
-        images = image.names(package, ("multi-node",), image.ImageRequest(Path("hello-mpi"), both))
-    package_image = "docker.io/mpioperator/mpi-pi:openmpi"
-    assert images == image.Images((package_image,), {"a:1": f"deployments.apps/{SERVER}"})
 
 
 def test_delete_removes_both_workloads(mlpack: Mlpack, deployed: Life) -> None:

@@ -59,11 +59,6 @@ def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path, package:
     assert yaml.safe_load(mlpack("site", "show", "--package", package, "-o", "yaml").stdout) == shown
 
 
-def test_show_without_file_names_init(mlpack: Mlpack, config: Path) -> None:
-    done = mlpack("site", "show")
-    assert (done.code, done.stderr) == (2, f"error: there is no {config}\nhint: `mlpack site init` writes one\n")
-
-
 def test_configure_needs_no_option_with_a_site(mlpack: Mlpack, config: Path, package: Path, kubectl: Path) -> None:
     config.parent.mkdir(parents=True)
     config.write_text(COMPLETE, encoding="utf-8")

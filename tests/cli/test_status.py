@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fake_cluster import item
-from tests.life import ENDED_WITH_3, JOB, at_a_terminal, launcher, worker
+from tests.life import ENDED_WITH_3, JOB, launcher, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,26 +140,6 @@ def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) ->
         f"the cluster does not answer ({why}); retrying until it does",
         "the cluster is reachable again",
     ]
-
-
-def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_a_terminal(monkeypatch)
-    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
-    life.logs[f"{JOB}-launcher-0"] = "2026-11-21T00:00:01Z epoch 1\n"
-    life.moments = [lambda: None, life.start, life.go_silent, life.answer, life.end]
-    done = mlpack(*STATUS, "--watch")
-    assert done.code == 0
-    for text in (
-        f"{MPIJOB}  stuck  00:0",
-        "  hint: is mpi-operator running?",
-        "POD ",
-        f"{JOB}-worker-1",
-        "log: epoch 1",
-        "the cluster has not answered for 1 s; retrying until it does",
-        "Ctrl-C leaves it running",
-        f"{MPIJOB} has succeeded",
-    ):
-        assert text in done.stderr
 
 
 @pytest.mark.usefixtures("life")

@@ -303,12 +303,6 @@ def test_task_create_reports_problems_of_values_with_line_and_column(
     assert (as_json[0]["line"], as_json[0]["column"]) == (9, 15)
 
 
-def test_task_create_with_same_idempotency_key_creates_one_job(mlpack: Mlpack, service: Service) -> None:
-    assert service
-    first = release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k"))
-    assert release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k")) == first
-
-
 def test_task_list_prints_at_most_limit_jobs(mlpack: Mlpack, service: Service) -> None:
     assert service
     for _ in range(2):
@@ -378,15 +372,6 @@ def test_task_refuses_invalid_arguments(
     assert "mlp_" not in done.stderr
 
 
-def test_task_without_server_names_option_and_variable(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLPACK_SERVER", raising=False)
-    done = mlpack("task", "list")
-    assert (done.code, done.stderr) == (
-        2,
-        "error: a server is missing: --server URL, or MLPACK_SERVER in the environment\n",
-    )
-
-
 def test_task_delete_requires_confirmation(mlpack: Mlpack, service: Service) -> None:
     assert service
     done = mlpack("task", "delete", "x-1", "--storage", "delete")
@@ -410,17 +395,6 @@ def run_of_documentation(
     done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
-
-
-@pytest.mark.thorough
-def test_package_commands_of_documentation_run(
-    live: tuple[Service, str], tmp_path: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=os.pathsep)
-    done = run_of_documentation("docs/service/packages.md", "Definitions of packages", live, tmp_path)
-    assert '"origin":{"source":"hello-mpi"' in done.stdout
-    assert "OUTPUT_DIR: /results" in done.stdout
-    assert done.stderr.splitlines()[-1].endswith(" is being stopped")
 
 
 @pytest.mark.thorough
