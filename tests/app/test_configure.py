@@ -115,6 +115,17 @@ def test_configure_copies_component_and_lists_it_in_each_overlay(package: Path, 
     assert add_component(package, ours) == []
 
 
+def test_configure_adds_component_to_tarball(package: Path, ours: Path, tmp_path: Path) -> None:
+    from packager.package import archive, tree
+
+    packed, new = tmp_path / "a.tar.gz", tmp_path / "b.tar.gz"
+    with packed.open("wb") as stream:
+        archive.write(tree.read(package), stream)
+    add_component(packed, ours, new)
+    with opened(new) as edited:
+        assert (edited.folder / "quickstart/site/ours/kustomization.yaml").read_text(encoding="utf-8") == COMPONENT
+
+
 @pytest.mark.parametrize("name", ["run.sh", "sub/patch.yaml", ".hidden.yaml"])
 def test_configure_refuses_component_with_other_files(package: Path, ours: Path, name: str) -> None:
     (ours / name).parent.mkdir(exist_ok=True)

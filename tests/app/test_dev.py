@@ -79,6 +79,13 @@ def test_workload_with_another_spec_is_refused(target: Target, life: Life) -> No
     assert refused.value.hint == "this deletes it: mlpack dev hello-mpi --stop -n team"
 
 
+def test_workload_that_is_being_deleted_is_refused(target: Target, life: Life) -> None:
+    deployed(target)
+    life.find("MPIJob", JOB)["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+    with pytest.raises(ClusterError, match="is being deleted"):
+        prepare(target)
+
+
 def test_stop_deletes_workload_of_a_session(target: Target, life: Life) -> None:
     deployed(target)
     assert f"mpijob/{JOB}" in dev.stop(target).objects

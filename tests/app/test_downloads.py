@@ -109,6 +109,16 @@ def test_lint_and_render_fetch_no_downloads(
     assert server.requests == []  # type: ignore[attr-defined]
 
 
+def test_build_notes_no_missing_assets_with_storage_or_dockerfile(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
+    assert mlpack("build", path, "--with", "model-pvc", "--site", "MODEL_CLAIM=m").stderr == ""
+    text = path.read_text().replace('image: {name: demo, tag: "1.0"}', 'image: {name: demo, tag: "1.0", dockerfile: D}')
+    demo.write(tmp_path / "demo", text, {"D": "FROM scratch\nCOPY assets/a /a\n"})
+    assert mlpack("build", path, "--force").stderr == ""
+
+
 def test_build_refuses_and_lint_warns_about_download_without_digest(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
 ) -> None:

@@ -93,6 +93,21 @@ def test_pod_is_let_go_when_its_results_cannot_be_copied(mlpack: Mlpack, held: H
     assert json.loads((output(tmp_path) / "verdict.json").read_text())["phase"] == "succeeded"
 
 
+def test_results_without_the_right_to_run_commands_are_reported_missing(mlpack: Mlpack, held: HeldPod) -> None:
+    held.refusal = REFUSED
+    done = mlpack(*DEPLOY, *SINGLE)
+    assert done.code == 7
+    assert 'cannot create resource "pods/exec"' in done.stderr
+
+
+def test_running_pod_without_a_hold_is_recorded_as_it_is(mlpack: Mlpack, held: HeldPod) -> None:
+    assert mlpack(*DEPLOY[:-2], *SINGLE, "--no-wait").code == 0
+    held.life.moments += [lambda: None, held.life.end_pod]
+    done = mlpack(*DEPLOY, *SINGLE)
+    assert held.scripts == []
+    assert f"pod/{POD} already exists and is up to date" in done.stderr
+
+
 @pytest.mark.parametrize("verb", ["deploy", "run"])
 def test_hold_needs_a_record(mlpack: Mlpack, verb: str) -> None:
     done = mlpack(verb, "hello-mpi", "--hold", "5m")

@@ -108,12 +108,34 @@ def test_image_build_tags_image_for_each_overlay(
     assert done.stdout == f"podman build --tag=r.example/mpioperator/mpi-pi:openmpi -- {package}\n"
 
 
+def test_image_build_passes_extra_arguments_to_builder(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("buildah")
+    done = mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run", "--", "--isolation", "chroot")
+    assert done.stdout == f"buildah build --tag={IMAGE} --isolation chroot -- {package}\n"
+
+
+def test_image_build_reports_failed_builder(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+    install("docker", work="exit 3")
+    done = mlpack("image", "build", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (6, "")
+    assert "docker build ended with exit code 3" in done.stderr
+
+
 def test_image_build_requires_working_builder(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("docker", info="echo no daemon >&2; exit 1")
     done = mlpack("image", "build", package, "--kubectl", kubectl)
     assert done.code == 6
     assert "no program to build images: docker does not work here: no daemon" in done.stderr
     assert mlpack("image", "build", package, "--kubectl", kubectl, "--with", "kaniko").code == 6
+
+
+def test_image_push_refuses_localhost_registry(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+    install("docker")
+    done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "localhost")
+    assert done.code == 2
+    assert "has no registry: localhost is this machine" in done.stderr
 
 
 def test_image_build_refuses_package_without_dockerfile(

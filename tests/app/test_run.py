@@ -11,7 +11,7 @@ from packager.app.deploy import apply, delete_existing
 from packager.app.follow import follow, verdicts
 from packager.app.run import NOT_RUN, open_tasks, run, task
 from packager.app.runnable import Runnable
-from packager.base.errors import UnreachableError, UsageError
+from packager.base.errors import UnansweredError, UnreachableError, UsageError
 from packager.kubernetes.kubectl.client import Kubectl
 from tests.life import JOB, POD
 
@@ -86,6 +86,14 @@ def test_run_reports_refused_apply_as_failure(targets: tuple[Target, ...], life:
     first, second = run(targets, execute)
     assert (first.phase, second.phase) == ("failed", NOT_RUN)
     assert "quota" in str(first.error)
+
+
+def test_run_reports_unanswered_question_as_failure(targets: tuple[Target, ...]) -> None:
+    def refuse(_task: Task) -> Any:
+        raise UnansweredError("it is in the way")
+
+    first, second = run(targets, refuse)
+    assert (first.summary, second.phase) == ("it is in the way", NOT_RUN)
 
 
 def test_run_ends_when_cluster_does_not_answer(targets: tuple[Target, ...], life: Life) -> None:

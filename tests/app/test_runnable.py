@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.app.runnable import BuildOptions, CubeOptions, Runnable, RunRequest, runnable
-from packager.base.errors import SpecError, UsageError
+from packager.base.errors import SpecError, ToolError, UsageError
 from packager.package.opened import opened
 from tests import demo
 
@@ -90,6 +90,13 @@ def test_runnable_reports_problems_with_path_of_cube(cube: Path, tmp_path: Path)
     assert any(f"the spec of {cube}" in message for message in messages)
     (cube / "mlcube.yaml").write_text("tasks: 1\n")
     with pytest.raises(SpecError, match=r"mlcube\.yaml"):
+        made(cube, tmp_path / "cache")
+
+
+def test_runnable_refuses_cache_that_others_can_write_to(cube: Path, tmp_path: Path) -> None:
+    folder = made(cube, tmp_path / "cache").package.parent
+    folder.chmod(0o777)
+    with pytest.raises(ToolError, match="must be a folder of yours that only you can write to"):
         made(cube, tmp_path / "cache")
 
 

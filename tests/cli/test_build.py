@@ -100,6 +100,27 @@ def test_build_all_builds_valid_models_beside_invalid_spec(mlpack: Mlpack, specs
     ]
 
 
+@pytest.mark.thorough
+def test_build_all_builds_bundled_models_by_default(mlpack: Mlpack) -> None:
+    done = mlpack("build", "--all")
+    assert done.stdout.splitlines() == [
+        "cifar10-mxnet-training.tar.gz",
+        "hello-mpi.tar.gz",
+        "jax-gpt-cpu.tar.gz",
+        "llm-finetune-cpu.tar.gz",
+        "llm-finetune-cuda.tar.gz",
+        "llm-serving-cpu.tar.gz",
+        "llm-serving-cuda.tar.gz",
+        "resnet50v1-5-fp32-training.tar.gz",
+        "resnet50v1-5-bf16-training.tar.gz",
+        "resnet50v1-5-fp32-inference.tar.gz",
+        "resnet50v1-5-fp32-serving.tar.gz",
+        "resnet50v1-5-pytorch-fp32-training.tar.gz",
+        "resnet50v1-5-pytorch-bf16-training.tar.gz",
+        "xgboost-tabular-cpu.tar.gz",
+    ]
+
+
 def test_build_all_reports_folder_without_models(mlpack: Mlpack, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = mlpack("build", "--all", "--specs", "empty")

@@ -591,8 +591,8 @@ def test_verify_of_a_bundle_checks_the_package_in_it(mlpack: Mlpack, registry: F
 
 def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, bundle: Path) -> None:
     content = bundle.read_bytes()
-    for offset in range(5):
-        place = len(content) * offset // 6
+    for offset in range(3):
+        place = len(content) * offset // 4
         place += 0 if content[place] else 1024 - place % 512
         damaged = bytearray(content)
         damaged[place] ^= 1

@@ -39,6 +39,18 @@ def test_delete_dry_run_prints_the_objects_and_deletes_nothing(mlpack: Mlpack, l
     assert planned["objects"] == done.stdout.splitlines()
 
 
+def test_delete_exits_with_7_if_released_pods_are_left(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    names = [f"{JOB}-launcher-x2x{number:02}" for number in range(12)]
+    life.objects += [item("Pod", name, metadata={"generateName": f"{JOB}-launcher-"}) for name in names]
+    listed = ", ".join(f"pod/{name}" for name in names[:10])
+    why = "its controller has released it, because its labels were changed, and nothing deletes it"
+    left = f"left: {listed} and 2 more: {why}; delete such pods with kubectl\n"
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr) == (7, f"{left}{MPIJOB} is deleted\n")
+    assert len(life.objects) == 12
+
+
 def test_delete_no_wait_reports_that_deletion_continues(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     done = mlpack(*DELETE, "--no-wait")
@@ -70,6 +82,20 @@ def test_delete_waits_for_pod_created_after_deletion_request(mlpack: Mlpack, lif
 
 
 LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"
+
+
+def hold(life: Life, *, answers_again: bool) -> None:
+    """Hold the deleted job with a finalizer, and let the cluster reject the user's token during the wait."""
+    life.deploy()["metadata"]["finalizers"] = ["held"]
+
+    def wait(_seconds: float) -> None:
+        if life.refused and answers_again:
+            life.refused.clear()
+            life.objects = [obj for obj in life.objects if obj["kind"] != "MPIJob"]
+        else:
+            life.refused["get mpijob"] = LOGGED_OUT
+
+    life.wait = wait
 
 
 def test_delete_reports_unconfirmed_deletion_when_token_expires(mlpack: Mlpack, life: Life) -> None:
@@ -111,6 +137,27 @@ def test_delete_names_the_pod_whose_finalizer_keeps_the_job(mlpack: Mlpack, life
     command = f"kubectl patch pod/{JOB}-worker-0 -n team {patch}"
     message = f"error: {MPIJOB}: not deleted after 60 s: {held}\nhint: {hint}: {command}\n"
     assert (done.code, done.stderr) == (8, message)
+
+
+def test_delete_names_the_finalizers_of_the_job_itself(mlpack: Mlpack, life: Life) -> None:
+    workload = life.deploy()
+    workload["metadata"] |= {"finalizers": ["a/b", "c/d"], "deletionTimestamp": "2026-11-21T00:01:00Z"}
+    done = mlpack(*DELETE, "--timeout", "60s")
+    assert done.code == 8
+    assert f"error: {MPIJOB}: not deleted after 60 s: {MPIJOB} is held by a/b, c/d\n" in done.stderr
+
+
+def test_delete_continues_after_temporary_refusal(mlpack: Mlpack, life: Life) -> None:
+    hold(life, answers_again=True)
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
+
+
+def test_delete_works_without_permission_to_list_pods(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.denied.add("list pods")
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr, life.objects) == (0, f"{MPIJOB} is deleted\n", [])
 
 
 def test_delete_keep_results_keeps_and_names_claims(mlpack: Mlpack, life: Life) -> None:

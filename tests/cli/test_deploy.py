@@ -6,17 +6,15 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from packager.base.process import Finished
 from packager.cli.host import Host
 from tests import kubectls
-from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +131,14 @@ def test_deploy_keeps_changed_job_and_prints_differences(mlpack: Mlpack, life: L
     assert applied(life) == []
 
 
+def test_deploy_marks_new_object_in_differences(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.objects = [obj for obj in life.objects if not obj["metadata"]["name"].startswith("hello-mpi-env")]
+    done = mlpack(*DEPLOY)
+    assert done.code == 9
+    assert done.stderr.startswith("  configmap/hello-mpi-env-multi-node  is new\n")
+
+
 def test_deploy_prints_at_most_twenty_differences(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     edit(life, 23)
@@ -193,28 +199,16 @@ def test_deploy_names_objects_applied_before_refusal(mlpack: Mlpack, life: Life)
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (
-            Finished(1, "", "Unable to connect to the server: unexpected EOF"),
-            "the cluster does not answer: Unable to connect to the server: unexpected EOF",
-        ),
-        (Finished(0, '{"kind": "Li', ""), "the cluster's response was cut off"),
-    ],
-)
-def test_deploy_reports_unknown_result_when_apply_response_is_lost(
-    answer: Finished, why: str, mlpack: Mlpack, life: Life
-) -> None:
+def test_deploy_reports_unknown_result_when_apply_response_is_lost(mlpack: Mlpack, life: Life) -> None:
     def lose_the_answer(argv: Sequence[str]) -> Finished:
         done = life.carry_out(argv)
         is_apply = "apply" in argv and "--dry-run=server" not in argv
-        return answer if is_apply else done
+        return Finished(0, '{"kind": "Li', "") if is_apply else done
 
     life.first = lose_the_answer
     done = mlpack(*DEPLOY)
-    message = f"error: {why}; it is not known whether it was applied\nhint: deploy again to complete it\n"
-    assert (done.code, done.stderr) == (7, f"{NOTE}\n{message}")
+    message = "the cluster's response was cut off; it is not known whether it was applied"
+    assert (done.code, done.stderr) == (7, f"{NOTE}\nerror: {message}\nhint: deploy again to complete it\n")
 
 
 def test_deploy_waits_for_deletion_of_earlier_job(mlpack: Mlpack, life: Life) -> None:
@@ -222,6 +216,14 @@ def test_deploy_waits_for_deletion_of_earlier_job(mlpack: Mlpack, life: Life) ->
     done = mlpack(*DEPLOY, "--no-wait")
     assert done.code == 0
     assert done.stderr.startswith(f"waiting until the earlier {MPIJOB} is deleted\n")
+
+
+def test_deploy_exits_with_8_when_earlier_job_is_not_deleted_in_time(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()["metadata"] |= {"deletionTimestamp": "2026-11-21T00:01:00Z", "finalizers": ["foregroundDeletion"]}
+    life.wait = lambda _seconds: life.wait_out(100)
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert done.code == 8
+    assert done.stderr.endswith(f"error: {MPIJOB}: not deleted after 300 s\nhint: run it again to continue waiting\n")
 
 
 BACK = (
@@ -265,19 +267,22 @@ def test_deploy_reports_failure_with_reason_last_lines_and_log_command(mlpack: M
     )
 
 
-def test_deploy_gives_up_on_unschedulable_pod_after_patience(mlpack: Mlpack, life: Life) -> None:
-    full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
+def test_deploy_names_log_command_of_all_pods_after_worker_failure(mlpack: Mlpack, life: Life) -> None:
+    def fail() -> None:
+        life.objects += [launcher(), worker(1, phase="Failed", reason="Evicted")]
+        life.end("Failed", reason="BackoffLimitExceeded")
 
-    def wait_for_room() -> None:
-        life.start()
-        waiting = launcher(phase="Pending", conditions=[full], containerStatuses=[])
-        life.objects = [obj for obj in life.objects if obj["kind"] != "Pod"] + [waiting]
-
-    life.moments = [wait_for_room]
-    done = mlpack(*DEPLOY, "--patience", "0s")
+    life.moments = [fail]
+    done = mlpack(*DEPLOY)
     assert done.code == 7
-    assert "stuck: no node can run it: the only node has too little cpu left\n" in done.stderr
-    assert f"error: {MPIJOB} cannot run: Unschedulable; it was left as it is\n" in done.stderr
+    assert done.stderr.endswith("\nhint: the whole log: mlpack logs hello-mpi --all -n team\n")
+
+
+def test_deploy_stops_waiting_when_job_is_deleted(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start, life.remove_all]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr.endswith(f"error: {MPIJOB}: it was deleted\nhint: mlpack status hello-mpi -n team\n")
 
 
 def test_deploy_timeout_exits_with_8_and_names_status_command(mlpack: Mlpack, life: Life) -> None:
@@ -286,6 +291,23 @@ def test_deploy_timeout_exits_with_8_and_names_status_command(mlpack: Mlpack, li
     assert done.code == 8
     assert done.stderr.endswith(
         f"error: {MPIJOB} is still running after 60 s: pods: 3 running\n"
+        "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
+    )
+
+
+def test_deploy_timeout_of_zero_means_no_limit(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start, life.end]
+    done = mlpack(*DEPLOY, "--timeout", "0")
+    assert done.code == 0
+    assert f"{MPIJOB} has succeeded\n" in done.stderr
+
+
+def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start, life.go_silent]
+    done = mlpack(*DEPLOY, "--timeout", "60s")
+    assert done.code == 8
+    assert done.stderr.endswith(
+        f"error: {MPIJOB} was running when last seen, 60 s ago\n"
         "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
     )
 
@@ -379,18 +401,6 @@ def test_deploy_refuses_edit_that_lowers_pod_security_level(mlpack: Mlpack, hell
     assert "error: no cluster is configured" in accepted.stderr, "the kubeconfig of the developer was used"
 
 
-def test_deploy_applies_edits_of_editable_files(mlpack: Mlpack, life: Life, kubectl: Path) -> None:
-    configured = mlpack("configure", "hello-mpi", "-y", "--root", "/nfs", "--uid", "7", "--with", "host-path")
-    assert configured.code == 0, configured.stderr
-    append("hello-mpi/quickstart/k8s/mlops/multi-node/mlops.env", "LR=1\n")
-    accepted = ("--pod-security", "privileged", "--allow", "variable:LR")
-    overlay = "hello-mpi/quickstart/k8s/mlops/multi-node"
-    done = subprocess.run([str(kubectl), "kustomize", overlay], check=True, capture_output=True, text=True)
-    life.overlays["multi-node"] = list(yaml.safe_load_all(done.stdout))  # with the code, which edits leave as it is
-    assert mlpack(*DEPLOY, "--no-wait", *accepted).code == 0
-    assert len(applied(life)) == 1
-
-
 def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, life: Life) -> None:
     assert life
     append(SCRIPT, "echo more\n")
@@ -441,19 +451,6 @@ def test_deploy_follow_reports_success_though_log_cannot_be_read(mlpack: Mlpack,
         f"{why}; it continues when the log can be read",
         f"the end of the log is missing: {why}",
     ]
-
-
-def test_deploy_prints_last_lines_without_overwritten_text_and_escaped(mlpack: Mlpack, life: Life) -> None:
-    def fail() -> None:
-        message = "10%\r20%\r\nloss\x1b[31m nan\n"
-        state = {"terminated": {"exitCode": 3, "reason": "Error", "message": message}}
-        life.objects += [launcher(state=state, phase="Failed")]
-        life.end("Failed", message="the launcher has failed")
-
-    life.moments = [fail]
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert "  | 20%\n  | loss\\x1b[31m nan\n" in done.stderr
 
 
 def test_deploy_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:

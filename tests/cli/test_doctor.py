@@ -91,6 +91,12 @@ def test_doctor_fails_for_old_kubectl(doctor: Doctor, cluster: FakeCluster) -> N
     assert doctor().not_ok() == [("kubectl", "fails")]
 
 
+def test_doctor_reports_unreachable_server_as_unknown(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.version = (34, None)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("server", "unknown")])
+
+
 def test_doctor_names_served_version_of_unserved_kind(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.served["kubeflow.org/v1"] = cluster.served.pop("kubeflow.org/v2beta1")
     results = doctor().of("kinds")
@@ -116,10 +122,43 @@ def test_doctor_fails_for_operator_that_does_not_run(
     assert message in report.of("operator")[0][0]
 
 
+def test_doctor_reports_operator_as_unknown_without_permission(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
+    cluster.denied = {"list deployments", "list leases"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("operator", "unknown")])
+
+
+def test_doctor_passes_without_permission_to_list_events(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.denied = {"list events"}
+    report = doctor()
+    grant = "kubectl create rolebinding mlpack-edit --clusterrole=edit --user=YOU -n team"
+    message = "you may not list events in team: mlpack can then report fewer reasons for failures"
+    assert (report.code, report.of("permissions")) == (0, [(message, grant)])
+
+
 def test_doctor_requires_no_operator_for_pod(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
     report = doctor(overlay="single-node")
     assert (report.code, report.of("operator")) == (0, [])
+
+
+def test_heartbeat_accepts_renewed_lease_despite_clock_difference() -> None:
+    old = lease(datetime(2020, 1, 1, tzinfo=UTC))
+    cluster = FakeCluster([old])
+
+    def renew(_seconds: float) -> None:
+        cluster.objects[0] = lease(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=3))
+
+    cluster.wait = renew
+    assert operator_health.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
+
+
+def test_doctor_json_shortens_long_message_of_webhook(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.refused["create"] = f'Error from server: admission webhook "policy" denied the request: {"x" * 100_000}'
+    message = doctor().of("admission")[0][0]
+    assert len(message) <= 2_000
+    assert "x...x" in message
 
 
 def test_heartbeat_rejects_lease_of_controller_that_stopped_seconds_ago() -> None:
@@ -136,6 +175,16 @@ def test_doctor_fails_when_namespace_enforces_stricter_pod_security(doctor: Doct
     message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
     assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
     assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
+
+
+def test_doctor_omits_package_failures_accepted_by_options(mlpack: Mlpack, doctor: Doctor, kubectl: Path) -> None:
+    doctor("--with", "root")
+    arguments = ("doctor", "hello-mpi", "-n", "team", "--overlay", "single-node", "--kubectl", kubectl)
+    refused = mlpack(*arguments)
+    assert "fails   package      " in refused.stdout
+    assert "when it was sealed; fix: --pod-security baseline accepts it\n" in refused.stdout
+    accepted = mlpack(*arguments, "--pod-security", "baseline", "--allow", "Service")
+    assert "fails   package      " not in accepted.stdout
 
 
 def test_doctor_fails_for_namespace_that_is_being_deleted(doctor: Doctor, cluster: FakeCluster) -> None:
@@ -181,6 +230,12 @@ def test_doctor_fails_when_quota_has_too_little_left(
     assert report.of("quota")[0][1] == "kubectl describe resourcequota tight -n team"
 
 
+def test_doctor_ignores_quota_with_scope_of_other_pods(doctor: Doctor, cluster: FakeCluster) -> None:
+    spec = {"hard": {"pods": "0"}, "scopes": ["BestEffort"]}
+    cluster.objects.append(item("ResourceQuota", "other", spec=spec, status=spec))
+    assert doctor().code == 0
+
+
 @pytest.mark.parametrize(
     ("other_node", "message"),
     [
@@ -200,6 +255,27 @@ def test_doctor_fails_when_no_node_could_ever_run_pods(
     assert message in report.of("nodes")[0][0]
 
 
+STRICT = ("--with", "placement", "--set", "SPREAD_ELSE=DoNotSchedule")
+
+
+def hosts(cluster: FakeCluster, *cpus_and_labels: tuple[str, str]) -> None:
+    """Replace the nodes of the cluster by one for each pair of CPUs and host label; an empty label is left out."""
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Node"]
+    for number, (cpu, host) in enumerate(cpus_and_labels):
+        new_node = node(f"node-{number}", cpu=cpu)
+        label = {"kubernetes.io/hostname": host} if host else {}
+        new_node["metadata"]["labels"] = {"kubernetes.io/os": "linux", **label}
+        cluster.objects.append(new_node)
+
+
+def test_doctor_fails_when_workers_must_spread_to_full_host(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", "a"), ("10m", "b"))
+    assert doctor().code == 0
+    report = doctor(*STRICT)
+    assert report.not_ok() == [("nodes", "fails")]
+    assert "node-0: room for some of the 2, not for all; node-1: 10m cpu left" in report.of("nodes")[0][0]
+
+
 def test_doctor_fails_when_nodes_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
     other = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
     cluster.objects.append(item("Pod", "other", spec=other, status={"phase": "Running"}))
@@ -208,6 +284,13 @@ def test_doctor_fails_when_nodes_are_full(doctor: Doctor, cluster: FakeCluster) 
     assert report.of("nodes")[0][0].startswith(
         "not enough free resources for 1 launcher of 100m cpu and 64Mi memory, 2 workers of"
     )
+
+
+def test_doctor_ignores_resources_of_earlier_run_of_same_workload(doctor: Doctor, cluster: FakeCluster) -> None:
+    earlier = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
+    labels = {"training.kubeflow.org/job-name": "hello-mpi-multi-node"}
+    cluster.objects.append(item("Pod", "w", metadata={"labels": labels}, spec=earlier, status={"phase": "Running"}))
+    assert doctor().of("nodes")[0][0].startswith("room for")
 
 
 def test_doctor_reports_nodes_as_unknown_without_permission(doctor: Doctor, cluster: FakeCluster) -> None:
@@ -238,6 +321,10 @@ def test_doctor_proposes_shared_memory_for_several_gpus_in_one_pod(doctor: Docto
     assert doctor(*GPUS).of("memory") == [(message, fix)]
     assert mlpack(*fix.split()[1:]).code == 0
     assert doctor().of("memory") == []
+
+
+def test_doctor_accepts_default_shared_memory_for_one_gpu(doctor: Doctor) -> None:
+    assert doctor("--with", "gpu", "--set", "GPU_COUNT=1").of("memory") == []
 
 
 CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
@@ -285,6 +372,22 @@ def test_doctor_names_command_that_creates_workspace_claim(
         assert report.of("claims") == [("claim data not found in team", f"{fix} -n team")]
 
 
+def test_doctor_accepts_bound_claim_and_claim_bound_at_first_use(doctor: Doctor, cluster: FakeCluster) -> None:
+    waits = item("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
+    pending = claim("results", "ReadWriteMany", phase="Pending", storage_class="late")
+    cluster.objects += [claim("data", "ReadOnlyMany"), pending, waits]
+    assert doctor(*CLAIMS).not_ok() == []
+
+
+def test_doctor_reports_claim_mounted_as_several_volumes(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects += [claim("results", "ReadWriteOnce")]
+    report = doctor(*CLAIMS, "--set", "DATASET_CLAIM=results", overlay="single-node")
+    assert report.of("claims") == [
+        ("results is several volumes of a pod, which nodes before Kubernetes 1.35 do not start", "kubectl get nodes"),
+        ("results: ReadWriteOnce", None),
+    ]
+
+
 def test_doctor_fails_for_missing_or_wrongly_typed_pull_secret(doctor: Doctor, cluster: FakeCluster) -> None:
     report = doctor("--with", "pull-secret", "--set", "PULL_SECRET=registry")
     assert report.of("references")[0][0] == "secret registry for pulling images not found"
@@ -308,6 +411,20 @@ def test_doctor_fails_for_missing_or_incomplete_package_secret(
     assert doctor().of("references") == [(message, f"{command} --force")]
     cluster.objects[-1]["data"] |= dict.fromkeys(("KEY", "HF_TOKEN"), "eA==")
     assert doctor().not_ok() == []
+
+
+def test_doctor_fails_for_missing_service_account(doctor: Doctor) -> None:
+    account = ("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    refused = [message for message, _ in doctor(*account).of("package")]
+    assert any("runs as the service account 'trainer' of the namespace" in message for message in refused)
+    report = doctor(accept=("--allow", "ServiceAccount"))
+    assert report.of("package") == []
+    assert report.of("references") == [
+        (
+            "the launcher refers to the ServiceAccount trainer, which does not exist",
+            "kubectl create serviceaccount trainer -n team",
+        )
+    ]
 
 
 def test_doctor_fails_for_object_names_of_other_owners(doctor: Doctor, cluster: FakeCluster) -> None:
@@ -351,6 +468,14 @@ def test_doctor_notes_mutated_pods_and_checks_nodes_for_them(doctor: Doctor, clu
     change = "the cluster changes the pods of launcher and worker: spec.nodeSelector.disk: nothing -> ssd"
     assert report.of("admission") == [("2 kinds of pod are admitted", None), (change, LIST_MUTATORS)]
     assert "node-1: no label disk=ssd" in report.of("nodes")[0][0]
+
+
+def test_doctor_reports_why_mutating_admission_policy_cannot_be_applied(doctor: Doctor, cluster: FakeCluster) -> None:
+    """The answer of a server 1.35 names no field before the second colon."""
+    why = "policy 'disks' with binding 'disks' denied request: error applying patch: may not mutate atomic maps"
+
+    cluster.refused["create"] = f'The pods "mlpack-doctor-1a2b3c" is invalid: : {why}'
+    assert doctor().of("admission")[0][0] == f"the pods of launcher and worker are rejected: {why}"
 
 
 def test_doctor_fails_when_webhook_changes_selector_label(doctor: Doctor, cluster: FakeCluster) -> None:

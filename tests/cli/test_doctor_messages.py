@@ -8,8 +8,8 @@ import pytest
 
 from packager.cli.host import Host
 from packager.kubernetes.kubectl.refusals import explained_error
-from tests.cli.test_doctor import Report
-from tests.fake_cluster import healthy
+from tests.cli.test_doctor import Report, claim
+from tests.fake_cluster import healthy, item
 from tests.life import JOB
 
 if TYPE_CHECKING:
@@ -50,6 +50,31 @@ def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
     assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
 
 
+def test_doctor_reports_permissions_as_unknown_when_review_is_forbidden(
+    doctor: Callable[[], Report], life: Life
+) -> None:
+    life.refused["create list"] = "Error from server (Forbidden): you may not ask"
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
+    assert report.of("permissions") == [("you may not ask", None)]
+
+
+def test_doctor_reports_invalid_pod_security_level_of_namespace(doctor: Callable[[], Report], life: Life) -> None:
+    life.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
+    report = doctor()
+    assert report.code == 0
+    assert report.of("namespace") == [("team; it enforces strict, which is not a level", None)]
+
+
+def test_doctor_accepts_unchanged_existing_job(mlpack: Mlpack, doctor: Callable[[], Report], life: Life) -> None:
+    mlpack.host = Host(life, "ann@desk")
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
+    report = doctor()
+    assert report.code == 0
+    message = "hello-mpi-multi-node already exists, deployed by ann@desk, and is up to date"
+    assert report.of("names") == [(message, None)]
+
+
 @pytest.mark.parametrize(
     ("happens", "how"),
     [
@@ -75,6 +100,25 @@ def test_doctor_fails_for_ended_changed_or_terminating_job(
     assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix)]
 
 
+@pytest.mark.parametrize(
+    ("volume", "storage_class", "why"),
+    [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
+)
+def test_doctor_fails_for_unbound_claim(
+    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
+) -> None:
+    assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=data").code == 0
+    workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
+    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
+    volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    pending = claim("data", "ReadOnlyMany", phase="Pending", storage_class=storage_class)
+    pending["spec"]["volumeName"] = volume
+    life.objects += [pending, item("StorageClass", "now", volumeBindingMode="Immediate")]
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
+    assert report.of("claims") == [(f"data {why}", "kubectl describe pvc data -n team")]
+
+
 def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(
     doctor: Callable[[], Report], life: Life
 ) -> None:
@@ -85,6 +129,20 @@ def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(
     assert message.startswith("1 node could take 1 launcher of ")
     assert message.endswith("; you are not allowed to see what runs on them")
     assert fix == "kubectl auth can-i list pods -A"
+
+
+def test_doctor_accepts_available_operator_deployment_without_lease(doctor: Callable[[], Report], life: Life) -> None:
+    available = {"conditions": [{"type": "Available", "status": "True"}]}
+    life.objects = [obj for obj in life.objects if obj["kind"] != "Lease"]
+    life.objects.append(item("Deployment", "mpi-operator", status=available))
+    assert doctor().of("operator") == [("mpi-operator is running: its Deployment team/mpi-operator is available", None)]
+
+
+def test_doctor_fails_for_operator_lease_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
+    held = next(obj for obj in life.objects if obj["kind"] == "Lease")
+    del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
+    message = "mpi-operator is not running: its lease mpi-operator/mpi-operator was last renewed at no time"
+    assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
 
 
 def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:

@@ -157,6 +157,7 @@ def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Run, package: Pat
     assert not {"./manifest.json", "./README.md", f"./{SINGLE}/more.yaml"} & set(seen)
 
 
+@pytest.mark.thorough
 def test_status_refuses_overlay_that_includes_one_file_2000_times(mlpack: Run, package: Path, kubectl: Path) -> None:
     (package / SINGLE / "big.env").write_text("A=1\n" * 4096)
     generators = "".join(f"  - name: a{number}\n    envs: [big.env]\n" for number in range(2000))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.life import JOB, worker
+from tests.life import JOB, launcher, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,9 @@ EXEC = ("exec", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
 STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
 DEPLOY_HINT = "hint: mlpack deploy hello-mpi -n team\n"
+
+
+SILENT = {"waiting": {"reason": "ContainerCreating"}}
 
 
 def test_exec_runs_command_in_main_pod_and_returns_its_exit_code(mlpack: Mlpack, life: Life) -> None:
@@ -50,4 +53,26 @@ def test_exec_refuses_unknown_worker(mlpack: Mlpack, life: Life, count: int, hin
     life.objects += [worker(index) for index in range(count)]
     done = mlpack(*EXEC, "--worker", "2", "--", "ls")
     assert (done.code, done.stderr) == (2, f"error: {MPIJOB} has no worker 2\nhint: {hint}\n")
+    assert life.commands == []
+
+
+ENDED = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ([], f"no pod of {MPIJOB} is ready to run a command"),
+        ([launcher(state=SILENT, phase="Pending")], f"{JOB}-launcher-0 cannot run a command: it is pending"),
+        ([launcher(state=ENDED, phase="Succeeded")], f"{JOB}-launcher-0 cannot run a command: it is succeeded"),
+    ],
+    ids=["no pod", "a pod that starts", "a pod that has ended"],
+)
+def test_exec_refuses_pod_that_does_not_run(
+    mlpack: Mlpack, life: Life, pods: list[dict[str, object]], why: str
+) -> None:
+    life.deploy()
+    life.objects += pods
+    done = mlpack(*EXEC, "--", "ls")
+    assert (done.code, done.stderr) == (7, f"error: {why}\n{STATUS_HINT}")
     assert life.commands == []

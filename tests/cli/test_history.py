@@ -62,6 +62,12 @@ def test_history_works_without_operator(mlpack: Mlpack, life: Life) -> None:
     assert [call for call in life.calls if "--raw" in call] == ["get --raw /readyz", "get --raw /apis/kubeflow.org"] * 2
 
 
+def test_history_asks_again_for_kind_that_server_has_just_added(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.refused_once["get mpijobs"] = UNKNOWN
+    assert MPIJOB in mlpack(*HISTORY).stdout
+
+
 def test_history_reports_served_kind_without_resource_as_no_answer(mlpack: Mlpack, life: Life) -> None:
     life.refused["get mpijobs"] = UNKNOWN
     done = mlpack(*HISTORY)
@@ -69,6 +75,15 @@ def test_history_reports_served_kind_without_resource_as_no_answer(mlpack: Mlpac
         7,
         "error: the cluster does not answer: it does not serve mpijobs.kubeflow.org yet\nhint: kubectl cluster-info\n",
     )
+
+
+def test_history_reports_stopped_pod_as_failed(mlpack: Mlpack, life: Life) -> None:
+    stopped = {"deletionTimestamp": "2026-11-21T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    pod = life.deploy("single-node")
+    pod["metadata"] |= stopped
+    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-11-21T00:00:05Z"}}
+    pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
+    assert mlpack(*HISTORY, "-o", "json").json["deployments"][0]["ended"] == "failed"
 
 
 def _columns(text: str) -> list[str]:

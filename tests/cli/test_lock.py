@@ -112,6 +112,7 @@ def test_check_reports_moved_tag(mlpack: Mlpack, registry: FakeRegistry, package
     assert f"IMAGE={NAME}:openmpi@{moved}\n" in (package / ENV).read_text()
 
 
+@pytest.mark.thorough
 def test_platform_locks_its_own_manifest(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
     done = mlpack("lock", package, "--registry", registry.host, "--platform", "linux/arm64")
     assert done.code == 0
@@ -173,6 +174,7 @@ def earlier(tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
+@pytest.mark.thorough
 def test_image_of_an_earlier_release_is_locked_by_a_component(
     mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
 ) -> None:

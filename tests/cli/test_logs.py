@@ -107,6 +107,14 @@ def test_logs_print_bytes_unchanged(mlpack: Mlpack, life: Life) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, "10%\r20%\r\n\x1b[2J\0\x0b\u2028\n\nno end", "")
 
 
+def test_logs_all_separate_lines_without_line_end(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs = {f"{JOB}-{pod}": f"2026-11-21T00:00:00Z of {pod}" for pod in ("launcher-0", "worker-0", "worker-1")}
+    done = mlpack(*LOGS, "--all")
+    assert done.stdout == "\n".join(f"[{JOB}-{pod}] of {pod}" for pod in ("launcher-0", "worker-0", "worker-1"))
+
+
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
 def test_logs_fail_without_permission_to_read_log(mlpack: Mlpack, life: Life, follow: tuple[str, ...]) -> None:
     life.deploy()
@@ -126,6 +134,45 @@ def test_logs_report_kubelet_that_does_not_answer(mlpack: Mlpack, life: Life) ->
     assert (done.code, done.stderr) == (
         7,
         f"error: {UNREAD}no answer from its kubelet for 10 s\nhint: kubectl get nodes\n",
+    )
+
+
+def test_logs_follow_fails_when_end_of_log_cannot_be_read(mlpack: Mlpack, life: Life) -> None:
+    def stop() -> None:
+        life.silence = 10
+        life.end()
+
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = log("one")
+    life.moments = [lambda: None, stop]
+    done = mlpack(*LOGS, "-f")
+    assert (done.code, done.stdout) == (7, "one\n")
+    assert done.stderr.endswith(
+        f"error: {UNREAD}no answer from its kubelet for 10 s\nhint: kubectl get nodes\n",
+    )
+
+
+def test_logs_follow_ends_when_permission_is_revoked(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = log("one")
+    life.moments = [lambda: None, lambda: None, lambda: life.refused.update(logs=FORBIDDEN)]
+    done = mlpack(*LOGS, "-f")
+    assert (done.code, done.stdout) == (7, "one\n")
+    assert done.stderr.endswith(f'error: {UNREAD}pods "x" is forbidden: User "me" cannot get resource "pods/log"\n')
+
+
+def test_logs_note_that_first_lines_were_rotated(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.objects.append(launcher(1, state={"running": {"startedAt": "2026-11-20T23:00:00Z"}}))
+    life.logs[f"{JOB}-launcher-1"] = log("one")
+    done = mlpack(*LOGS)
+    assert (done.code, done.stdout) == (0, "one\n")
+    assert done.stderr == (
+        f"the log of pod/{JOB}-launcher-1 begins 3,600 s after its container started: "
+        "earlier lines, if any, are no longer on its node\n"
     )
 
 

@@ -94,6 +94,19 @@ def test_run_resume_skips_succeeded_task_and_reruns_failed_task(mlpack: Mlpack, 
     assert f"{MPIJOB} has succeeded" in lines
 
 
+def test_run_resume_notes_skipped_task_after_rerun_of_earlier_task(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.end_pod, life.start, life.end]
+    assert mlpack(*RUN).code == 0
+    life.objects.remove(life.find("Pod", POD))
+    life.moments = [*[lambda: None] * 3, life.end_pod]
+    done = mlpack(*RUN, "--resume")
+    assert done.code == 0, done.stderr
+    assert messages_of(done.stderr)[-2:] == [
+        f"multi-node is skipped: {MPIJOB} has succeeded already with this build",
+        "note: single-node ran after that; --replace without --resume runs multi-node again",
+    ]
+
+
 def test_run_reports_all_existing_jobs_before_first_task(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     assert mlpack(*RUN).code == 0
@@ -266,3 +279,13 @@ def test_run_refuses_workspace_overlay_with_other_kinds(mlpack: Mlpack, life: Li
     assert (
         f"error: the overlay workspace of {shared} did not pass verification; the claim was not created" in done.stderr
     )
+
+
+def test_run_starts_nothing_when_claim_is_refused(mlpack: Mlpack, life: Life) -> None:
+    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    refusal = "Error from server (Forbidden): exceeded quota: storage"
+    life.first = lambda argv: Finished(1, "", refusal) if argv[2] == "create" else None
+    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", "--claim-size", "2Gi")
+    assert (done.code, life.objects) == (7, [])
+    assert "error: the claim data cannot be created: " in done.stderr

@@ -92,6 +92,7 @@ def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Out
             ("--insecure-no-auth", "--listen", "0.0.0.0:80"),
             "--insecure-no-auth needs a loopback address, found 0.0.0.0:80",
         ),
+        (("--demo", "--listen", "0.0.0.0:80"), "--demo needs a loopback address, found 0.0.0.0:80"),
         (("--demo", "--database", "x"), "--demo has a configuration and a database of its own"),
         (("--listen", "x"), "invalid address 'x': expected HOST:PORT"),
         (("--listen", "x:1", "token", "ada"), "options of `mlpack serve` come after token"),
@@ -127,13 +128,6 @@ def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Out
     expected = "expected a host, an address or a network such as 10.1.0.0/16, found '*'"
     assert done.code == 2
     assert f"{config}:2:11: {expected}\n" in done.stderr
-    config.write_text("listen: 0.0.0.0\nprometheus_listen: '81'\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert done.stderr.splitlines() == [
-        f"{config}:1:9: expected HOST:PORT, such as 127.0.0.1:8080, found '0.0.0.0'",
-        f"{config}:2:20: expected HOST:PORT, such as 127.0.0.1:8080, found '81'",
-        f"error: {config} is not valid",
-    ]
     config.write_text("listen: 127.0.0.1:81\nprometheus_listen: 0.0.0.0:81\n", encoding="utf-8")
     done = mlpack("serve", "--config", config, "--database", tmp_path / "s.db")
     assert (done.code, "expected another port than that of listen, found 81" in done.stderr) == (2, True)
@@ -141,10 +135,6 @@ def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Out
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     message = f"callbacks.signing_secret_file: {tmp_path}/secret cannot be read: no such file or directory"
     assert (done.code, done.stderr) == (6, f"error: {message}\n")
-    (tmp_path / "secret").write_text("short", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert done.code == 2
-    assert f"{tmp_path}/secret: expected 24 to 64 bytes in base64" in done.stderr
     oidc = "oidc: {issuer: https://sso.example.com, audience: x, roles: {}, client_id: y, client_secret_file: /nothing}"
     config.write_text(f"url: https://train.example.com\n{oidc}\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fake_cluster import healthy, lease, node
 from tests.life import JOB, SERVER
 from tests.serving import manifest, replica, replica_set, report
 
@@ -70,6 +72,17 @@ def test_deploy_follows_each_workload_to_its_end(mlpack: Mlpack, both: Life) -> 
     ]
 
 
+def test_deploy_stops_at_first_failed_workload(mlpack: Mlpack, both: Life) -> None:
+    late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "no progress"}
+    both.moments = [nothing, both.start, lambda: report(both, 0, conditions=[late])]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert (
+        messages_of(done)[-2]
+        == f"error: {SERVING} does not serve what was deployed: ProgressDeadlineExceeded; it was left as it is"
+    )
+
+
 def test_status_reports_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
     done = mlpack("status", *WHERE)
     assert done.code == 0
@@ -107,6 +120,13 @@ def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: L
     )
 
 
+def test_exec_uses_workload_of_build_as_main_workload(mlpack: Mlpack, deployed: Life) -> None:
+    job = deepcopy(deployed.find("MPIJob", JOB))
+    deployed.overlays["multi-node"].insert(0, {**job, "metadata": {"name": "evaluate"}})
+    mlpack("exec", *WHERE, "--", "id")
+    assert f"{JOB}-launcher-0" in deployed.commands[0]
+
+
 def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deployed: Life) -> None:
     for item in (*deployed.overlays["multi-node"], *deployed.objects):
         if item["kind"] == "Deployment":
@@ -117,6 +137,15 @@ def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deplo
     assert mlpack("logs", *WHERE, "--workload", "other").code == 2
     deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
+
+
+def test_doctor_ignores_resources_of_running_workloads(mlpack: Mlpack, deployed: Life) -> None:
+    deployed.objects += [*healthy().objects[:1], node(cpu="700m"), lease()]
+    for pod in [item for item in deployed.objects if item["kind"] == "Pod"]:
+        pod["spec"] |= {"nodeName": "node-1"}
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "300m"}}
+    findings = mlpack("doctor", *WHERE, "-o", "json").json["findings"]
+    assert [finding["state"] for finding in findings if finding["check"] == "nodes"] == ["ok"]
 
 
 def test_delete_removes_both_workloads(mlpack: Mlpack, deployed: Life) -> None:

@@ -59,6 +59,11 @@ def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path, package:
     assert yaml.safe_load(mlpack("site", "show", "--package", package, "-o", "yaml").stdout) == shown
 
 
+def test_show_without_file_names_init(mlpack: Mlpack, config: Path) -> None:
+    done = mlpack("site", "show")
+    assert (done.code, done.stderr) == (2, f"error: there is no {config}\nhint: `mlpack site init` writes one\n")
+
+
 def test_configure_needs_no_option_with_a_site(mlpack: Mlpack, config: Path, package: Path, kubectl: Path) -> None:
     config.parent.mkdir(parents=True)
     config.write_text(COMPLETE, encoding="utf-8")
@@ -100,6 +105,21 @@ def test_configure_refuses_hostile_file_and_changes_nothing(mlpack: Mlpack, conf
     assert done.code == 2
     assert "\x1b" not in done.stderr
     assert done.stderr.startswith(f"{config}:1:11: expected a host")
+
+
+def test_import_names_the_site_that_its_build_uses(mlpack: Mlpack, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(WORKER, encoding="utf-8")
+    own = tmp_path / "own.yaml"
+    own.write_text("registry: reg.example\n", encoding="utf-8")
+    done = mlpack("import", "mxjob", "job.yaml", "--site-file", own)
+    assert done.code == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        f"using site defaults of {own}",
+        f"build it with: mlpack build ./single --site-file {own}",
+    ]
+    config.parent.mkdir(parents=True)
+    config.write_text("queue: team\n", encoding="utf-8")
+    assert f"using site defaults of {config}\n" in mlpack("import", "mxjob", "job.yaml", "--force").stderr
 
 
 def test_import_with_an_invalid_site_writes_nothing(mlpack: Mlpack, config: Path, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fake_cluster import item
-from tests.life import ENDED_WITH_3, JOB, launcher, worker
+from tests.life import ENDED_WITH_3, JOB, at_a_terminal, launcher, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,41 @@ def test_status_exits_with_7_and_prints_reason_and_last_lines(mlpack: Mlpack, li
     )
 
 
+def test_status_json_describes_state_of_each_container(mlpack: Mlpack, life: Life) -> None:
+    times = {"startedAt": "2026-11-21T00:00:01Z", "finishedAt": "2026-11-21T00:00:09Z"}
+    life.deploy()
+    life.objects += [
+        launcher(state={"terminated": {"exitCode": 137, "reason": "OOMKilled", **times}}, phase="Failed"),
+        worker(0, state={"running": {"startedAt": "2026-11-21T00:00:01Z"}}),
+    ]
+    life.end("Failed", reason="BackoffLimitExceeded")
+    done = mlpack(*STATUS, "-o", "json")
+    began, ended = times.values()
+    runs: dict[str, Any] = {"state": "running", "exit_code": None, "signal": None, "reason": None, "finished": None}
+    killed = {"exit_code": 137, "signal": 9, "reason": "OOMKilled", "started": began, "finished": ended, "restarts": 0}
+    assert done.code == 7
+    assert done.json["pods"] == [
+        {
+            "name": f"{JOB}-launcher-0",
+            "role": "main",
+            "state": "OOMKilled",
+            "phase": "Failed",
+            "node": None,
+            "restarts": 0,
+            "containers": [{"name": "launcher", "state": "terminated", **killed}],
+        },
+        {
+            "name": f"{JOB}-worker-0",
+            "role": "worker",
+            "state": "Running",
+            "phase": "Running",
+            "node": None,
+            "restarts": 0,
+            "containers": [{"name": "worker", **runs, "started": began, "restarts": 0}],
+        },
+    ]
+
+
 def test_status_reads_last_lines_from_log_without_termination_message(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
@@ -78,39 +113,43 @@ def test_status_reports_namespace_that_is_being_deleted(mlpack: Mlpack, life: Li
     assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
 
 
+def test_status_reports_missing_namespace(mlpack: Mlpack, life: Life) -> None:
+    life.has_namespace = False
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: namespace team not found\n")
+
+
+def test_status_reports_missing_job_without_permission_to_get_namespaces(mlpack: Mlpack, life: Life) -> None:
+    life.denied.add("get namespaces")
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: not found\n")
+
+
 KILLED = "processes were killed for taking more memory than their worker may, in: "
 
 
-@pytest.mark.parametrize(
-    ("written", "whom"),
-    [
-        (f"{KILLED}{JOB}-worker-1\n", "pod/{}-worker-1"),
-        (f"{KILLED}{JOB}-worker-0 {JOB}-worker-1, and 7 more\n", "pod/{}-worker-0 (and 8 more)"),
-    ],
-)
-def test_status_warns_about_killed_process_on_worker_reported_by_launcher(
-    mlpack: Mlpack, life: Life, written: str, whom: str
-) -> None:
+def test_status_warns_about_killed_process_on_worker_reported_by_launcher(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
+    written = f"{KILLED}somebody-elses {JOB}-worker-0 {JOB}-worker-1, and 7 more\n"
     life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": written}}, phase="Succeeded"))
     worker_spec = life.find("MPIJob", JOB)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     worker_spec["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
     life.end()
     message = (
-        f"{whom.format(JOB)}: a process in it was killed for using more memory than the limit of 64Mi, "
+        f"pod/{JOB}-worker-0 (and 8 more): a process in it was killed for using more memory than the limit of 64Mi, "
         "and the job still ended with exit code 0\n"
-        "  hint: check that the result is complete; raise the memory limit in mlops.env, "
-        "or reduce the memory use\n"
+        "  hint: check that the result is complete; raise the memory limit in mlops.env, or reduce the memory use\n"
     )
     done = mlpack(*STATUS)
-    assert done.code == 0
+    assert (done.code, done.stdout.count("was killed")) == (0, 1)
     assert done.stdout.endswith(message)
-    assert done.stdout.count("was killed") == 1
     watched = mlpack(*STATUS, "--watch")
     assert (watched.code, watched.stderr.splitlines(keepends=True)[1:3]) == (0, message.splitlines(keepends=True))
 
 
-@pytest.mark.parametrize("message", [f"{KILLED}somebody-elses", f"{KILLED}{JOB}-worker-0\nx"])
+@pytest.mark.parametrize(
+    "message", ["done", f"{KILLED}\x1b[2J", f"{KILLED}somebody-elses", f"{KILLED}{JOB}-worker-0\nx"]
+)
 def test_status_ignores_other_termination_messages_of_launcher(mlpack: Mlpack, life: Life, message: str) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
@@ -142,6 +181,51 @@ def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) ->
     ]
 
 
+def test_status_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
+    def forbid() -> None:
+        life.answer()
+        life.denied.add("get mpijobs")
+
+    life.deploy()
+    life.moments = [life.start, life.go_silent, forbid, lambda: None, life.denied.clear, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    lines = [line[7:] for line in done.stderr.splitlines()]
+    assert lines[1].startswith("the cluster does not answer (Unable to connect")
+    why = 'mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs" in API group "" in the namespace'
+    assert lines[2] == f"the cluster does not report the state ({why}); retrying until it does"
+    assert lines[3] == "the cluster is reachable again"
+
+
+def test_status_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
+    hint = "hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
+    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
+    life.moments = [lambda: None, lambda: None, life.start, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    assert done.stderr.count(hint) == 1
+
+
+def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch)
+    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
+    life.logs[f"{JOB}-launcher-0"] = "2026-11-21T00:00:01Z epoch 1\n"
+    life.moments = [lambda: None, life.start, life.go_silent, life.answer, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    for text in (
+        f"{MPIJOB}  stuck  00:0",
+        "  hint: is mpi-operator running?",
+        "POD ",
+        f"{JOB}-worker-1",
+        "log: epoch 1",
+        "the cluster has not answered for 1 s; retrying until it does",
+        "Ctrl-C leaves it running",
+        f"{MPIJOB} has succeeded",
+    ):
+        assert text in done.stderr
+
+
 @pytest.mark.usefixtures("life")
 def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:
     del life.served["kubeflow.org/v2beta1"]
@@ -167,6 +251,13 @@ def test_status_works_without_permission_to_list_events(mlpack: Mlpack, life: Li
         done = mlpack(*STATUS, *output)
         assert (done.code, done.stderr) == (0, UNSEEN)
         assert "pods: 3 running" in done.stdout
+
+
+def test_deploy_reports_missing_permission_for_events_once(mlpack: Mlpack, life: Life) -> None:
+    life.denied.add("list events")
+    life.moments = [lambda: None, life.start, lambda: None, life.end]
+    done = mlpack("deploy", "hello-mpi", "-n", "team")
+    assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
 
 
 def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, life: Life) -> None:
@@ -209,6 +300,15 @@ def test_status_draws_numbers_of_the_log(mlpack: Mlpack, life: Life) -> None:
         ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
         ["loss", f"{JOB}-launcher-0", "7", "1", "1", "8"],
     ]
+
+
+def test_status_names_the_expected_lines_if_the_log_has_no_numbers(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = "starting\n"
+    done = mlpack(*STATUS, "--plot")
+    assert done.code == 0
+    assert done.stderr.startswith(f"no numbers in the log of {MPIJOB}: expected lines of JSON with a step")
 
 
 def test_status_returns_points_as_json(mlpack: Mlpack, life: Life) -> None:

@@ -303,6 +303,12 @@ def test_task_create_reports_problems_of_values_with_line_and_column(
     assert (as_json[0]["line"], as_json[0]["column"]) == (9, 15)
 
 
+def test_task_create_with_same_idempotency_key_creates_one_job(mlpack: Mlpack, service: Service) -> None:
+    assert service
+    first = release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k"))
+    assert release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k")) == first
+
+
 def test_task_list_prints_at_most_limit_jobs(mlpack: Mlpack, service: Service) -> None:
     assert service
     for _ in range(2):
@@ -344,6 +350,7 @@ def test_task_without_token_explains_how_to_get_token(
         (("create", "x", "--set", "a"), "--set a: expected PATH=VALUE, such as process.train.number=5"),
         (("create", "x", "--set", "taskDef=y"), "/taskDef: expected 'x' as on the command line, found 'y'"),
         (("create", "x", "--set", "a=1", "--set", "a.b=1"), "--set a.b: expected a to have keys, found the number 1"),
+        (("create", "x", "--set", "project=p", "--project", "q"), "/project: expected 'q' as on the command line"),
         (("create", "-f", "list.yaml"), "list.yaml:1:1: expected a mapping, found a list"),
         (("templates", "--revision", "1"), "--revision needs the name of one of the templates"),
         (("templates", "apply", "-f", "broken.yaml"), "broken.yaml:1:4: not valid YAML"),
@@ -370,6 +377,15 @@ def test_task_refuses_invalid_arguments(
     assert done.code == 2
     assert message in done.stderr
     assert "mlp_" not in done.stderr
+
+
+def test_task_without_server_names_option_and_variable(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLPACK_SERVER", raising=False)
+    done = mlpack("task", "list")
+    assert (done.code, done.stderr) == (
+        2,
+        "error: a server is missing: --server URL, or MLPACK_SERVER in the environment\n",
+    )
 
 
 def test_task_delete_requires_confirmation(mlpack: Mlpack, service: Service) -> None:
