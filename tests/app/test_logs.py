@@ -23,10 +23,16 @@ def line(text: str) -> str:
     return f"2026-11-21T00:00:01.000000001Z {text}\n"
 
 
-def test_logs_iterator_can_be_closed_early(target: Target, life: Life) -> None:
+@pytest.fixture
+def running(life: Life) -> Life:
+    """The cluster, in which the pods of the MPIJob run."""
     life.deploy()
     life.start()
-    life.logs[LAUNCHER] = line("one")
+    return life
+
+
+def test_logs_iterator_can_be_closed_early(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = line("one")
     parts = logs(Feed(target))
     assert next(parts) == b"one\n"
     parts.close()  # type: ignore[attr-defined]
@@ -70,14 +76,12 @@ def test_follow_reports_deleted_pod_whose_log_was_not_read(target: Target, life:
     assert parts == [f"waiting for the pod of mpijob/{JOB}", missing]
 
 
-def test_follow_reports_missing_permission_to_watch_pods(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[LAUNCHER] = line("one")
+def test_follow_reports_missing_permission_to_watch_pods(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = line("one")
     feed = Feed(target, is_following=True)
     feed.watch.is_refused = True
     refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
-    life.moments = [lambda: None, lambda: None, life.end]
+    running.moments = [lambda: None, lambda: None, running.end]
     assert list(follow(feed)) == [refused, b"one\n"]
 
 
@@ -89,10 +93,8 @@ def test_logs_of_a_missing_container_report_the_names(target: Target, life: Life
     assert (str(refused.value), refused.value.hint) == ("container sidecar not found", "there are launcher, worker")
 
 
-def test_empty_part_of_a_log_is_accepted(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[LAUNCHER] = ""
+def test_empty_part_of_a_log_is_accepted(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = ""
     assert list(logs(Feed(target, part=LogRange(tail=3)))) == []
     with pytest.raises(ClusterError) as absent:
         list(logs(Feed(target, part=LogRange(is_previous=True))))

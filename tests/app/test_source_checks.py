@@ -81,15 +81,6 @@ def test_sources_that_pods_would_refuse_fail(findings: Callable[..., list[str]],
     ]
 
 
-def test_source_for_which_only_pods_have_the_secret_is_noted(findings: Callable[..., list[str]], web: Web) -> None:
-    secrets = "secrets: {AWS_ACCESS_KEY_ID: {description: A key.}, TOKEN: {description: A token.}}\n"
-    one = f"{{from: 's3://bucket/key', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}"
-    assert findings(one, more=secrets) == [
-        "note: s3://bucket/key cannot be read without a key; only the pods have the secret AWS_ACCESS_KEY_ID"
-    ]
-    assert [request.authorization for request in web.requests] == [None]
-
-
 def test_server_that_does_not_answer_makes_the_result_unknown(findings: Callable[..., list[str]]) -> None:
     (found,) = findings(f"{{from: 'http://localhost:1/a', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}")
     assert found.startswith("unknown: http://localhost:1/a could not be looked up: localhost:1 cannot be reached")

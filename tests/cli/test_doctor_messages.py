@@ -8,7 +8,7 @@ import pytest
 
 from packager.cli.host import Host
 from packager.kubernetes.kubectl.refusals import explained_error
-from tests.cli.test_doctor import Report, claim
+from tests.cli.test_doctor import Report
 from tests.fake_cluster import healthy, item
 from tests.life import JOB
 
@@ -50,15 +50,6 @@ def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
     assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
 
 
-def test_doctor_reports_permissions_as_unknown_when_review_is_forbidden(
-    doctor: Callable[[], Report], life: Life
-) -> None:
-    life.refused["create list"] = "Error from server (Forbidden): you may not ask"
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
-    assert report.of("permissions") == [("you may not ask", None)]
-
-
 def test_doctor_reports_invalid_pod_security_level_of_namespace(doctor: Callable[[], Report], life: Life) -> None:
     life.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
     report = doctor()
@@ -98,25 +89,6 @@ def test_doctor_fails_for_ended_changed_or_terminating_job(
     assert (report.code, report.not_ok()) == (1, [("names", "fails")])
     fix = f"kubectl delete mpijobs.kubeflow.org/{JOB} -n team"
     assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix)]
-
-
-@pytest.mark.parametrize(
-    ("volume", "storage_class", "why"),
-    [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
-)
-def test_doctor_fails_for_unbound_claim(
-    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
-) -> None:
-    assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=data").code == 0
-    workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
-    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
-    volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    pending = claim("data", "ReadOnlyMany", phase="Pending", storage_class=storage_class)
-    pending["spec"]["volumeName"] = volume
-    life.objects += [pending, item("StorageClass", "now", volumeBindingMode="Immediate")]
-    report = doctor()
-    assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
-    assert report.of("claims") == [(f"data {why}", "kubectl describe pvc data -n team")]
 
 
 def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(

@@ -46,27 +46,31 @@ def deleted(life: Life) -> list[str]:
     return [call for call in life.calls if call.startswith("delete")]
 
 
-def test_results_copies_plain_files_of_first_worker(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+@pytest.fixture
+def running(life: Life) -> Life:
+    """The cluster, in which the pods of the MPIJob run."""
     life.deploy()
     life.start()
+    return life
+
+
+def test_results_copies_plain_files_of_first_worker(mlpack: Mlpack, running: Life, tmp_path: Path) -> None:
     link = (member("./link", tarfile.SYMTYPE, "/etc/passwd"), b"")
-    life.archive = packed((member("./a.txt"), b"hello"), (member("./b.txt"), b"you"), link).getvalue()
+    running.archive = packed((member("./a.txt"), b"hello"), (member("./b.txt"), b"you"), link).getvalue()
     done = mlpack(*RESULTS)
     assert (done.code, done.stdout) == (0, "")
     assert done.stderr == (
         f"skipped: not a plain file, or a name that is not allowed here: link\ncopied 2 files, 8 bytes, {FROM_WORKER}"
     )
     assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
-    command, _, script = life.calls[-1].partition(" -- sh -c ")
+    command, _, script = running.calls[-1].partition(" -- sh -c ")
     assert command == f"--namespace=team exec --stdin {JOB}-worker-0 --container=worker"
     assert "; LC_ALL=C tar -c -f - " in script
     assert script.endswith(f" {OUTPUT}")
 
 
-def test_results_copies_from_worker_by_index(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.archive = ONE_FILE
+def test_results_copies_from_worker_by_index(mlpack: Mlpack, running: Life) -> None:
+    running.archive = ONE_FILE
     done = mlpack(*RESULTS, "--worker", "1")
     assert (done.code, done.stderr) == (0, f"copied 1 file, 5 bytes, from {JOB}-worker-1:{OUTPUT} to here\n{NOTE}")
     done = mlpack(*RESULTS, "--worker", "2")
@@ -122,32 +126,26 @@ def test_results_reports_results_deleted_with_ended_pod(mlpack: Mlpack, life: Li
         ),
     ],
 )
-def test_results_explains_error_of_copy(mlpack: Mlpack, life: Life, stderr: str, message: str, hint: str) -> None:
-    life.deploy()
-    life.start()
-    life.broke, life.is_cut = (1, stderr), "tar: " not in stderr
+def test_results_explains_error_of_copy(mlpack: Mlpack, running: Life, stderr: str, message: str, hint: str) -> None:
+    running.broke, running.is_cut = (1, stderr), "tar: " not in stderr
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (7, f"error: {message}\nhint: {hint}\n")
 
 
-def test_results_exits_with_5_for_truncated_tar(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.archive = ONE_FILE[:700]
+def test_results_exits_with_5_for_truncated_tar(mlpack: Mlpack, running: Life) -> None:
+    running.archive = ONE_FILE[:700]
     done = mlpack(*RESULTS)
     assert done.code == 5
     assert done.stderr.startswith("error: ")
 
 
-def test_results_lists_files_that_differ_from_pod(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
+def test_results_lists_files_that_differ_from_pod(mlpack: Mlpack, running: Life) -> None:
     stderr = (
         "tar: ./key: Cannot open: Permission denied\ntar: ./a.txt: file changed as we read it\n"
         "tar: ./tmp: File removed before we read it\ntar: ./sock: socket ignored\n"
         "tar: Exiting with failure status due to previous errors\ncommand terminated with exit code 2"
     )
-    life.archive, life.broke = ONE_FILE, (2, stderr)
+    running.archive, running.broke = ONE_FILE, (2, stderr)
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         7,
@@ -162,10 +160,8 @@ def test_results_lists_files_that_differ_from_pod(mlpack: Mlpack, life: Life) ->
     )
 
 
-def test_results_reports_silent_kubelet_and_times_out(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.silence = 100
+def test_results_reports_silent_kubelet_and_times_out(mlpack: Mlpack, running: Life) -> None:
+    running.silence = 100
     done = mlpack(*RESULTS)
     pod = f"pod/{JOB}-worker-0"
     assert (done.code, done.stderr) == (
@@ -177,7 +173,7 @@ def test_results_reports_silent_kubelet_and_times_out(mlpack: Mlpack, life: Life
         ),
     )
     assert mlpack(*RESULTS, "--timeout", "5s").stderr.startswith(f"error: no data received from {pod} for 5 s\n")
-    life.archive = ONE_FILE
+    running.archive = ONE_FILE
     patient = mlpack(*RESULTS, "--timeout", "0")
     assert patient.code == 0
     assert patient.stderr == f"no data received from {pod} for 8 s; waiting\ncopied 1 file, 5 bytes, {FROM_WORKER}"
@@ -201,10 +197,8 @@ def test_results_reports_why_pod_ended_during_copy(mlpack: Mlpack, life: Life, t
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["a.txt"]
 
 
-def test_results_fails_for_incomplete_archive_though_kubectl_succeeds(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.archive, life.is_cut = ONE_FILE, True
+def test_results_fails_for_incomplete_archive_though_kubectl_succeeds(mlpack: Mlpack, running: Life) -> None:
+    running.archive, running.is_cut = ONE_FILE, True
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         7,
@@ -215,12 +209,11 @@ def test_results_fails_for_incomplete_archive_though_kubectl_succeeds(mlpack: Ml
     )
 
 
-def test_results_reports_full_disk(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("running")
+def test_results_reports_full_disk(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    life.deploy()
-    life.start()
     monkeypatch.setattr("packager.cluster.copying.receive", full)
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (

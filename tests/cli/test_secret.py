@@ -74,13 +74,6 @@ def test_secret_create_replaces_existing_secret_only_with_force(
     assert base64.b64decode(secret["data"]["HF_TOKEN"]) == b"hf_geheim="
 
 
-def test_secret_create_uses_configured_secret_name(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
-    shown = mlpack("configure", "demo-fp32-training", "--set", "SECRET=team-secrets").stderr
-    assert "SECRET=demo  ->  SECRET=team-secrets" in shown
-    assert create(mlpack, "--from-env-file", file)[1] == "secret/team-secrets\n"
-    assert cluster.objects[-1]["metadata"]["name"] == "team-secrets"
-
-
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
@@ -110,13 +103,6 @@ def test_secret_create_masks_values_in_cluster_error(mlpack: Mlpack, cluster: Fa
     cluster.refused["create secret"] = f"Error from server: denied: {value}, that is hf_geheim= and 0123 4567\n"
     code, _, stderr = create(mlpack, "--from-env-file", file)
     assert (code, stderr) == (7, "error: denied: ***, that is *** and ***\n")
-
-
-def test_secret_create_without_terminal_names_from_env_file(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    code, _, stderr = create(mlpack)
-    assert code == 9
-    assert "hint: --from-env-file FILE reads the values from a file, or from stdin with -" in stderr
-    assert cluster.calls == []
 
 
 @pytest.mark.thorough

@@ -22,15 +22,22 @@ STATUS = ("status", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
 
 
+@pytest.fixture
+def running(life: Life) -> Life:
+    """The cluster, in which the pods of the MPIJob run."""
+    life.deploy()
+    life.start()
+    return life
+
+
 @pytest.mark.usefixtures("life")
 def test_status_exits_with_7_for_missing_job(mlpack: Mlpack) -> None:
     done = mlpack(*STATUS)
     assert (done.code, done.stdout, done.stderr) == (7, f"{MPIJOB}  absent: not found\n", "")
 
 
-def test_status_prints_running_job_with_pods(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
+@pytest.mark.usefixtures("running")
+def test_status_prints_running_job_with_pods(mlpack: Mlpack) -> None:
     done = mlpack(*STATUS)
     assert done.code == 0
     assert done.stdout.splitlines() == [
@@ -98,10 +105,8 @@ def test_status_reads_last_lines_from_log_without_termination_message(mlpack: Ml
     assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --tail=12" in life.calls
 
 
-def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.objects += [worker(index) for index in range(2, 20)]
+def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, running: Life) -> None:
+    running.objects += [worker(index) for index in range(2, 20)]
     lines = mlpack(*STATUS).stdout.splitlines()
     assert lines[-2].startswith(f"{JOB}-worker-10 ")
     assert lines[-1] == "and 9 more"
@@ -243,10 +248,8 @@ NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API
 UNSEEN = f"reasons may be missing: {NO_EVENTS}\n"
 
 
-def test_status_works_without_permission_to_list_events(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.denied.add("list events")
+def test_status_works_without_permission_to_list_events(mlpack: Mlpack, running: Life) -> None:
+    running.denied.add("list events")
     for output in ((), ("-o", "json")):
         done = mlpack(*STATUS, *output)
         assert (done.code, done.stderr) == (0, UNSEEN)
@@ -260,16 +263,14 @@ def test_deploy_reports_missing_permission_for_events_once(mlpack: Mlpack, life:
     assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
 
 
-def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.denied.add("get jobs")
+def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, running: Life) -> None:
+    running.denied.add("get jobs")
     done = mlpack(*STATUS)
     assert done.code == 0
     assert done.stderr.startswith(
         'reasons may be missing: jobs.batch is forbidden: User "me" cannot get resource "jobs"'
     )
-    life.denied.add("get mpijobs")
+    running.denied.add("get mpijobs")
     done = mlpack(*STATUS)
     assert done.code == 7
     assert 'error: mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs"' in done.stderr
@@ -286,10 +287,8 @@ def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpac
 LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
 
 
-def test_status_draws_numbers_of_the_log(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[f"{JOB}-launcher-0"] = f"starting\n{LOSS}"
+def test_status_draws_numbers_of_the_log(mlpack: Mlpack, running: Life) -> None:
+    running.logs[f"{JOB}-launcher-0"] = f"starting\n{LOSS}"
     done = mlpack(*STATUS, "--plot")
     assert done.code == 0
     name, *drawing = done.stdout.splitlines()[5:]
@@ -302,19 +301,15 @@ def test_status_draws_numbers_of_the_log(mlpack: Mlpack, life: Life) -> None:
     ]
 
 
-def test_status_names_the_expected_lines_if_the_log_has_no_numbers(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[f"{JOB}-launcher-0"] = "starting\n"
+def test_status_names_the_expected_lines_if_the_log_has_no_numbers(mlpack: Mlpack, running: Life) -> None:
+    running.logs[f"{JOB}-launcher-0"] = "starting\n"
     done = mlpack(*STATUS, "--plot")
     assert done.code == 0
     assert done.stderr.startswith(f"no numbers in the log of {MPIJOB}: expected lines of JSON with a step")
 
 
-def test_status_returns_points_as_json(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[f"{JOB}-launcher-0"] = LOSS
+def test_status_returns_points_as_json(mlpack: Mlpack, running: Life) -> None:
+    running.logs[f"{JOB}-launcher-0"] = LOSS
     assert json.loads(mlpack(*STATUS, "-o", "json").stdout)["curves"] is None
     (curve,) = json.loads(mlpack(*STATUS, "--plot", "-o", "json").stdout)["curves"]
     assert (curve["name"], curve["pod"], curve["count"]) == ("loss", f"{JOB}-launcher-0", 8)
