@@ -591,13 +591,15 @@ def test_verify_of_a_bundle_checks_the_package_in_it(mlpack: Mlpack, registry: F
 
 def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, bundle: Path) -> None:
     content = bundle.read_bytes()
+    commands: tuple[tuple[str | Path, ...], ...]
+    commands = (("load", bundle, "--registry", other.host), ("verify", bundle), ("inspect", bundle))
     for offset in range(3):
         place = len(content) * offset // 4
         place += 0 if content[place] else 1024 - place % 512
         damaged = bytearray(content)
         damaged[place] ^= 1
         bundle.write_bytes(damaged)
-        for command in (["load", bundle, "--registry", other.host], ["verify", bundle], ["inspect", bundle]):
+        for command in commands:
             done = mlpack(*command)
             assert (done.code, done.stdout) == (5, ""), (offset, command)
     bundle.write_bytes(content[: len(content) // 2])
