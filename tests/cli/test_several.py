@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fake_cluster import healthy, lease, node
 from tests.life import JOB, SERVER
 from tests.serving import manifest, replica, replica_set, report
 
@@ -137,15 +136,6 @@ def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deplo
     assert mlpack("logs", *WHERE, "--workload", "other").code == 2
     deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
-
-
-def test_doctor_ignores_resources_of_running_workloads(mlpack: Mlpack, deployed: Life) -> None:
-    deployed.objects += [*healthy().objects[:1], node(cpu="700m"), lease()]
-    for pod in [item for item in deployed.objects if item["kind"] == "Pod"]:
-        pod["spec"] |= {"nodeName": "node-1"}
-        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "300m"}}
-    findings = mlpack("doctor", *WHERE, "-o", "json").json["findings"]
-    assert [finding["state"] for finding in findings if finding["check"] == "nodes"] == ["ok"]
 
 
 def test_delete_removes_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
