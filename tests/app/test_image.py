@@ -174,6 +174,7 @@ def test_image_build_and_push_refuse_registry_that_looks_like_option(
         assert "expected a host, optionally with a port and a path" in done.stderr
 
 
+@pytest.mark.thorough
 def test_image_build_dry_run_prints_runnable_command_for_archive(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from packager.configure.upgrade.edits import Edit, EditKind
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, journal, layout, tree
+from packager.package.archive import extract
 from packager.package.opened import opened
 
 if TYPE_CHECKING:
@@ -325,8 +325,9 @@ def test_edits_by_configure_are_kept_beside_reworded_comments(model: str, ends: 
 
 def unpacked(archive: Path, folder: Path) -> Path:
     """Unpack a package of an earlier release, and return its folder."""
-    subprocess.run(["tar", "xzf", archive, "-C", folder], check=True)
-    return folder / archive.name.removesuffix(".tar.gz")
+    (folder / "earlier").mkdir()
+    extract(archive, folder / "earlier")
+    return folder / "earlier" / archive.name.removesuffix(".tar.gz")
 
 
 @pytest.mark.thorough

@@ -153,6 +153,7 @@ def test_push_fails_after_five_broken_connections(pod: LocalPod, target: Target,
     assert len(pod.deleted()) == 5
 
 
+@pytest.mark.thorough
 def test_workspace_deletes_ended_pods_of_crashed_runs(pod: LocalPod, target: Target) -> None:
     ended = (("left", "Failed"), ("done", "Succeeded"), ("busy", "Running"))
     items = ", ".join(

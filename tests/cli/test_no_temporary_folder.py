@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ def test_messages_about_broken_archive_name_no_temporary_folder(
     path: str, content: str, package: Path, mlpack: Callable[..., Outcome], kubectl: Path
 ) -> None:
     (package / path).write_text(content)
-    subprocess.run(["tar", "-czf", "broken.tar.gz", "hello-mpi"], check=True, cwd=package.parent)
+    shutil.make_archive(str(package.with_name("broken")), "gztar", package.parent, package.name)
     for verb in VERBS:
         arguments = [*verb[0].split(), "broken.tar.gz", *verb[1:]]
         done = mlpack(*arguments, *([] if verb[0] in ("configure", "diff") else ["--kubectl", kubectl]))

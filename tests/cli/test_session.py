@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
-import subprocess
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ def terminal(life: Life, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TZ", "UTC")
-    subprocess.run(["tar", "--format=ustar", "-czf", "hello-mpi.tar.gz", "hello-mpi"], check=True)
+    shutil.make_archive("hello-mpi", "gztar", ".", "hello-mpi")
     made = Terminal(life, monkeypatch)
     life.wait = lambda _seconds: made.look()
     return made

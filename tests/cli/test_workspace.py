@@ -96,6 +96,7 @@ def test_workspace_of_cube_rebuilds_package_only_after_change(
     assert read(tmp_path / "back") == {"names/alice.txt": b"Alice\n", "chats/a.txt": b"Hello\n"}
 
 
+@pytest.mark.thorough
 def test_workspace_refuses_cube_arguments_for_package(mlpack: Mlpack, pod: LocalPod) -> None:
     assert pod.claim.is_dir()
     done = mlpack("workspace", "push", "hello-mpi")
