@@ -82,6 +82,7 @@ def test_build_adds_download_to_assets_and_fetches_it_once(
     assert len(server.requests) == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.thorough
 def test_rebuild_fetches_downloads_of_the_spec_and_none_that_the_package_sets(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer, kubectl: Path
 ) -> None:

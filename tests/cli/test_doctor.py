@@ -164,12 +164,14 @@ def test_heartbeat_rejects_lease_of_controller_that_stopped_seconds_ago() -> Non
     )
 
 
+@pytest.mark.thorough
 def test_doctor_fails_when_namespace_enforces_stricter_pod_security(doctor: Doctor) -> None:
     message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
     assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
     assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
 
 
+@pytest.mark.thorough
 def test_doctor_omits_package_failures_accepted_by_options(mlpack: Mlpack, doctor: Doctor, kubectl: Path) -> None:
     doctor("--with", "root")
     arguments = ("doctor", "hello-mpi", "-n", "team", "--overlay", "single-node", "--kubectl", kubectl)
@@ -259,6 +261,7 @@ def test_doctor_reports_nodes_as_unknown_without_permission(doctor: Doctor, clus
     assert report.of("nodes") == [("you may not list nodes", "kubectl auth can-i list nodes -A")]
 
 
+@pytest.mark.thorough
 def test_doctor_checks_local_image_on_nodes(doctor: Doctor, cluster: FakeCluster) -> None:
     image = "localhost/mpioperator/mpi-pi:openmpi"
     report = doctor("--registry", "localhost")
@@ -274,6 +277,7 @@ def test_doctor_checks_local_image_on_nodes(doctor: Doctor, cluster: FakeCluster
 GPUS = ("--with", "gpu", "--set", "GPU_COUNT=2", "--set", "GPU_VENDOR=amd.com")
 
 
+@pytest.mark.thorough
 def test_doctor_proposes_shared_memory_for_several_gpus_in_one_pod(doctor: Doctor, mlpack: Mlpack) -> None:
     fix = "mlpack configure hello-mpi --with shared-memory --set SHM_SIZE=8Gi"
     message = "each worker has 2 GPUs and 64 MiB in /dev/shm, which is too little for most data loaders and for NCCL"
@@ -282,6 +286,7 @@ def test_doctor_proposes_shared_memory_for_several_gpus_in_one_pod(doctor: Docto
     assert doctor().of("memory") == []
 
 
+@pytest.mark.thorough
 def test_doctor_accepts_default_shared_memory_for_one_gpu(doctor: Doctor) -> None:
     assert doctor("--with", "gpu", "--set", "GPU_COUNT=1").of("memory") == []
 
@@ -314,6 +319,7 @@ def test_doctor_fails_for_claims_that_block_pods(
     assert any(expected in message for message, _ in report.of("claims"))
 
 
+@pytest.mark.thorough
 def test_doctor_names_command_that_creates_workspace_claim(
     mlpack: Mlpack, doctor: Doctor, kubectl: Path, tmp_path: Path
 ) -> None:
@@ -338,6 +344,7 @@ def test_doctor_accepts_bound_claim_and_claim_bound_at_first_use(doctor: Doctor,
     assert doctor(*CLAIMS).not_ok() == []
 
 
+@pytest.mark.thorough
 def test_doctor_fails_for_missing_or_wrongly_typed_pull_secret(doctor: Doctor, cluster: FakeCluster) -> None:
     report = doctor("--with", "pull-secret", "--set", "PULL_SECRET=registry")
     assert report.of("references")[0][0] == "secret registry for pulling images not found"
@@ -347,6 +354,7 @@ def test_doctor_fails_for_missing_or_wrongly_typed_pull_secret(doctor: Doctor, c
     assert doctor().not_ok() == []
 
 
+@pytest.mark.thorough
 def test_doctor_fails_for_missing_or_incomplete_package_secret(
     mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster
 ) -> None:
@@ -363,6 +371,7 @@ def test_doctor_fails_for_missing_or_incomplete_package_secret(
     assert doctor().not_ok() == []
 
 
+@pytest.mark.thorough
 def test_doctor_fails_for_missing_service_account(doctor: Doctor) -> None:
     account = ("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
     refused = [message for message, _ in doctor(*account).of("package")]

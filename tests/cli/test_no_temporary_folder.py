@@ -51,6 +51,7 @@ def test_messages_about_broken_archive_name_no_temporary_folder(
         assert_named(done)
 
 
+@pytest.mark.thorough
 def test_verbose_commands_name_no_temporary_folder(life: Life, mlpack: Callable[..., Outcome]) -> None:
     assert mlpack("build", "hello-mpi").code == 0
     life.refused["apply"] = "refused"

@@ -74,6 +74,7 @@ class Counting(Patient):
         return super().run(argv, **options)
 
 
+@pytest.mark.thorough
 def test_push_renders_each_overlay_of_edited_folder_once(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_verify_reads_package_in_registry(
     assert len(layers(registry)) == 1
 
 
+@pytest.mark.thorough
 def test_damaged_file_in_cache_is_pulled_again(
     mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_deploy_applies_package_in_registry(
     assert mlpack("status", name).stdout
 
 
+@pytest.mark.thorough
 def test_render_prints_overlay_of_package_in_registry(
     mlpack: Mlpack, reference: str, package: Path, kubectl: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_mlpack_prints_no_traceback_for_closed_or_full_streams(arguments: str, s
     assert b"Exception ignored" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_build_reports_closed_stdout(tmp_path: Path) -> None:
     """No file that the build opens gets the file descriptor of the closed stdout."""
     out = shlex.join(["-d", str(tmp_path)])

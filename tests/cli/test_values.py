@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from tests import demo
@@ -49,6 +50,7 @@ def test_verify_accepts_values_that_configure_accepts(mlpack: Mlpack, package: P
     assert (verified.code, verified.stdout) == (0, "")
 
 
+@pytest.mark.thorough
 def test_configure_restores_value_of_spec(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
