@@ -97,6 +97,7 @@ def test_image_push_replaces_registry(mlpack: Mlpack, package: Path, kubectl: Pa
     assert done.stdout == "podman push -- r.example:5000/a/b/mpioperator/mpi-pi:openmpi\n"
 
 
+@pytest.mark.thorough
 def test_image_build_tags_image_for_each_overlay(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install
 ) -> None:
@@ -246,6 +247,7 @@ def two_images(mlpack: Mlpack, tmp_path: Path) -> Path:
     return tmp_path / "out/demo-fp32-training"
 
 
+@pytest.mark.thorough
 def test_image_build_and_push_skip_image_of_single_overlay(
     mlpack: Mlpack, two_images: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
@@ -261,6 +263,7 @@ def test_image_build_and_push_skip_image_of_single_overlay(
     )
 
 
+@pytest.mark.thorough
 def test_image_push_refuses_image_with_digest(mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path) -> None:
     install("docker")
     digest = f"sha256:{'0' * 64}"

@@ -29,7 +29,18 @@ def model(mlpack: Mlpack) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--set", "title=Ours", "--registry", "registry.example.com/team", "--root", "/m", "--with", "nfs"),
+        (
+            "--set",
+            "title=Ours",
+            "--registry",
+            "registry.example.com/team",
+            "--root",
+            "/m",
+            "--with",
+            "nfs",
+            "--site",
+            "NFS_SERVER=a",
+        ),
         ("--with", "placement", "--set", "NODE_SELECTOR=pool=on", "--site", "TOLERATIONS=a:NoSchedule"),
     ],
 )
@@ -62,6 +73,7 @@ def test_other_spec_makes_another_package(mlpack: Mlpack, model: str) -> None:
     assert mlpack("verify", package, "--rebuild", "no-such-model").code == 2
 
 
+@pytest.mark.thorough
 def test_files_that_only_one_of_them_has_are_named(mlpack: Mlpack) -> None:
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     value = json.loads(INVENTORY.read_text())
@@ -76,6 +88,7 @@ def test_files_that_only_one_of_them_has_are_named(mlpack: Mlpack) -> None:
     assert "the package was built by mlpack 0.0.1, and this is " in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

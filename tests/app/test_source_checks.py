@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Mlpack
 
+pytestmark = pytest.mark.thorough
+
 CONTENT = b"12345"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 COMMIT = "0" * 40

@@ -162,6 +162,7 @@ def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Pa
     assert f"IMAGE={IMAGE}:intel\n" in (package / ENV).read_text()
 
 
+@pytest.mark.thorough
 def test_lock_of_an_earlier_release_moves_to_the_env_file(hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
     package = released("hello-mpi", tmp_path)
     digest = locked(package)
@@ -179,6 +180,7 @@ def test_lock_of_an_earlier_release_moves_to_the_env_file(hello_mpi: Path, tmp_p
     assert "images: []\n" in (package / LOCK).read_text()
 
 
+@pytest.mark.thorough
 def test_image_of_an_earlier_release_that_cannot_be_moved_is_not_lost(
     hello_mpi: Path, tmp_path: Path, kubectl: Path
 ) -> None:

@@ -25,7 +25,7 @@ esac
 
 CASES = {
     "bu": ["build", "bundle"],
-    "build --for": ["--force", "--format"],
+    "build --for": ["--format", "--force"],
     "build hel": ["hello-mpi"],
     "show absent": [],
     "deploy hello-mpi --overlay ": ["multi-node", "single-node"],

@@ -45,15 +45,18 @@ def counting() -> Iterator[Server]:
 def test_verify_refuses_remote_reference_with_its_position(
     mlpack: Run, package: Path, kubectl: Path, counting: Server
 ) -> None:
-    delivered = shutil.copytree(package, package.with_name("delivered"))
     for case in CASES:
-        shutil.rmtree(package)
-        shutil.copytree(delivered, package)
+        paths = [package / path for path in (KUSTOMIZATION, *case.others)]
+        delivered = {path: path.read_bytes() for path in paths if path.exists()}
         place = case.put_in(package, counting.address)
         done = mlpack("verify", package, "--kubectl", kubectl)
         assert done.code == 5, case.name
         message = f"{package}/{place}: {case.message.replace('URL', counting.address)}"
         assert message in done.stdout.splitlines(), case.name
+        for path in paths:
+            path.unlink()
+        for path, content in delivered.items():
+            path.write_bytes(content)
     assert counting.hits == 0
 
 

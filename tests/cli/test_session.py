@@ -193,6 +193,7 @@ def _say(life: Life, *lines: str) -> None:
     life.logs[f"{JOB}-launcher-0"] = "".join(f"2026-11-21T00:00:0{at}Z {line}\n" for at, line in enumerate(lines))
 
 
+@pytest.mark.thorough
 def test_session_page_matches_terminal_output(terminal: Terminal) -> None:
     """After a change of an output, copy the screens from this test's failure into the page."""
     shown = re.findall(r"^```text\n(.*?)\n```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

@@ -72,6 +72,7 @@ def test_output_is_utf8_in_every_locale(tmp_path: Path) -> None:
     assert done.stdout.startswith("demo: Démo 漢\n".encode())
 
 
+@pytest.mark.thorough
 def test_build_prints_path_with_invalid_utf8_unchanged(tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "model")
     out = os.fsencode(tmp_path) + b"/\xff"

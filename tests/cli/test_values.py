@@ -59,6 +59,7 @@ def test_configure_restores_value_of_spec(mlpack: Mlpack, tmp_path: Path, kubect
     assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
 
 
+@pytest.mark.thorough
 def test_verify_reports_shell_syntax_in_edited_env_file(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
@@ -96,6 +97,7 @@ def test_lint_configure_and_verify_refuse_control_characters(
     assert done.code == 5
 
 
+@pytest.mark.thorough
 def test_build_keeps_path_of_file_whose_name_is_invalid_as_key(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     names = ["a+b.sh", "a_b.sh", "lib/c@d.sh"]
     text = demo.changed(f"[train.sh] => [train.sh, {', '.join(names)}]")
