@@ -91,6 +91,14 @@ def test_image_push_of_an_image_that_was_not_built_names_the_command(
     ]
 
 
+def test_image_push_reports_the_failure_for_an_image_that_exists(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("docker", work='[ "$1" = image ]')
+    done = mlpack("image", "push", package, "--kubectl", kubectl)
+    assert (done.code, done.stderr.splitlines()[-1]) == (6, "error: docker push ended with exit code 1")
+
+
 def test_image_push_replaces_registry(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("podman")
     done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "r.example:5000/a/b", "--dry-run")

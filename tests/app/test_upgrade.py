@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 OVERLAY = "quickstart/k8s/mlops/single-node"
 RELEASED = sorted((Path(__file__).parent.parent / "releases/0.1.0").glob("*.tar.gz"))
 ENV, POD = f"{OVERLAY}/mlops.env", f"{OVERLAY}/pod.yaml"
-SITE = "quickstart/common/mpi/k8s/mlops/site/site.env"
 
 
 def newer(package: Path, folder: Path, changes: Mapping[str, bytes | None]) -> Path:

@@ -172,6 +172,28 @@ def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> No
     assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar", "--force").code == 0
 
 
+@pytest.mark.thorough
+def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
+    before = len(other.requests)
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
+    assert {method for method, _, _ in other.requests[before:]} == {"GET", "HEAD"}
+
+
+@pytest.mark.thorough
+def test_bundle_of_a_file_has_the_artefact_that_push_stores(
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
+) -> None:
+    assert pushed
+    assert mlpack("bundle", "hello-mpi.tar.gz", "--no-images", "-d", "b.tar").code == 0
+    loaded = mlpack("load", "b.tar", "--registry", other.host, "-o", "json").json
+    (manifest,) = loaded["manifests"]
+    assert manifest["package"] is True
+    pushed_again = mlpack("push", "hello-mpi.tar.gz", f"oci://{registry.host}/team/other")
+    assert manifest["reference"].partition("@")[2] == pushed_again.stdout.strip().partition("@")[2]
+
+
 def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
     assert mlpack("bundle", pushed, "--no-operators").code == 0
     image(other, IMAGE, "x")
@@ -305,6 +327,13 @@ def test_load_requires_signatures_of_all_that_pull_takes_for_a_package(
         done = mlpack(*command, "--key", "prod.pub")
         assert (done.code, "hello-mpi is not signed by prod" in done.stderr) == (5, True), done.stderr
     assert other.requests == []
+
+
+def test_image_archive_without_a_list_of_manifests_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "image.tar"
+    path.write_bytes(tar([LAYOUT, ("index.json", MANIFEST), blob(b"{}")]))
+    with pytest.raises(VerificationError, match="expected a list of manifests"):
+        layout.read(path, is_ours=False)
 
 
 def test_nested_indexes_are_read_once(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ CASES = {
     "run --pod": ["--pod-security"],
     "deploy hello-mpi --kubectl ./kubectl --context p": ["production"],
     "deploy hello-mpi --kubectl ./kubectl --context lab -n t": ["team"],
+    "deploy hello-mpi --kubectl ./kubectl -n t": [],
     "deploy hello-mpi --kubectl ./absent -n t": [],
 }
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 AWAY = "Unable to connect to the server: EOF"
-LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"
 NO_ANSWER = (f"the cluster does not answer: {AWAY}", "kubectl cluster-info")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.life import JOB, worker
+from tests.life import JOB, at_a_terminal, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 EXEC = ("exec", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
-STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
-DEPLOY_HINT = "hint: mlpack deploy hello-mpi -n team\n"
 
 
 def test_exec_runs_command_in_main_pod_and_returns_its_exit_code(mlpack: Mlpack, life: Life) -> None:
@@ -34,6 +33,15 @@ def test_exec_runs_command_in_main_pod_and_returns_its_exit_code(mlpack: Mlpack,
     assert done.stderr.endswith(f"+ kubectl {command}\n")
     assert mlpack(*EXEC, "--worker", "1", "--", "ls").code == 5
     assert life.commands[1] == f"--namespace=team exec --stdin {JOB}-worker-1 --container=worker -- ls"
+
+
+def test_exec_has_a_terminal_on_a_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    life.deploy()
+    life.start()
+    at_a_terminal(monkeypatch)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert mlpack(*EXEC, "--", "top").code == 0
+    assert life.commands == [f"--namespace=team exec --stdin --tty {JOB}-launcher-0 --container=launcher -- top"]
 
 
 @pytest.mark.parametrize(("count", "hint"), [(0, "it has none now"), (2, "there are 0 to 1")])

@@ -149,6 +149,12 @@ def test_run_starts_nothing_when_package_fails_verification(mlpack: Mlpack, life
     assert life.objects == []
 
 
+def test_run_dry_run_applies_nothing(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack(*RUN, "--dry-run", "client").code == 0
+    assert [call.split()[-1] for call in life.calls if call.startswith("apply")] == ["--dry-run=client"] * 2
+    assert life.objects == []
+
+
 def test_run_interrupted_leaves_task_running_and_names_resume_command(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: signal.raise_signal(signal.SIGINT)]
     done = mlpack(*RUN)

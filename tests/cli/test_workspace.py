@@ -135,3 +135,9 @@ def test_workspace_refuses_package_without_persistent_storage(mlpack: Mlpack, li
         "error: the package uses no storage that outlives its pods\n"
         "hint: switch a storage option on: mlpack configure PACKAGE --storage pvc\n"
     )
+
+
+def test_workspace_push_refuses_path_that_is_not_a_folder(mlpack: Mlpack, pod: LocalPod) -> None:
+    assert pod.files() == {}
+    done = mlpack("workspace", "push", "hello-mpi", "nowhere")
+    assert (done.code, done.stderr) == (2, "error: nowhere is not a folder\n")
