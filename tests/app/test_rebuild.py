@@ -48,6 +48,7 @@ def test_edited_package_is_compared_as_it_was_delivered(mlpack: Mlpack) -> None:
     assert mlpack("verify", "hello-mpi", "--rebuild", "hello-mpi").code == 0
 
 
+@pytest.mark.thorough
 def test_other_spec_makes_another_package(mlpack: Mlpack, model: str) -> None:
     built = mlpack("build", model)
     assert built.code == 0, built.stderr

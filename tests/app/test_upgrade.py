@@ -303,7 +303,13 @@ def built(folder: Path, model: str, precision: str | None = None, mode: str | No
 
 
 @pytest.mark.parametrize(
-    ("model", "ends"), [("resnet50-pytorch", b"\n"), ("hello-mpi", b"\r\n"), ("hello-mpi", b"")], ids=repr
+    ("model", "ends"),
+    [
+        ("resnet50-pytorch", b"\n"),
+        pytest.param("hello-mpi", b"\r\n", marks=pytest.mark.thorough),
+        pytest.param("hello-mpi", b"", marks=pytest.mark.thorough),
+    ],
+    ids=repr,
 )
 def test_edits_by_configure_are_kept_beside_reworded_comments(model: str, ends: bytes, tmp_path: Path) -> None:
     package = built(tmp_path / "now", model)

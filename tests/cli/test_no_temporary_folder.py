@@ -32,6 +32,7 @@ def assert_named(done: Outcome) -> None:
     assert not re.search(rf"{tempfile.gettempdir()}/\.?mlpack-", done.stdout + done.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "content"),
     [
