@@ -1,4 +1,7 @@
-"""Candidates for a shell to complete: models, variants, overlays, options, keys, contexts, namespaces and levels."""
+"""Candidates for a shell to complete: models, variants, overlays, options, keys, contexts, namespaces and levels.
+
+Tests: cli/test_completing.py.
+"""
 
 from __future__ import annotations
 

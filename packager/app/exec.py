@@ -1,4 +1,4 @@
-"""Returns the arguments of kubectl that run a command in a pod of a deployed package."""
+"""Returns the arguments of kubectl that run a command in a pod of a deployed package. Tests: cli/test_exec.py."""
 
 from __future__ import annotations
 

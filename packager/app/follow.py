@@ -1,4 +1,4 @@
-"""Follows workloads until their state is final."""
+"""Follows workloads until their state is final. Tests: cli/test_deploy.py."""
 
 from __future__ import annotations
 

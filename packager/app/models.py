@@ -1,4 +1,4 @@
-"""Lists models, describes them, and returns the schema of their specs."""
+"""Lists models, describes them, and returns the schema of their specs. Tests: cli/test_models.py."""
 
 from __future__ import annotations
 

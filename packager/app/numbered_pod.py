@@ -1,4 +1,4 @@
-"""Finds the pod of a workload by the index of a worker, or of a pod of an indexed Job. Tests: app/test_exec.py."""
+"""Finds the pod of a workload by the index of a worker, or of a pod of an indexed Job. Tests: cli/test_exec.py."""
 
 from __future__ import annotations
 

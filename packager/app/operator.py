@@ -1,4 +1,7 @@
-"""Installs, shows and removes the operator that a kind of workload needs, once per cluster."""
+"""Installs, shows and removes the operator that a kind of workload needs, once per cluster.
+
+Tests: cluster/test_operator.py.
+"""
 
 from __future__ import annotations
 

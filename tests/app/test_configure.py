@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.configure import check_answers, own_components, prepared, unset, write
+from packager.app.configure import own_components, prepared, unset, write
 from packager.app.proposals import proposal
 from packager.base.errors import ToolError, UsageError
 from packager.base.locks import lock
@@ -40,13 +40,6 @@ def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
     assert env.read_text() == before.replace("REGISTRY=docker.io", "REGISTRY=example.com")
 
 
-def test_edits_are_listed_after_they_are_written(package: Path) -> None:
-    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
-        before = edits.as_json()
-        assert list(write(edits, tell=pytest.fail)) == [str(package / ENV)]
-        assert edits.as_json() == before != {"package": package.name, "changes": []}
-
-
 def test_configure_keeps_edits_that_another_process_has_made_since(package: Path) -> None:
     with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
         with prepared(package, None, Answers(root="/srv"), ask=fail_if_asked) as others:
@@ -69,29 +62,12 @@ def test_configure_edits_no_folder_that_another_process_edits(package: Path) -> 
         assert len(list(write(edits, tell=pytest.fail))) == 2
 
 
-def test_configure_asks_for_answers_if_none_are_set(package: Path) -> None:
-    with prepared(
-        package, None, Answers(), ask=lambda asked_about, overlays: answer(asked_about.name, *overlays)
-    ) as edits:
-        assert {change.after for change in edits.changes} == {"REGISTRY=hello-mpi.multi-node.single-node"}
-
-
-def answer(*parts: str) -> Answers:
-    return Answers(registry=".".join(parts))
-
-
 def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:
     files = {problem.file for problem in unset(package, None)}
     assert files == {str(package / ENV), str(package / ENV.replace("single", "multi"))}
     with pytest.raises(UsageError) as refused:
         unset(package, None, destination=package / "x.tar.gz")
     assert str(refused.value) == f"{package} is a folder, which is edited in place"
-
-
-def test_check_answers_refuses_invalid_registry() -> None:
-    check_answers(Answers(root="/data"))
-    with pytest.raises(UsageError, match="--registry"):
-        check_answers(Answers(registry="no host"))
 
 
 def test_proposal_uses_package_location_and_current_user(package: Path) -> None:

@@ -40,11 +40,6 @@ def test_delete_returns_deleted_objects_as_value(target: Target, life: Life) -> 
     assert life.objects == []
 
 
-def test_delete_accepts_missing_workload(target: Target) -> None:
-    deleted = delete(prepare(target), timeout=None)
-    assert (deleted.objects, deleted.is_gone) == ((), False)
-
-
 def test_prepare_delete_names_author_of_workload(opened: Callable[..., Target], life: Life) -> None:
     apply(prepare_deploy(opened()))
     assert prepare(opened(person="bob@desk")).remark == f"{MPIJOB} was deployed by ann@desk"
@@ -82,10 +77,3 @@ def test_delete_names_pods_that_their_controller_has_released(target: Target, li
     assert [(finding.reason, finding.subject, finding.message) for finding in answer.verdict.findings] == [
         ("Relabelled", f"pod/{launcher}", RELEASED)
     ]
-
-
-def test_delete_names_no_released_pods_without_permission_to_list_pods(target: Target, life: Life) -> None:
-    life.deploy()
-    life.objects.append(item("Pod", f"{JOB}-launcher-x2x9p", metadata={"generateName": f"{JOB}-launcher-"}))
-    life.denied |= {"list pods"}
-    assert delete(prepare(target), timeout=None).released == ()

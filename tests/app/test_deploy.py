@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from packager.app.deploy import apply, check, delete_existing, dry_run, planned_changes, prepare, printed
-from packager.base.errors import VerificationError
+from packager.app.deploy import apply, dry_run, planned_changes, prepare, printed
 from tests.life import JOB, POD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    import pytest
 
     from packager.app.target import Target
     from tests.life import Life
@@ -43,24 +41,6 @@ def test_prepare_keeps_first_author(opened: Callable[..., Target]) -> None:
     apply(prepare(opened()))
     again = prepare(opened(person="bob@desk"))
     assert (again.is_same, again.obstacle, again.loss, again.author) == (True, None, None, "ann@desk")
-
-
-def test_prepare_reports_finished_job_as_obstacle_until_it_is_deleted(target: Target, life: Life) -> None:
-    apply(prepare(target))
-    life.end()
-    prepared = prepare(target)
-    assert prepared.obstacle == (
-        f"{MPIJOB}, deployed by ann@desk, has already run, and a finished job does not run again"
-    )
-    assert not any(call.startswith("delete") for call in life.calls)
-    apply(delete_existing(prepared))
-    assert "status" not in life.find("MPIJob", JOB)
-
-
-def test_prepare_reports_results_that_would_be_lost(opened: Callable[..., Target]) -> None:
-    loss = prepare(opened("single-node")).loss
-    assert loss is not None
-    assert loss.startswith("results are lost when the pods are deleted: OUTPUT_DIR is on ")
 
 
 def test_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) -> None:
@@ -117,12 +97,3 @@ def test_printed_reads_applied_objects_with_kubectl(target: Target, life: Life) 
     apply(prepare(target))
     printed(target, "name")
     assert f"mpijob.kubeflow.org/{JOB} --ignore-not-found" in life.calls[-1]
-
-
-def test_check_refuses_package_with_changed_sealed_file(opened: Callable[..., Target], tmp_path: Path) -> None:
-    check(opened(), frozenset(), None)
-    (tmp_path / "hello-mpi/quickstart/scripts/hello.py").write_text("print('another program')\n")
-    with pytest.raises(VerificationError) as refused:
-        check(opened(), frozenset(), None)
-    assert str(refused.value).endswith("hello-mpi did not pass verification; nothing was applied")
-    assert refused.value.problems != ()

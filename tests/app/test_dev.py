@@ -148,6 +148,7 @@ def read_until(parts: Iterator[bytes | str], text: str) -> list[str]:
     pytest.fail(f"no {text}")
 
 
+@pytest.mark.thorough
 def test_session_copies_changed_code_and_shows_the_log(opened: Open, life: Life, pod: Pod) -> None:
     target = opened("single-node")
     scripts = target.package.folder / "quickstart/scripts"

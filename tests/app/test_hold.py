@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.process import Finished
-from tests.app.test_record import DEPLOY, verdict
+from tests.app.test_record import DEPLOY
 from tests.cluster.test_results import member, packed
-from tests.life import JOB, POD
+from tests.life import POD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     Mlpack = Callable[..., Outcome]
 
 SINGLE = ("--overlay", "single-node")
-REFUSED = (
-    'Error from server (Forbidden): pods is forbidden: User "ann" cannot create resource "pods/exec" in API group '
-    '"" in the namespace "team"'
-)
 
 
 class HeldPod:
@@ -84,22 +80,6 @@ def test_results_are_copied_from_a_held_pod_before_its_end(
     assert "results are lost" not in done.stderr
 
 
-def test_results_of_a_worker_are_copied_while_the_launcher_is_held(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
-    held = HeldPod(life)
-
-    def start() -> None:
-        life.start()
-        template = life.find("MPIJob", JOB)["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
-        life.find("Pod", f"{JOB}-launcher-0")["spec"] = template["spec"]
-
-    life.moments[:] = [start]
-    held.end = life.end
-    done = mlpack(*DEPLOY)
-    assert done.code == 0, done.stderr
-    assert held.scripts == ["read", "read", ":"]
-    assert [copy["pod"] for copy in verdict(tmp_path)["results"]] == [f"{JOB}-worker-0"]
-
-
 def test_pod_is_let_go_when_its_results_cannot_be_copied(mlpack: Mlpack, held: HeldPod, tmp_path: Path) -> None:
     held.life.broke = (126, 'exec: "tar": executable file not found in $PATH')
     done = mlpack(*DEPLOY, *SINGLE)
@@ -107,22 +87,6 @@ def test_pod_is_let_go_when_its_results_cannot_be_copied(mlpack: Mlpack, held: H
     assert held.scripts == ["read", "read", "read", "read", ":"]
     assert "the image of main has no tar, which is needed for copying" in done.stderr
     assert json.loads((output(tmp_path) / "verdict.json").read_text())["phase"] == "succeeded"
-
-
-def test_results_without_the_right_to_run_commands_are_reported_missing(mlpack: Mlpack, held: HeldPod) -> None:
-    held.refusal = REFUSED
-    done = mlpack(*DEPLOY, *SINGLE)
-    assert done.code == 7
-    assert 'cannot create resource "pods/exec"' in done.stderr
-
-
-def test_deploy_without_a_record_follows_a_held_pod(mlpack: Mlpack, held: HeldPod) -> None:
-    assert mlpack(*DEPLOY, *SINGLE).code == 0
-    held.start()
-    held.life.moments += [lambda: None, held.life.end_pod]
-    done = mlpack(*DEPLOY[:-2], *SINGLE)
-    assert done.code == 0, done.stderr
-    assert f"pod/{POD} already exists and is up to date" in done.stderr
 
 
 def test_running_pod_without_a_hold_is_recorded_as_it_is(mlpack: Mlpack, held: HeldPod) -> None:

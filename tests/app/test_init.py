@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_init_creates_model_that_lints(tmp_path: Path) -> None:
-    made = init("trial", tmp_path)
-    assert set(made) == set((tmp_path / "trial").iterdir())
-    assert lint(["trial"], [tmp_path], tell=pytest.fail) == Lint(())
-
-
-def test_init_refuses_invalid_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="found 'No Name'"):
-        init("No Name", tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("rendezvous", ["torch", "dmlc", "jax", "xgboost", "none", None])
 def test_init_creates_jobset_model_that_lints(tmp_path: Path, rendezvous: str | None) -> None:
     made = init("trial", tmp_path, "JobSet", rendezvous)
@@ -68,6 +56,7 @@ def test_deployment_program_answers_requests_until_terminated(tmp_path: Path) ->
     assert (answers[0][1], answers[1][1]["greeting"]) == ({"status": "ok"}, "good day")
 
 
+@pytest.mark.thorough
 def test_jobset_program_writes_each_line_in_one_call(tmp_path: Path) -> None:
     """A pipe with O_DIRECT returns the bytes of each write separately (pipe(2))."""
     init("trial", tmp_path, "JobSet", "none")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from packager.app.lint import Lint, lint
 from tests import demo
 
 if TYPE_CHECKING:
@@ -14,19 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Outcome
-
-
-def test_lint_accepts_valid_spec(specs: Path) -> None:
-    assert lint(["trial"], [specs], tell=pytest.fail) == Lint(())
-    assert Lint(()).as_json() == {"valid": True, "exit_code": 0, "problems": [], "warnings": []}
-
-
-def test_lint_returns_problems_as_data(specs: Path) -> None:
-    answer = lint(["demo", "wrong"], [specs], tell=pytest.fail)
-    [problem] = answer.problems
-    assert (problem.file, answer.exit_code) == (str(specs / "wrong/spec.yaml"), 3)
-    assert "Pood" in problem.message
-    assert answer.as_json() == {"valid": False, "exit_code": 3, "problems": [problem.as_json()], "warnings": []}
 
 
 def test_lint_warns_about_secrets_in_environment(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:

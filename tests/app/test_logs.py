@@ -23,53 +23,19 @@ def line(text: str) -> str:
     return f"2026-11-21T00:00:01.000000001Z {text}\n"
 
 
-def test_logs_yield_bytes(target: Target, life: Life) -> None:
+@pytest.fixture
+def running(life: Life) -> Life:
+    """The cluster, in which the pods of the MPIJob run."""
     life.deploy()
     life.start()
-    life.logs[LAUNCHER] = line("one\x1b[2J")
-    assert list(logs(Feed(target))) == [b"one\x1b[2J\n"]
+    return life
 
 
-def test_logs_of_all_pods_prefix_each_line_with_pod(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs = {LAUNCHER: line("lead"), f"{JOB}-worker-0": line("zero"), f"{JOB}-worker-1": line("one")}
-    parts = list(logs(Feed(target, PodSelection(all_pods=True))))
-    assert parts == [
-        f"[{LAUNCHER}] lead\n".encode(),
-        f"[{JOB}-worker-0] zero\n".encode(),
-        f"[{JOB}-worker-1] one\n".encode(),
-    ]
-
-
-def test_follow_yields_remarks_as_text(target: Target, life: Life) -> None:
-    def begin() -> None:
-        life.start()
-        life.logs[LAUNCHER] = line("one")
-
-    life.deploy()
-    life.moments = [lambda: None, begin, life.end]
-    assert list(follow(Feed(target, is_following=True))) == [f"waiting for the pod of mpijob/{JOB}", b"one\n"]
-
-
-def test_logs_iterator_can_be_closed_early(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[LAUNCHER] = line("one")
+def test_logs_iterator_can_be_closed_early(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = line("one")
     parts = logs(Feed(target))
     assert next(parts) == b"one\n"
     parts.close()  # type: ignore[attr-defined]
-
-
-def test_logs_report_missing_job_and_worker(target: Target, life: Life) -> None:
-    with pytest.raises(ClusterError) as absent:
-        list(logs(Feed(target)))
-    assert (str(absent.value), absent.value.hint) == (f"mpijob/{JOB} not found", target.command("deploy"))
-    life.deploy()
-    life.start()
-    with pytest.raises(UsageError) as refused:
-        list(logs(Feed(target, PodSelection(worker=2))))
-    assert str(refused.value) == "worker 2 not found"
 
 
 def begin_and_delete_launcher(life: Life, *, log: str | None) -> None:
@@ -110,14 +76,12 @@ def test_follow_reports_deleted_pod_whose_log_was_not_read(target: Target, life:
     assert parts == [f"waiting for the pod of mpijob/{JOB}", missing]
 
 
-def test_follow_reports_missing_permission_to_watch_pods(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[LAUNCHER] = line("one")
+def test_follow_reports_missing_permission_to_watch_pods(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = line("one")
     feed = Feed(target, is_following=True)
     feed.watch.is_refused = True
     refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
-    life.moments = [lambda: None, lambda: None, life.end]
+    running.moments = [lambda: None, lambda: None, running.end]
     assert list(follow(feed)) == [refused, b"one\n"]
 
 
@@ -129,10 +93,8 @@ def test_logs_of_a_missing_container_report_the_names(target: Target, life: Life
     assert (str(refused.value), refused.value.hint) == ("container sidecar not found", "there are launcher, worker")
 
 
-def test_empty_part_of_a_log_is_accepted(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.logs[LAUNCHER] = ""
+def test_empty_part_of_a_log_is_accepted(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = ""
     assert list(logs(Feed(target, part=LogRange(tail=3)))) == []
     with pytest.raises(ClusterError) as absent:
         list(logs(Feed(target, part=LogRange(is_previous=True))))

@@ -29,15 +29,12 @@ def model(mlpack: Mlpack) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        (),
-        ("--set", "title=Ours", "--add", "environment.MINE=1"),
-        ("--root", "/models", "--registry", "registry.example.com/team"),
-        ("--root", "/m", "--with", "nfs", "--site", "NFS_SERVER=nfs.example.com"),
-        ("--with", "placement", "--set", "NODE_SELECTOR=pool=on", "--site", "TOLERATIONS=a:NoSchedule"),
+        "--set title=Ours --registry registry.example.com/team --root /m --with nfs --site NFS_SERVER=nfs.example.com",
+        "--with placement --set NODE_SELECTOR=pool=on --site TOLERATIONS=a:NoSchedule",
     ],
 )
-def test_package_is_the_same_when_it_is_built_again(mlpack: Mlpack, options: tuple[str, ...]) -> None:
-    built = mlpack("build", "hello-mpi", *options, "-o", "json")
+def test_package_is_the_same_when_it_is_built_again(mlpack: Mlpack, options: str) -> None:
+    built = mlpack("build", "hello-mpi", *options.split(), "-o", "json")
     assert built.code == 0, built.stderr
     done = mlpack("verify", "hello-mpi.tar.gz", "--rebuild", "hello-mpi")
     assert (done.code, done.stdout) == (0, "")
@@ -51,6 +48,7 @@ def test_edited_package_is_compared_as_it_was_delivered(mlpack: Mlpack) -> None:
     assert mlpack("verify", "hello-mpi", "--rebuild", "hello-mpi").code == 0
 
 
+@pytest.mark.thorough
 def test_other_spec_makes_another_package(mlpack: Mlpack, model: str) -> None:
     built = mlpack("build", model)
     assert built.code == 0, built.stderr
@@ -65,6 +63,7 @@ def test_other_spec_makes_another_package(mlpack: Mlpack, model: str) -> None:
     assert mlpack("verify", package, "--rebuild", "no-such-model").code == 2
 
 
+@pytest.mark.thorough
 def test_files_that_only_one_of_them_has_are_named(mlpack: Mlpack) -> None:
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     value = json.loads(INVENTORY.read_text())
@@ -79,13 +78,12 @@ def test_files_that_only_one_of_them_has_are_named(mlpack: Mlpack) -> None:
     assert "the package was built by mlpack 0.0.1, and this is " in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
         ("with", ["our-component"], "the site's own component our-component is not in the spec"),
         ("set", ["environment.NO_SUCH=1"], "cannot be built again from"),
-        ("set", ["x"], "--set x: expected PATH=VALUE"),
-        ("precision", "fp64", "cannot be built again from"),
         ("root", "relative", "--root relative: expected an absolute path"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app.results import copied, has_lasting_results
-from packager.base.errors import ClusterError, UsageError
+from packager.base.errors import ClusterError
 from tests.cluster.test_results import member, packed
 from tests.life import JOB
 
@@ -43,14 +43,6 @@ def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Pa
         "others": [],
     }
     assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
-
-
-def test_copied_refuses_unknown_worker(target: Target, life: Life, tmp_path: Path) -> None:
-    life.deploy()
-    life.start()
-    with pytest.raises(UsageError) as refused, copied(target, tmp_path, worker=2, patience=60, tell=pytest.fail):
-        pass
-    assert (str(refused.value), refused.value.hint) == ("worker 2 not found", "there are 0 to 1")
 
 
 def test_copied_reports_results_deleted_with_pods(target: Target, life: Life, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from packager.app.run import NOT_RUN, open_tasks, run, task
 from packager.app.runnable import Runnable
 from packager.base.errors import UnansweredError, UnreachableError, UsageError
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.verdict import Phase
 from tests.life import JOB, POD
 
 if TYPE_CHECKING:
@@ -72,44 +71,6 @@ def test_run_starts_each_task_after_success_of_previous_task(targets: tuple[Targ
         "started": None,
         "ended": None,
     }
-
-
-@pytest.mark.parametrize("keep_going", [False, True])
-def test_run_stops_after_failure_unless_keep_going_is_set(
-    targets: tuple[Target, ...], life: Life, *, keep_going: bool
-) -> None:
-    life.moments = [lambda: life.end_pod("Failed"), life.start, life.end]
-    first, second = run(targets, execute, keep_going=keep_going)
-    assert (first.phase, first.has_failed, first.findings[0].reason) == ("failed", True, "Error")
-    assert (second.phase, second.has_failed) == ("succeeded" if keep_going else NOT_RUN, False)
-    assert any(item["kind"] == "MPIJob" for item in life.objects) is keep_going
-    assert keep_going or (second.as_json()["phase"], second.as_json()["started"]) == ("not run", None)
-
-
-def test_run_resume_skips_task_that_succeeded_with_same_build(targets: tuple[Target, ...], life: Life) -> None:
-    life.moments = [life.end_pod, life.start, lambda: life.end("Failed", message="no")]
-    assert [result.phase for result in run(targets, execute)] == ["succeeded", "failed"]
-    calls = len(life.calls)
-    first, second = map(task, targets)
-    assert (first.is_done, first.has_failed, second.is_done, second.has_failed) == (True, False, False, True)
-    life.moments = [lambda: None, lambda: None, lambda: None, life.start, life.end]
-    first_result, second_result = run(targets, execute, resume=True)
-    assert (first_result.is_skipped, first_result.phase, first_result.started) == (True, Phase.SUCCEEDED, None)
-    assert (second_result.is_skipped, second_result.phase) == (False, Phase.SUCCEEDED)
-    assert not any(POD in call for call in life.calls[calls:] if call.startswith(("apply", "delete")))
-
-
-def test_task_of_other_build_is_not_done(targets: tuple[Target, ...], life: Life) -> None:
-    life.moments = [life.end_pod]
-    list(run(targets[:1], execute))
-    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/rendered"] = "sha256:other"
-    current = task(targets[0])
-    assert (current.is_done, current.has_failed) == (False, False)
-    assert current.other_build == (
-        f"pod/{POD} exists, but is not of this build (deployed by ann@desk), so {SINGLE} is not skipped"
-    )
-    (obstacle,) = current.obstacles
-    assert obstacle.endswith("has already run, and a finished job does not run again")
 
 
 def test_task_does_not_treat_failed_job_of_other_person_as_failed(targets: tuple[Target, ...], life: Life) -> None:

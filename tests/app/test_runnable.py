@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.app.runnable import BuildOptions, CubeOptions, Runnable, RunRequest, runnable
-from packager.base.errors import MlpackError, SpecError, ToolError, UsageError
+from packager.base.errors import SpecError, ToolError, UsageError
 from packager.package.opened import opened
 from tests import demo
 
@@ -74,11 +73,6 @@ def test_runnable_reuses_package_of_same_cube(cube: Path, tmp_path: Path) -> Non
     assert made(other, cache).package != first.package
 
 
-def test_runnable_accepts_cube_file_with_any_name(cube: Path, tmp_path: Path) -> None:
-    file = (cube / "mlcube.yaml").rename(tmp_path / "other.yml")
-    assert made(file, tmp_path / "cache").is_cube
-
-
 def test_runnable_builds_model(tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     second = spec.with_name("second.spec.yaml")
@@ -110,15 +104,3 @@ def test_runnable_refuses_cache_that_others_can_write_to(cube: Path, tmp_path: P
 def test_runnable_reports_missing_path(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no"):
         made(tmp_path / name, tmp_path / "cache")
-
-
-def test_runnable_leaves_refusal_of_other_folder_to_opening(tmp_path: Path) -> None:
-    result = made(tmp_path, tmp_path / "cache")
-    with pytest.raises(MlpackError, match="is not a package"), opened(result.package):
-        pass
-
-
-def test_runnable_refuses_named_pipe_as_cube(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "mlcube.yaml")
-    with pytest.raises(MlpackError):
-        made(tmp_path, tmp_path / "cache")

@@ -8,21 +8,11 @@ import pytest
 
 from packager.app.site import create, show
 from packager.app.sitefile import read
-from packager.base.errors import ToolError, UsageError
+from packager.base.errors import UsageError
 from tests.configure.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def test_create_keeps_existing_file_without_force(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "site.yaml"
-    create(path, {"registry": "a.example"}, force=False)
-    assert read(path).config.registry == "a.example"
-    with pytest.raises(UsageError, match="already exists"):
-        create(path, {}, force=False)
-    create(path, {}, force=True)
-    assert read(path).config.registry is None
 
 
 def test_create_refuses_invalid_answer(tmp_path: Path) -> None:
@@ -30,12 +20,6 @@ def test_create_refuses_invalid_answer(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not valid"):
         create(path, {"registry": "a b"}, force=False)
     assert not path.exists()
-
-
-def test_create_reports_folder_that_cannot_be_created(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ToolError, match="cannot be created"):
-        create(tmp_path / "file" / "site.yaml", {}, force=False)
 
 
 def test_show_takes_overrides_of_package_into_account(tmp_path: Path, package: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.runner import SYSTEM
 from packager.cli.host import Host
-from packager.publish import sources
 from tests import demo
 from tests.cli.test_doctor import Report
 from tests.fake_cluster import healthy, item
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Mlpack
+
+pytestmark = pytest.mark.thorough
 
 CONTENT = b"12345"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -81,30 +81,6 @@ def test_sources_that_pods_would_refuse_fail(findings: Callable[..., list[str]],
         f"fails: {web.url}/none was not found, and the spec names no secret for it",
         f"fails: hf://o/n@{COMMIT} has 50 bytes, and the package expects 49",
     ]
-
-
-def test_source_for_which_only_pods_have_the_secret_is_noted(findings: Callable[..., list[str]], web: Web) -> None:
-    secrets = "secrets: {AWS_ACCESS_KEY_ID: {description: A key.}, TOKEN: {description: A token.}}\n"
-    one = f"{{from: 's3://bucket/key', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}"
-    assert findings(one, more=secrets) == [
-        "note: s3://bucket/key cannot be read without a key; only the pods have the secret AWS_ACCESS_KEY_ID"
-    ]
-    assert [request.authorization for request in web.requests] == [None]
-
-
-@pytest.mark.parametrize(
-    ("is_aws", "found"),
-    [
-        (True, "unknown: s3://bucket/key cannot be read without a key; the pods may have a role in AWS that can"),
-        (False, "fails: s3://bucket/key cannot be read, and the spec names no secret for it"),
-    ],
-)
-def test_object_that_a_role_of_the_pods_may_read_makes_the_result_unknown(
-    findings: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, *, is_aws: bool, found: str
-) -> None:
-    if is_aws:
-        monkeypatch.setattr(sources, "_AWS", re.compile("http://localhost:[0-9]+"))
-    assert findings(f"{{from: 's3://bucket/key', to: OUTPUT_DIR/a, sha256: {DIGEST}, size: 5}}") == [found]
 
 
 def test_server_that_does_not_answer_makes_the_result_unknown(findings: Callable[..., list[str]]) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.app.status import Status, status, with_logs
-from packager.kubernetes.containers import Container
+from packager.app.status import Status, status
 from packager.kubernetes.verdict import Phase, Verdict
 from tests.fake_cluster import item
-from tests.life import JOB, launcher, worker
+from tests.life import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,43 +36,6 @@ def test_status_of_missing_workload_is_absent(target: Target) -> None:
         "beside": [],
         "curves": None,
     }
-
-
-def test_status_describes_ended_containers_as_data(target: Target, life: Life) -> None:
-    life.deploy()
-    killed = {"exitCode": 137, "reason": "OOMKilled", "startedAt": BEGAN, "finishedAt": ENDED}
-    life.objects += [launcher(state={"terminated": killed}, phase="Failed"), worker(0)]
-    life.find("Pod", f"{JOB}-worker-0")["spec"]["nodeName"] = "node-1"
-    life.end("Failed", reason="BackoffLimitExceeded")
-    failed = status(target)
-    main, other = failed.pods
-    assert (main.role, main.phase, main.node, main.restarts) == ("main", "Failed", None, 0)
-    assert main.containers == (Container("launcher", "terminated", 137, 9, "OOMKilled", BEGAN, ENDED, 0),)
-    assert (other.role, other.phase, other.node, other.restarts) == ("worker", "Running", "node-1", 0)
-    assert other.containers == (Container("worker", "running", None, None, None, None, None, 0),)
-    assert failed.verdict.phase is Phase.FAILED
-    assert [finding.reason for finding in failed.verdict.findings] == ["OOMKilled"]
-    assert failed.as_json()["pods"] == [main.as_json(), other.as_json()]
-
-
-def test_status_reports_reason_for_missing_findings(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    life.refused["get events"] = 'Error from server (Forbidden): events is forbidden: User "ann" cannot list'
-    running = status(target)
-    assert running.verdict.phase is Phase.RUNNING
-    assert running.unseen is not None
-    assert running.unseen == running.as_json()["unseen"]
-
-
-def test_status_reads_logs_only_on_request(target: Target, life: Life) -> None:
-    life.deploy()
-    life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
-    life.end("Failed", reason="BackoffLimitExceeded")
-    life.logs[f"{JOB}-launcher-0"] = "out of the log\n"
-    [finding] = status(target).verdict.findings
-    assert not any(" logs " in call for call in life.calls)
-    assert with_logs(target, finding).log == ("out of the log",)
 
 
 def node(index: int, **terminated: Any) -> Any:

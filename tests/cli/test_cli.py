@@ -7,38 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from typer.main import get_command
 
 from packager import __version__
-from packager.cli import app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_golden.plugin import GoldenTestFixture
-
     from tests.conftest import Outcome
 
     Mlpack = Callable[..., Outcome]
-
-
-# --help of each verb.
-
-
-@pytest.mark.golden_test("../golden/cli/help.yml")
-def test_help_of_core_verbs_matches_golden(golden: GoldenTestFixture, mlpack: Mlpack) -> None:
-    verbs = ("build", "list", "show", "init", "lint", "render", "schema", "version", "completion")
-    help_texts = {verb: mlpack(verb, "--help").stdout for verb in verbs}
-    assert help_texts == golden.out["help"]
-
-
-def test_every_verb_has_help(mlpack: Mlpack) -> None:
-    for verb in getattr(get_command(app), "commands", {}):
-        done = mlpack(verb, "-h")
-        assert (done.code, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"Usage: mlpack {verb} ")
-    assert mlpack("--help").stdout.count("\n") > 20
 
 
 def test_mlpack_without_verb_prints_usage(mlpack: Mlpack) -> None:
@@ -68,19 +46,15 @@ def test_version_prints_text_and_json(mlpack: Mlpack) -> None:
     assert mlpack("version", "-o", "json").json == {"version": __version__}
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--version", "build"], ["--version", "nope"]])
-def test_version_option_takes_precedence_over_verb(mlpack: Mlpack, arguments: list[str]) -> None:
-    done = mlpack(*arguments)
+def test_version_option_takes_precedence_over_verb(mlpack: Mlpack) -> None:
+    done = mlpack("--version", "nope")
     assert (done.code, done.stdout, done.stderr) == (0, f"mlpack {__version__}\n", "")
 
 
 # Options of every verb: --quiet, and errors as JSON.
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[flag, "init", "trial"] for flag in ("--quiet", "-q")] + [["init", "trial", flag] for flag in ("--quiet", "-q")],
-)
+@pytest.mark.parametrize("arguments", [["--quiet", "init", "trial"], ["init", "trial", "-q"]])
 def test_quiet_keeps_stdout(mlpack: Mlpack, arguments: list[str]) -> None:
     done = mlpack(*arguments)
     assert (done.code, done.stderr) == (0, "")
@@ -101,21 +75,11 @@ def test_quiet_keeps_errors(mlpack: Mlpack, specs: Path) -> None:
     ]
 
 
-def test_quiet_is_an_option_of_grouped_verbs(mlpack: Mlpack) -> None:
-    assert "--quiet" in mlpack("operator", "install", "--help").stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["show", "absent", "-o", "json"], 2, "model 'absent' not found"),
         (["show", "./absent.yaml", "-ojson"], 3, "absent.yaml: no such file or directory"),
-        (["lint", "absent", "--output=json"], 2, "model 'absent' not found"),
-        (["build", "--output", "json"], 2, "no model given"),
-        (["verify", "absent", "-o", "json"], 2, "there is no absent"),
-        (["doctor", "absent", "-o", "json"], 2, "there is no absent"),
-        (["status", "absent", "-o", "json"], 2, "there is no absent"),
-        (["history", "absent", "-o", "json"], 2, "there is no absent"),
         (["deploy", "absent", "-o", "json"], 2, "there is no absent"),
         (["list", "--xyz", "-o", "json"], 2, "no such option: --xyz"),
         (["show", "-o", "json"], 2, "missing argument 'MODEL'"),

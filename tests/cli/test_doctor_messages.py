@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import UnreachableError
-from packager.base.process import Finished
 from packager.cli.host import Host
-from packager.cluster import operator_health
-from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.workloads.mpijob.operator import MPI_OPERATOR
-from tests.cli.test_doctor import Report, claim
-from tests.fake_cluster import healthy, item, lease, node
+from tests.cli.test_doctor import Report
+from tests.fake_cluster import healthy, item
 from tests.life import JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tests.conftest import Mlpack
     from tests.life import Life
 
 
 AWAY = "Unable to connect to the server: EOF"
-LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"
 NO_ANSWER = (f"the cluster does not answer: {AWAY}", "kubectl cluster-info")
 
 
@@ -36,21 +30,14 @@ def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
     return lambda: Report(mlpack("doctor", "hello-mpi", "-n", "team", "-o", "json"))
 
 
-def with_nodes(life: Life, *nodes: dict[str, Any]) -> None:
-    life.objects = [*(obj for obj in life.objects if obj["kind"] != "Node"), *nodes]
-
-
 @pytest.mark.parametrize(
     ("asked", "unknown"),
     [
-        ("version", {"server"}),
         ("get", {"kinds", "permissions"}),
         ("get nodes", {"image", "nodes"}),
         ("get pods", {"nodes"}),
-        ("create list", {"permissions"}),
         ("create", {"admission"}),
         ("apply", {"apply"}),
-        ("get resourcequotas", {"quota"}),
     ],
 )
 def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
@@ -60,41 +47,6 @@ def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
     report = doctor()
     assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
     assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
-
-
-@pytest.mark.parametrize(("asked", "unknown"), [("create", {"admission"}), ("apply", {"apply"})])
-def test_doctor_reports_checks_as_unknown_when_token_expires(
-    doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
-) -> None:
-    life.refused[asked] = LOGGED_OUT
-    report = doctor()
-    assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
-    why = "the cluster rejects your credentials: You must be logged in to the server (Unauthorized)"
-    hint = "log in again; kubectl config view --minify shows the user"
-    assert [report.of(check)[-1] for check in unknown] == [(why, hint)]
-
-
-def test_doctor_reports_permissions_as_unknown_when_review_is_forbidden(
-    doctor: Callable[[], Report], life: Life
-) -> None:
-    life.refused["create list"] = "Error from server (Forbidden): you may not ask"
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
-    assert report.of("permissions") == [("you may not ask", None)]
-
-
-def test_doctor_reports_permissions_as_unknown_when_response_is_cut_off(
-    doctor: Callable[[], Report], life: Life
-) -> None:
-    def break_off(argv: Sequence[str]) -> Finished:
-        done = life.carry_out(argv)
-        is_review = "create" in argv and "--dry-run=server" not in argv
-        return Finished(0, done.stdout[:-5], "") if is_review else done
-
-    life.first = break_off
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
-    assert report.of("permissions") == [("the cluster's response was cut off", None)]
 
 
 def test_doctor_reports_invalid_pod_security_level_of_namespace(doctor: Callable[[], Report], life: Life) -> None:
@@ -138,52 +90,6 @@ def test_doctor_fails_for_ended_changed_or_terminating_job(
     assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix)]
 
 
-@pytest.mark.parametrize(
-    ("volume", "storage_class", "why"),
-    [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
-)
-def test_doctor_fails_for_unbound_claim(
-    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
-) -> None:
-    assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=data").code == 0
-    workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
-    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
-    volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    pending = claim("data", "ReadOnlyMany", phase="Pending", storage_class=storage_class)
-    pending["spec"]["volumeName"] = volume
-    life.objects += [pending, item("StorageClass", "now", volumeBindingMode="Immediate")]
-    report = doctor()
-    assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
-    assert report.of("claims") == [(f"data {why}", "kubectl describe pvc data -n team")]
-
-
-def unready() -> dict[str, Any]:
-    unready_node = node()
-    unready_node["status"]["conditions"][0]["status"] = "False"
-    return unready_node
-
-
-@pytest.mark.parametrize(
-    ("nodes", "why"),
-    [([], "there are no nodes"), ([unready()], "node-1: not ready"), ([node()], "node-1: no label disk=fast")],
-    ids=["none", "not ready", "not labelled"],
-)
-def test_doctor_names_reason_why_no_node_could_run_pods(
-    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
-) -> None:
-    assert mlpack("configure", "hello-mpi", "--with", "placement").code == 0
-    with_nodes(life, *nodes)
-    if "disk" in why:
-        workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
-        for replica in workload["spec"]["mpiReplicaSpecs"].values():
-            replica["template"]["spec"]["nodeSelector"] = {"disk": "fast"}
-    report = doctor()
-    assert (report.code, report.not_ok()) == (1, [("nodes", "fails")])
-    assert report.of("nodes") == [
-        (f"even with nothing else running, no node could run launcher: {why}", "kubectl get nodes")
-    ]
-
-
 def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(
     doctor: Callable[[], Report], life: Life
 ) -> None:
@@ -208,13 +114,6 @@ def test_doctor_fails_for_operator_lease_never_renewed(doctor: Callable[[], Repo
     del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
     message = "mpi-operator is not running: its lease mpi-operator/mpi-operator was last renewed at no time"
     assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
-
-
-def test_heartbeat_raises_unreachable_error_when_cluster_does_not_answer(life: Life) -> None:
-    life.objects.append(lease())
-    life.refused["get deployments"] = AWAY
-    with pytest.raises(UnreachableError, match="the cluster does not answer: Unable to connect"):
-        operator_health.check_heartbeat(Kubectl(runner=life), MPI_OPERATOR)
 
 
 def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:

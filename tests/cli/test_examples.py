@@ -6,7 +6,6 @@ import re
 import shlex
 from typing import Any
 
-import pytest
 import typer
 
 from packager.cli import verbs
@@ -20,14 +19,14 @@ def test_every_command_has_an_example() -> None:
     assert set(EXAMPLES) - set(COMMANDS) == {"serve"}
 
 
-@pytest.mark.parametrize(("name", "line"), [(name, line) for name, shown in EXAMPLES.items() for line, _ in shown])
-def test_example_is_accepted_by_its_command(name: str, line: str) -> None:
-    words = shlex.split(re.sub(r"^source <\((.*)\)$", r"\1", line).partition(" | ")[0].partition(" > ")[0])
-    command: Any = COMMANDS[name] if name in COMMANDS else verbs.load(name)
-    path = name.split(" ")
-    assert words[: len(path) + 1] == ["mlpack", *path]
-    with command.make_context(name, words[len(path) + 1 :], parent=typer.Context(command, info_name="mlpack")):
-        pass
+def test_example_is_accepted_by_its_command() -> None:
+    for name, line in ((name, line) for name, shown in EXAMPLES.items() for line, _ in shown):
+        words = shlex.split(re.sub(r"^source <\((.*)\)$", r"\1", line).partition(" | ")[0].partition(" > ")[0])
+        command: Any = COMMANDS[name] if name in COMMANDS else verbs.load(name)
+        path = name.split(" ")
+        assert words[: len(path) + 1] == ["mlpack", *path]
+        with command.make_context(name, words[len(path) + 1 :], parent=typer.Context(command, info_name="mlpack")):
+            pass
 
 
 def test_help_shows_the_examples_of_a_command() -> None:

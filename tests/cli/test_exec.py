@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.life import JOB, launcher, worker
+from tests.life import JOB, at_a_terminal, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 EXEC = ("exec", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
-STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
-DEPLOY_HINT = "hint: mlpack deploy hello-mpi -n team\n"
-SILENT = {"waiting": {"reason": "ContainerCreating"}}
 
 
 def test_exec_runs_command_in_main_pod_and_returns_its_exit_code(mlpack: Mlpack, life: Life) -> None:
@@ -37,18 +35,13 @@ def test_exec_runs_command_in_main_pod_and_returns_its_exit_code(mlpack: Mlpack,
     assert life.commands[1] == f"--namespace=team exec --stdin {JOB}-worker-1 --container=worker -- ls"
 
 
-def test_exec_reports_killed_kubectl(mlpack: Mlpack, life: Life) -> None:
+def test_exec_has_a_terminal_on_a_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.deploy()
     life.start()
-    life.broke = (-9, "")
-    done = mlpack(*EXEC, "--", "ls")
-    assert (done.code, done.stderr) == (137, "kubectl was ended by SIGKILL\n")
-
-
-@pytest.mark.usefixtures("life")
-def test_exec_reports_missing_job(mlpack: Mlpack) -> None:
-    done = mlpack(*EXEC, "--", "ls")
-    assert (done.code, done.stderr) == (7, f"error: {MPIJOB} not found\n{DEPLOY_HINT}")
+    at_a_terminal(monkeypatch)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert mlpack(*EXEC, "--", "top").code == 0
+    assert life.commands == [f"--namespace=team exec --stdin --tty {JOB}-launcher-0 --container=launcher -- top"]
 
 
 @pytest.mark.parametrize(("count", "hint"), [(0, "it has none now"), (2, "there are 0 to 1")])
@@ -57,26 +50,4 @@ def test_exec_refuses_unknown_worker(mlpack: Mlpack, life: Life, count: int, hin
     life.objects += [worker(index) for index in range(count)]
     done = mlpack(*EXEC, "--worker", "2", "--", "ls")
     assert (done.code, done.stderr) == (2, f"error: {MPIJOB} has no worker 2\nhint: {hint}\n")
-    assert life.commands == []
-
-
-ENDED = {"terminated": {"exitCode": 0}}
-
-
-@pytest.mark.parametrize(
-    ("pods", "why"),
-    [
-        ([], f"no pod of {MPIJOB} is ready to run a command"),
-        ([launcher(state=SILENT, phase="Pending")], f"{JOB}-launcher-0 cannot run a command: it is pending"),
-        ([launcher(state=ENDED, phase="Succeeded")], f"{JOB}-launcher-0 cannot run a command: it is succeeded"),
-    ],
-    ids=["no pod", "a pod that starts", "a pod that has ended"],
-)
-def test_exec_refuses_pod_that_does_not_run(
-    mlpack: Mlpack, life: Life, pods: list[dict[str, object]], why: str
-) -> None:
-    life.deploy()
-    life.objects += pods
-    done = mlpack(*EXEC, "--", "ls")
-    assert (done.code, done.stderr) == (7, f"error: {why}\n{STATUS_HINT}")
     assert life.commands == []

@@ -41,24 +41,39 @@ def test_table_has_every_command_that_reads_a_package() -> None:
     assert readers == in_table
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_refuses_hostile_archives(
-    command: str, life: Life, mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def refused(
+    life: Life, mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], None]:
+    """A function that runs a command for one of the archives, which must refuse it and write nothing."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    words = ["p.tar.gz" if word == "hello-mpi" else word for word in COMMANDS[command]]
     (tmp_path / "site.yaml").write_text("registry: r.example\n", encoding="utf-8")
+    archive = tmp_path / "p.tar.gz"
+    archive.touch()
     before = sorted(tmp_path.iterdir())
-    different = {}
-    for name, (content, reason) in ARCHIVES.items():
-        (tmp_path / "p.tar.gz").write_bytes(content)
-        done = mlpack(*words)
-        is_refused = (done.code, done.stdout, done.stderr.count("\n")) == (5, "", 1) or "hint" in done.stderr
-        if not is_refused or not done.stderr.startswith("error: p.tar.gz") or reason not in done.stderr:
-            different[name] = done
-    assert different == {}
-    assert life.calls == []
-    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "p.tar.gz"])
-    assert not any(path.is_file() for path in temporary.rglob("*"))
+
+    def refuse(command: str, name: str) -> None:
+        content, reason = ARCHIVES[name]
+        archive.write_bytes(content)
+        done = mlpack(*("p.tar.gz" if word == "hello-mpi" else word for word in COMMANDS[command]))
+        assert (done.code, done.stdout) == (5, ""), (command, name)
+        assert done.stderr.count("\n") == 1 or "hint" in done.stderr, (command, name)
+        assert done.stderr.startswith("error: p.tar.gz"), (command, name)
+        assert reason in done.stderr, (command, name)
+        assert life.calls == []
+        assert sorted(tmp_path.iterdir()) == before
+        assert not any(path.is_file() for path in temporary.rglob("*"))
+
+    return refuse
+
+
+def test_verify_refuses_each_hostile_archive(refused: Callable[[str, str], None]) -> None:
+    for name in ARCHIVES:
+        refused("verify", name)
+
+
+def test_each_command_refuses_a_hostile_archive(refused: Callable[[str, str], None]) -> None:
+    for command in COMMANDS:
+        refused(command, next(iter(ARCHIVES)))

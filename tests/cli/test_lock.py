@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,12 +44,7 @@ def digest(registry: FakeRegistry, kubectl: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def images(mlpack: Mlpack, package: str | Path, overlay: str) -> set[str]:
-    if str(package).endswith(".tar.gz"):
-        text = mlpack("render", package, overlay).stdout
-    else:
-        folder = f"{package}/quickstart/k8s/mlops/{overlay}"
-        command = [os.environ["KUBECTL"], "kustomize", folder]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    text = mlpack("render", package, overlay).stdout
     return {line.partition("image: ")[2] for line in text.splitlines() if "image: " in line}
 
 
@@ -73,12 +67,7 @@ def test_lock_writes_digests_into_a_new_archive(
     assert f"docker.io/{NAME}:openmpi is named by its tag, which may move (mlpack lock)" in refused.stdout
     again = mlpack("lock", archive, "--registry", registry.host, "-d", "again.tar.gz")
     assert again.code == 0
-    assert _bytes("again.tar.gz") == _bytes("locked.tar.gz")
-
-
-def _bytes(name: str) -> bytes:
-
-    return Path(name).read_bytes()
+    assert Path("again.tar.gz").read_bytes() == Path("locked.tar.gz").read_bytes()
 
 
 def test_lock_edits_a_folder_in_place(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
@@ -123,6 +112,7 @@ def test_check_reports_moved_tag(mlpack: Mlpack, registry: FakeRegistry, package
     assert f"IMAGE={NAME}:openmpi@{moved}\n" in (package / ENV).read_text()
 
 
+@pytest.mark.thorough
 def test_platform_locks_its_own_manifest(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
     done = mlpack("lock", package, "--registry", registry.host, "--platform", "linux/arm64")
     assert done.code == 0
@@ -134,6 +124,7 @@ def test_platform_locks_its_own_manifest(mlpack: Mlpack, registry: FakeRegistry,
     assert mlpack("lock", package, "--platform", "linux").code == 2
 
 
+@pytest.mark.thorough
 def test_lock_uses_the_login(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, tmp_path: Path
 ) -> None:
@@ -163,6 +154,7 @@ def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, p
     assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
 
 
+@pytest.mark.thorough
 def test_two_tags_of_one_image_in_an_overlay_are_refused(
     mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
 ) -> None:
@@ -182,6 +174,7 @@ def earlier(tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
+@pytest.mark.thorough
 def test_image_of_an_earlier_release_is_locked_by_a_component(
     mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
 ) -> None:
@@ -199,17 +192,7 @@ def test_image_of_an_earlier_release_is_locked_by_a_component(
     assert (checked.code, f"{LOCK}: single-node pulls" in checked.stderr) == (5, True)
 
 
-def test_image_of_configure_is_locked_at_its_place_in_an_earlier_release(
-    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
-) -> None:
-    digest = registry.put("new", "2", json.dumps(INDEX).encode())
-    assert mlpack("configure", earlier, "--image", "new:2", "--registry", registry.host).code == 0
-    done = mlpack("lock", earlier, "--overlay", "single-node")
-    assert (done.code, done.stdout) == (0, f"{earlier}/quickstart/k8s/mlops/single-node/kustomization.yaml\n"), done
-    assert images(mlpack, earlier, "single-node") == {f"{registry.host}/new:2@{digest}"}
-    assert mlpack("lock", earlier, "--overlay", "single-node", "--check").code == 0
-
-
+@pytest.mark.thorough
 def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
     image = {"name": NAME, "tag": "openmpi", "digest": ARM, "registry": registry.host}
     sets = [part for key, value in image.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]
@@ -220,6 +203,7 @@ def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry
     assert (done.code, digest in done.stderr, "nothing to change\n" in done.stderr) == (0, False, True)
 
 
+@pytest.mark.thorough
 def test_image_without_registry_value_is_locked_by_its_name(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
 ) -> None:
@@ -239,6 +223,7 @@ def test_image_without_registry_value_is_locked_by_its_name(
     assert "single-node: images locked by digest\n" in mlpack("verify", package, "-v").stderr
 
 
+@pytest.mark.thorough
 def test_image_of_configure_is_locked_at_its_place(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
 ) -> None:
@@ -257,9 +242,8 @@ def test_image_of_configure_is_locked_at_its_place(
     assert images(mlpack, package, "single-node") == {f"{registry.host}/new:3"}
 
 
-@pytest.mark.parametrize("form", ["tar.gz", "dir"])
-def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry, form: str, digest: str) -> None:
-    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock", "--format", form)
+def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
+    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
     assert built.code == 0, built.stderr
     package = built.stdout.strip()
     assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
@@ -267,6 +251,7 @@ def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry
     assert mlpack("verify", package, "--require-locked").code == 0
 
 
+@pytest.mark.thorough
 def test_build_reports_an_image_that_cannot_be_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
     registry.manifests.clear()
     assert digest
@@ -276,6 +261,7 @@ def test_build_reports_an_image_that_cannot_be_locked(mlpack: Mlpack, registry: 
     assert f"{NAME}:openmpi not found" in built.stderr
 
 
+@pytest.mark.thorough
 def test_image_push_locks_to_the_answer_of_the_registry(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, tmp_path: Path
 ) -> None:
@@ -290,6 +276,7 @@ def test_image_push_locks_to_the_answer_of_the_registry(
     assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
 
 
+@pytest.mark.thorough
 def test_doctor_looks_up_locked_images(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, kubectl: Path
 ) -> None:
@@ -318,6 +305,7 @@ def test_doctor_looks_up_locked_images(
     assert (state, f"{image}:openmpi@{digest} could not be looked up: " in message) == ("unknown", True)
 
 
+@pytest.mark.thorough
 def test_doctor_compares_the_mounted_package_with_this_one(
     mlpack: Mlpack, registry: FakeRegistry, archive: Path, kubectl: Path
 ) -> None:
@@ -351,6 +339,7 @@ def test_doctor_compares_the_mounted_package_with_this_one(
     assert (state, message.startswith("is the package hello-mpi sha256:")) == ("fails", True)
 
 
+@pytest.mark.thorough
 def test_image_of_weights_by_its_tag_is_not_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
     image = f"{registry.host}/{NAME}"
     built = ("build", "hello-mpi", "--with", "weights", "--registry", registry.host, "-d", "w", "--force")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.cli import man, verbs
+from packager.cli import verbs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,18 +26,3 @@ def test_man_prints_one_page(mlpack: Mlpack) -> None:
     for title in ("NAME", "SYNOPSIS", "OPTIONS", "EXAMPLES"):
         assert f".SH {title}\n" in page
     assert ".B \\-\\-from FILE\nThe manifest to use instead of upstream's.\n" in page
-
-
-def test_man_refuses_an_unknown_command(mlpack: Mlpack) -> None:
-    done = mlpack("man", "absent")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == "error: unknown command 'absent'\nhint: mlpack help lists all commands\n"
-
-
-def test_page_has_no_line_that_roff_takes_for_a_request() -> None:
-    for verb in verbs.VERBS:
-        for name, command in verbs.leaves(verb, verbs.load(verb)):
-            for line in man.page(f"mlpack {name}", command).splitlines():
-                request = line.split(" ")[0]
-                assert not line.startswith(("'", ".")) or request in {".TH", ".SH", ".TP", ".PP", ".B"}, line
-                assert line, name

@@ -42,25 +42,6 @@ def test_list_prints_names_and_json(mlpack: Mlpack) -> None:
     }
 
 
-def test_list_groups_the_bundled_models(mlpack: Mlpack) -> None:
-    names = [line.split("   ")[0] for line in mlpack("list").stdout.splitlines()]
-    assert names == [
-        "NAME",
-        "Language models:",
-        "  llm-finetune",
-        "  llm-serving",
-        "  jax-gpt",
-        "Vision:",
-        "  resnet50-pytorch",
-        "Tables:",
-        "  xgboost-tabular",
-        "From the systems that mlpack descends from:",
-        "  resnet50",
-        "  cifar10-mxnet",
-        "  hello-mpi",
-    ]
-
-
 def test_list_json_includes_error_of_invalid_spec(mlpack: Mlpack, specs: Path) -> None:
     done = mlpack("list", "--specs", specs, "-o", "json")
     wrong = next(entry for entry in done.json if "error" in entry)

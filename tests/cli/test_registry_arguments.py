@@ -52,10 +52,7 @@ def test_verify_reads_package_in_registry(
     assert len(layers(registry)) == 1
 
 
-def test_diff_reads_package_in_registry(mlpack: Mlpack, reference: str) -> None:
-    assert "value REGISTRY: docker.io  ->  example.com" in mlpack("diff", reference).stdout
-
-
+@pytest.mark.thorough
 def test_damaged_file_in_cache_is_pulled_again(
     mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path
 ) -> None:
@@ -89,6 +86,7 @@ def test_deploy_applies_package_in_registry(
     assert mlpack("status", name).stdout
 
 
+@pytest.mark.thorough
 def test_render_prints_overlay_of_package_in_registry(
     mlpack: Mlpack, reference: str, package: Path, kubectl: Path
 ) -> None:
@@ -106,30 +104,7 @@ def _rendered(kubectl: Path, package: Path) -> str:
     return subprocess.run([kubectl, "kustomize", overlay], check=True, capture_output=True, text=True).stdout
 
 
-def test_upgrade_takes_newer_package_from_registry(mlpack: Mlpack, reference: str, package: Path) -> None:
-    done = mlpack("upgrade", package, reference)
-    assert (done.code, done.stdout) == (0, "")
-    assert f"hello-mpi: nothing to do, {reference} is the same build\n" in done.stderr
-
-
-def test_run_follows_package_in_registry(
-    mlpack: Mlpack, registry: FakeRegistry, life: Life, kubectl: Path, tmp_path: Path
-) -> None:
-    host, mlpack.host = mlpack.host, None
-    name = f"oci://{registry.host}/team/hello-mpi:1.0"
-    assert mlpack("push", "hello-mpi", name, "--kubectl", kubectl).code == 0
-    mlpack.host = host
-    done = mlpack("run", name, "--dry-run", "client", "-v")
-    assert done.code == 0
-    assert any("apply" in call for call in life.calls)
-    assert f"+ kubectl kustomize {name}:quickstart/k8s/mlops/multi-node" in done.stderr
-    refused = mlpack("run", name, "--set", "environment.X=1")
-    assert f"--set: {name} is a package, which is built already" in refused.stderr
-    history = mlpack("history", name)
-    assert history.code == 0
-    assert str(tmp_path) not in done.stdout + done.stderr + refused.stderr + history.stderr
-
-
+@pytest.mark.thorough
 def test_messages_name_the_reference_and_not_the_cache(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, kubectl: Path, tmp_path: Path
 ) -> None:

@@ -6,13 +6,11 @@ import json
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import ToolError
 from packager.base.process import Finished
-from packager.rendering import render
 from tests import demo
 from tests.fake_cluster import item
 from tests.life import JOB, POD, at_a_terminal
@@ -157,13 +155,6 @@ def test_run_dry_run_applies_nothing(mlpack: Mlpack, life: Life) -> None:
     assert life.objects == []
 
 
-def test_run_quiet_output_name_prints_no_messages(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [lambda: None, life.end_pod]
-    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "-o", "name", "--quiet")
-    assert (done.code, done.stderr) == (0, "")
-    assert any("--ignore-not-found" in call for call in life.calls)
-
-
 def test_run_interrupted_leaves_task_running_and_names_resume_command(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: signal.raise_signal(signal.SIGINT)]
     done = mlpack(*RUN)
@@ -198,7 +189,6 @@ def test_run_timeout_covers_all_tasks(mlpack: Mlpack, life: Life) -> None:
         (("--set", "a=b"), "--set: hello-mpi is a package, which is built already"),
         (("--claim-size", "many"), "--claim-size many: expected a Kubernetes quantity such as 10Gi"),
         (("--claim-class", "fast"), "--claim-class needs --claim-size"),
-        (("--claim-access", "ReadWriteMany"), "--claim-access needs --claim-size"),
         (("--param", "a=b", "--gpus", "0"), "--param, --gpus: hello-mpi is not an MLCube"),
     ],
 )
@@ -295,22 +285,6 @@ def test_run_refuses_workspace_overlay_with_other_kinds(mlpack: Mlpack, life: Li
     assert (
         f"error: the overlay workspace of {shared} did not pass verification; the claim was not created" in done.stderr
     )
-
-
-def test_run_reports_kubectl_error_when_workspace_cannot_be_rendered(
-    mlpack: Mlpack, life: Life, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    render_overlay = render.kubectl
-
-    def without_workspace(package: Any, name: str, *arguments: Any) -> Any:
-        if name == "workspace":
-            raise ToolError("kubectl came to no end")
-        return render_overlay(package, name, *arguments)
-
-    monkeypatch.setattr(render, "kubectl", without_workspace)
-    done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
-    assert (done.code, life.objects) == (6, [])
-    assert "error: kubectl came to no end, so workspace was not rendered with it\n" in done.stderr
 
 
 def test_run_starts_nothing_when_claim_is_refused(mlpack: Mlpack, life: Life) -> None:

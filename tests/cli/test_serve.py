@@ -96,10 +96,8 @@ def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Out
         (("--demo", "--database", "x"), "--demo has a configuration and a database of its own"),
         (("--listen", "x"), "invalid address 'x': expected HOST:PORT"),
         (("--listen", "x:1", "token", "ada"), "options of `mlpack serve` come after token"),
-        (("token", "a b"), "invalid name 'a b'"),
         (("token", "ada", "--project", "x"), "project 'x' not found: the configuration has default"),
         (("migrate", "--from", "a"), "--from and --to are given together, and without --config and --database"),
-        (("migrate", "--from", "a", "--to", "b", "--database", "c"), "--from and --to are given together"),
         (("check", "--database", "mysql://x/y"), "invalid database mysql://…: expected a path or postgresql://…"),
     ],
 )
@@ -130,31 +128,12 @@ def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Out
     expected = "expected a host, an address or a network such as 10.1.0.0/16, found '*'"
     assert done.code == 2
     assert f"{config}:2:11: {expected}\n" in done.stderr
-    config.write_text("listen: 0.0.0.0\nprometheus_listen: '81'\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert done.stderr.splitlines() == [
-        f"{config}:1:9: expected HOST:PORT, such as 127.0.0.1:8080, found '0.0.0.0'",
-        f"{config}:2:20: expected HOST:PORT, such as 127.0.0.1:8080, found '81'",
-        f"error: {config} is not valid",
-    ]
-    config.write_text("listen: 0.0.0.0:70000\nprometheus_listen: ':81'\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert f"{config}:1:9: invalid address '0.0.0.0:70000': expected HOST:PORT" in done.stderr
-    assert f"{config}:2:20: invalid address ':81': expected HOST:PORT" in done.stderr
     config.write_text("listen: 127.0.0.1:81\nprometheus_listen: 0.0.0.0:81\n", encoding="utf-8")
     done = mlpack("serve", "--config", config, "--database", tmp_path / "s.db")
     assert (done.code, "expected another port than that of listen, found 81" in done.stderr) == (2, True)
     config.write_text(f"callbacks:\n  signing_secret_file: {tmp_path}/secret\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     message = f"callbacks.signing_secret_file: {tmp_path}/secret cannot be read: no such file or directory"
-    assert (done.code, done.stderr) == (6, f"error: {message}\n")
-    (tmp_path / "secret").write_text("short", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert done.code == 2
-    assert f"{tmp_path}/secret: expected 24 to 64 bytes in base64" in done.stderr
-    config.write_text("projects: {vision: {signing_secret_file: /nothing}}\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    message = "projects.vision.signing_secret_file: /nothing cannot be read: no such file or directory"
     assert (done.code, done.stderr) == (6, f"error: {message}\n")
     oidc = "oidc: {issuer: https://sso.example.com, audience: x, roles: {}, client_id: y, client_secret_file: /nothing}"
     config.write_text(f"url: https://train.example.com\n{oidc}\n", encoding="utf-8")
@@ -206,6 +185,7 @@ def test_serve_check_refuses_shared_namespace_or_warns_if_configured(
     assert (done.code, done.stderr) == (0, f"WARNING: {message.replace('jobs,', 'of the kubeconfig,')}\n")
 
 
+@pytest.mark.thorough
 def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
     with socket.socket() as free, socket.socket() as other:
         free.bind(("127.0.0.1", 0))
@@ -251,8 +231,13 @@ def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "notice", "line"),
     [
-        (("--insecure-no-auth", "--database=s.db"), "The cluster does not answer", "no cluster is configured"),
         (("--demo",), "A demonstration: the cluster is simulated", "a demonstration: the cluster is simulated"),
+        pytest.param(
+            ("--insecure-no-auth", "--database=s.db"),
+            "The cluster does not answer",
+            "no cluster is configured",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_serve_starts_without_kubeconfig(tmp_path: Path, options: tuple[str, ...], notice: str, line: str) -> None:
@@ -287,24 +272,7 @@ def _answer(url: str) -> dict[str, list[dict[str, str]]]:
             time.sleep(0.2)
 
 
-def test_help_does_not_import_service(mlpack: Callable[..., Outcome]) -> None:
-    code = """
-import sys
-from packager.cli import main
-sys.argv = ["mlpack", "--help"]
-try:
-    main()
-except SystemExit:
-    pass
-names = ("litestar", "sqlalchemy", "lightkube", "prometheus_client", "packager.service")
-print([name for name in names if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert mlpack("--help").code == 0
-
-
-@pytest.mark.parametrize("command", [("token", "ada", "--role", "admin"), ("backup", "copy.db"), ("check",)])
+@pytest.mark.parametrize("command", [("token", "ada", "--role", "admin"), ("check",)])
 def test_serve_commands_keep_the_schema_of_an_older_mlpack(
     mlpack: Callable[..., Outcome], tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
-import subprocess
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ def terminal(life: Life, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TZ", "UTC")
-    subprocess.run(["tar", "--format=ustar", "-czf", "hello-mpi.tar.gz", "hello-mpi"], check=True)
+    shutil.make_archive("hello-mpi", "gztar", ".", "hello-mpi")
     made = Terminal(life, monkeypatch)
     life.wait = lambda _seconds: made.look()
     return made
@@ -193,6 +193,7 @@ def _say(life: Life, *lines: str) -> None:
     life.logs[f"{JOB}-launcher-0"] = "".join(f"2026-11-21T00:00:0{at}Z {line}\n" for at, line in enumerate(lines))
 
 
+@pytest.mark.thorough
 def test_session_page_matches_terminal_output(terminal: Terminal) -> None:
     """After a change of an output, copy the screens from this test's failure into the page."""
     shown = re.findall(r"^```text\n(.*?)\n```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app import image
-from packager.package.opened import opened
-from tests.fake_cluster import healthy, lease, node
 from tests.life import JOB, SERVER
-from tests.serving import LABELS, manifest, replica, replica_set, report
+from tests.serving import manifest, replica, replica_set, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import Outcome
-    from tests.fake_cluster import Object
     from tests.life import Life
 
     Mlpack = Callable[..., Outcome]
@@ -87,16 +82,6 @@ def test_deploy_stops_at_first_failed_workload(mlpack: Mlpack, both: Life) -> No
     )
 
 
-def test_deploy_replace_deletes_only_changed_workload(mlpack: Mlpack, deployed: Life) -> None:
-    deployed.end("Failed")
-    deployed.moments = [nothing, nothing, nothing, deployed.start, nothing, deployed.end]
-    done = mlpack(*DEPLOY, "--replace")
-    assert done.code == 0
-    assert [line for line in messages_of(done) if line.startswith("waiting")] == [
-        f"waiting until the earlier {TRAINING} is deleted"
-    ]
-
-
 def test_status_reports_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
     done = mlpack("status", *WHERE)
     assert done.code == 0
@@ -148,48 +133,9 @@ def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deplo
     done = mlpack("logs", *WHERE, "--workload", JOB)
     hint = f"use one of mpijob/{JOB}, deployment/{JOB}"
     assert (done.code, done.stderr) == (2, f"error: 2 workloads have the name '{JOB}'\nhint: {hint}\n")
+    assert mlpack("logs", *WHERE, "--workload", "other").code == 2
     deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
-
-
-def test_doctor_tries_pods_of_both_workloads(mlpack: Mlpack, both: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    both.objects = healthy().objects
-    trials: list[Object] = []
-    create = both._create  # noqa: SLF001 - the fake cluster does not store the objects of a dry run
-
-    def keep(manifest: Object) -> Any:
-        trials.append(manifest)
-        return create(manifest)
-
-    monkeypatch.setattr(both, "_create", keep)
-    mlpack("doctor", *WHERE)
-    role = "training.kubeflow.org/job-role"
-    labels = [trial["metadata"]["labels"] for trial in trials if trial["kind"] == "Pod"]
-    labels.sort(key=lambda entry: str(entry.get(role, "")))  # they are tried side by side
-    assert [entry.get(role) for entry in labels] == [None, "launcher", "worker"]
-    assert labels[0] == LABELS
-
-
-def test_doctor_ignores_resources_of_running_workloads(mlpack: Mlpack, deployed: Life) -> None:
-    deployed.objects += [*healthy().objects[:1], node(cpu="700m"), lease()]
-    for pod in [item for item in deployed.objects if item["kind"] == "Pod"]:
-        pod["spec"] |= {"nodeName": "node-1"}
-        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "300m"}}
-    findings = mlpack("doctor", *WHERE, "-o", "json").json["findings"]
-    assert [finding["state"] for finding in findings if finding["check"] == "nodes"] == ["ok"]
-
-
-def test_image_names_separates_package_image_from_other_workloads(both: Life) -> None:
-    with opened(Path("hello-mpi")) as package:
-        images = image.names(package, ("multi-node",), image.ImageRequest(Path("hello-mpi"), both))
-    package_image = "docker.io/mpioperator/mpi-pi:openmpi"
-    assert images == image.Images((package_image,), {"a:1": f"deployments.apps/{SERVER}"})
-
-
-@pytest.mark.usefixtures("both")
-def test_logs_refuse_unknown_workload(mlpack: Mlpack) -> None:
-    done = mlpack("logs", *WHERE, "--workload", "other")
-    assert (done.code, done.stderr) == (2, f"error: there is no workload 'other'; there are: {JOB}, {SERVER}\n")
 
 
 def test_delete_removes_both_workloads(mlpack: Mlpack, deployed: Life) -> None:

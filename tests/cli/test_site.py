@@ -64,6 +64,7 @@ def test_show_without_file_names_init(mlpack: Mlpack, config: Path) -> None:
     assert (done.code, done.stderr) == (2, f"error: there is no {config}\nhint: `mlpack site init` writes one\n")
 
 
+@pytest.mark.thorough
 def test_configure_needs_no_option_with_a_site(mlpack: Mlpack, config: Path, package: Path, kubectl: Path) -> None:
     config.parent.mkdir(parents=True)
     config.write_text(COMPLETE, encoding="utf-8")

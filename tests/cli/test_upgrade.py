@@ -142,9 +142,8 @@ def _lines(controller: int) -> Iterator[str]:
             yield data.decode()
 
 
-@pytest.mark.parametrize(
-    ("answers", "code"), [("y\ntheirs\n", 0), ("?\nt\nq\n", 1), ("edit\ne\nt\n", 0), ("e\nq\n", 1)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("answers", "code"), [("y\ntheirs\n", 0), ("?\nt\nq\n", 1), ("edit\ne\nt\n", 0)])
 def test_upgrade_asks_on_terminal(answers: str, code: int, package: Path, clash: Path, tmp_path: Path) -> None:
     before = files(package)
     editor = tmp_path / "editor"

@@ -20,8 +20,6 @@ PACKAGE = "hello-mpi"
     [
         (("deploy", PACKAGE, "--follow", "--no-wait"), "--follow and --no-wait cannot be combined"),
         (("deploy", PACKAGE, "--timeout", ""), "expected a duration such as 90s, 1h30m or 7d, found ''"),
-        (("run", PACKAGE, "--timeout", ""), "expected a duration such as 90s, 1h30m or 7d, found ''"),
-        (("deploy", PACKAGE, "--timeout", "5x"), "expected a duration such as 90s, 1h30m or 7d, found '5x'"),
         (
             ("deploy", PACKAGE, "--timeout", "8761h"),
             "expected at most 365d, found '8761h'",
@@ -32,10 +30,6 @@ PACKAGE = "hello-mpi"
         (("configure", PACKAGE, "--set", "1=2"), "expected KEY=VALUE, with a key of letters, digits and '_'"),
         (("configure", PACKAGE, "--set", "A=" + "x" * 70_000), "expected a value of one line, of at most 32 KiB"),
         (("configure", PACKAGE, "--uid", "5", "-d", "there"), "hello-mpi is a folder, which is edited in place"),
-        (
-            ("configure", PACKAGE, "--uid", "5", "-d", "there", "--dry-run"),
-            "hello-mpi is a folder, which is edited in place",
-        ),
         (("configure", PACKAGE, "--with", "queue"), "an option has no value; nothing was changed"),
         (
             ("verify", PACKAGE, "--context", "c"),
@@ -44,17 +38,23 @@ PACKAGE = "hello-mpi"
     ],
 )
 def test_verbs_refuse_invalid_option_combinations_and_values(
-    mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str
+    mlpack: Callable[..., Outcome], package: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    assert mlpack("build", PACKAGE, "--format", "dir").code == 0
+    assert package.name == PACKAGE
     done = mlpack(*arguments)
     assert done.code == 2
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["deploy", "status", "logs", "delete", "history", "doctor"])
-@pytest.mark.parametrize("flag", ["--namespace", "--context", "--kubectl"])
-@pytest.mark.parametrize("value", ["-x", "--all", ""])
+@pytest.mark.parametrize(
+    ("verb", "flag", "value"),
+    [
+        ("deploy", "--namespace", "-x"),
+        ("logs", "--context", "--all"),
+        ("doctor", "--kubectl", "-x"),
+        ("history", "--namespace", ""),
+    ],
+)
 def test_option_value_cannot_be_option_of_kubectl(
     mlpack: Callable[..., Outcome], verb: str, flag: str, value: str
 ) -> None:

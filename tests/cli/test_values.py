@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tests import demo
-from tests.broken import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,42 +23,34 @@ UNUSUAL_VALUES = ['"a b"', "'x'", "a # b", " blank ", "it's", "1e-3", "a=b", "$H
 SINGLE = "demo-fp32-training/quickstart/k8s/mlops/single-node"
 
 
-@pytest.mark.parametrize("value", UNUSUAL_VALUES)
-def test_verify_accepts_value_from_spec_unchanged(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
-    demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(value, ensure_ascii=False)}}}"))
+def test_verify_accepts_values_from_spec_and_build_unchanged(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    values = dict(enumerate(UNUSUAL_VALUES))
+    spec = {f"SPEC_{number}": value for number, value in values.items()} | {f"SET_{number}": "x" for number in values}
+    demo.write(tmp_path / "demo", demo.changed(f"environment: {json.dumps(spec, ensure_ascii=False)}"))
     assert mlpack("lint", tmp_path / "demo").code == 0
-    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    settings = [word for number, value in values.items() for word in ("--set", f"environment.SET_{number}={value}")]
+    assert mlpack("build", "./demo", "--format", "dir", *settings).code == 0
     done = mlpack("verify", "demo-fp32-training", "--kubectl", kubectl)
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    text = (tmp_path / SINGLE / "mlops.env").read_text(encoding="utf-8")
+    for number, value in values.items():
+        assert f"\nSPEC_{number}={value}\n" in text
+        assert f"\nSET_{number}={value}\n" in text
 
 
-@pytest.mark.parametrize("value", UNUSUAL_VALUES)
-def test_verify_accepts_value_set_by_build_unchanged(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
-    demo.write(tmp_path / "demo", demo.changed("environment: {ARGS: x}"))
-    assert mlpack("build", "./demo", "--format", "dir", "--set", f"environment.ARGS={value}").code == 0
-    done = mlpack("verify", "demo-fp32-training", "--kubectl", kubectl)
-    assert (done.code, done.stdout, done.stderr) == (0, "", "")
-    assert f"\nARGS={value}\n" in (tmp_path / SINGLE / "mlops.env").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("value", UNUSUAL_VALUES)
-def test_verify_accepts_values_that_configure_accepts(
-    value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
-) -> None:
-    package = build(tmp_path / "hello-mpi")
-    done = mlpack("configure", package, "--add", f"ARGS={value}")
-    if value in ('"a b"', "'x'"):
-        hint = f"""remove them: --add {'"ARGS=a b"' if "a" in value else "ARGS=x"}""".replace('"', "'")
-        assert (done.code, done.stderr) == (
-            2,
-            f"error: --add ARGS: the quotes would be part of the value\nhint: {hint}\n",
-        )
-    else:
-        assert done.code == 0
-    verified = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:ARGS")
+def test_verify_accepts_values_that_configure_accepts(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    for quoted, plain in (('"a b"', "'ARGS=a b'"), ("'x'", "ARGS=x")):
+        done = mlpack("configure", package, "--add", f"ARGS={quoted}")
+        message = f"error: --add ARGS: the quotes would be part of the value\nhint: remove them: --add {plain}\n"
+        assert (done.code, done.stderr) == (2, message)
+    others = [f"ARGS_{number}={value}" for number, value in enumerate(UNUSUAL_VALUES[2:])]
+    assert mlpack("configure", package, *(word for other in others for word in ("--add", other))).code == 0
+    allowed = [word for other in others for word in ("--allow", f"variable:{other.partition('=')[0]}")]
+    verified = mlpack("verify", package, "--kubectl", kubectl, *allowed)
     assert (verified.code, verified.stdout) == (0, "")
 
 
+@pytest.mark.thorough
 def test_configure_restores_value_of_spec(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
@@ -68,6 +59,7 @@ def test_configure_restores_value_of_spec(mlpack: Mlpack, tmp_path: Path, kubect
     assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
 
 
+@pytest.mark.thorough
 def test_verify_reports_shell_syntax_in_edited_env_file(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
@@ -85,26 +77,27 @@ def test_verify_reports_shell_syntax_in_edited_env_file(mlpack: Mlpack, tmp_path
     ]
 
 
-@pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f", "\x85", "\x9b", "\n", "\r"])
 def test_lint_configure_and_verify_refuse_control_characters(
-    character: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
+    mlpack: Mlpack, package: Path, tmp_path: Path, kubectl: Path
 ) -> None:
-    spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(f'a{character}b')}}}"))
-    done = mlpack("lint", spec)
-    assert (done.code, done.stdout.startswith(f"{spec}:11:21: expected one line of text")) == (3, True)
-    package = build(tmp_path / "hello-mpi")
-    done = mlpack("configure", package, "--add", f"ARGS=a{character}b")
-    assert (done.code, done.stderr) == (2, "error: --add ARGS: expected a value of one line, of at most 32 KiB\n")
-    if character in "\n\r":
-        return
+    characters = "\x00\x07\x1b\x7f\x85\x9b\n\r"
+    for character in characters:
+        spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(f'a{character}b')}}}"))
+        done = mlpack("lint", spec)
+        assert (done.code, done.stdout.startswith(f"{spec}:11:21: expected one line of text")) == (3, True)
+        done = mlpack("configure", package, "--add", f"ARGS=a{character}b")
+        assert (done.code, done.stderr) == (2, "error: --add ARGS: expected a value of one line, of at most 32 KiB\n")
     path = package / "quickstart/k8s/mlops/single-node/mlops.env"
-    path.write_text(f"ARGS=a{character}b\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    lines = [f"ARGS{number}=a{character}b\n" for number, character in enumerate(characters[:-2])]
+    path.write_text("".join([*lines, path.read_text(encoding="utf-8")]), encoding="utf-8")
     done = mlpack("verify", package, "--kubectl", kubectl)
-    message = f"ARGS's value contains the control character U+{ord(character):04X} (remove it)"
-    assert f"{path}:1:7: {message}\n" in done.stdout
+    for number, character in enumerate(characters[:-2]):
+        message = f"ARGS{number}'s value contains the control character U+{ord(character):04X} (remove it)"
+        assert f"{path}:{number + 1}:8: {message}\n" in done.stdout
     assert done.code == 5
 
 
+@pytest.mark.thorough
 def test_build_keeps_path_of_file_whose_name_is_invalid_as_key(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     names = ["a+b.sh", "a_b.sh", "lib/c@d.sh"]
     text = demo.changed(f"[train.sh] => [train.sh, {', '.join(names)}]")

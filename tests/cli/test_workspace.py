@@ -75,6 +75,7 @@ tasks:
 """
 
 
+@pytest.mark.thorough
 def test_workspace_of_cube_rebuilds_package_only_after_change(
     mlpack: Mlpack, pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def test_workspace_of_cube_rebuilds_package_only_after_change(
     assert read(tmp_path / "back") == {"names/alice.txt": b"Alice\n", "chats/a.txt": b"Hello\n"}
 
 
+@pytest.mark.thorough
 def test_workspace_refuses_cube_arguments_for_package(mlpack: Mlpack, pod: LocalPod) -> None:
     assert pod.claim.is_dir()
     done = mlpack("workspace", "push", "hello-mpi")
@@ -103,6 +105,7 @@ def test_workspace_refuses_cube_arguments_for_package(mlpack: Mlpack, pod: Local
     assert (done.code, done.stderr) == (2, "error: --claim: hello-mpi is not an MLCube\n")
 
 
+@pytest.mark.thorough
 def test_workspace_pull_names_skipped_and_unread_files(mlpack: Mlpack, pod: LocalPod, tmp_path: Path) -> None:
     write(pod.claim, {"a": b"a", "esc\x1b[2J": b"", "new\nline": b"", "secret/x": b""})
     (pod.claim / "link").symlink_to("/etc/passwd")
