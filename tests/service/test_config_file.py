@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     [
         ("project: {}", "1:1: unknown key 'project' (did you mean 'projects'?)"),
         ("pod_security: none", "1:15: expected baseline, privileged or restricted, found 'none'"),
-        ("namespace: A", "1:12: expected a name of lower-case letters, digits and '-' (at most 63), found 'A'"),
-        ("storage_classes: [a]", "1:18: expected a mapping, found a list"),
-        ("listen: 8080", "1:9: expected HOST:PORT, such as 127.0.0.1:8080, found the number 8080"),
         ("- a", "1:1: expected a mapping, found a list"),
-        ("[]", "1:1: expected a mapping, found an empty list"),
         (
             "projects: {a: {}, b: {}}",
             (
@@ -221,9 +217,7 @@ def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(
         (
             "projects: {A: {}}",
             "12: expected a name of lower-case letters, digits and '-' (at most 63), found the key 'A'",
-        ),
-        ("projects: {a: {max_gpus: -1}}", "26: expected at least 0, found the number -1"),
-        ("projects: {a: {quue: b}}", "16: unknown key 'quue' (did you mean 'queue'?)"),
+        )
     ],
 )
 def test_faulty_project_is_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -276,7 +270,6 @@ def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path)
     ("url", "message"),
     [
         ("https://t.example//evil.example", "expected an address such as https://train.example.com"),
-        ("https://t.example/a/../b", "expected an address such as https://train.example.com"),
         ("https://t.example/a?b", "expected an address such as https://train.example.com"),
         ("https://t.example/jobs/x", "the path begins with 'jobs', as paths of the server itself do"),
     ],

@@ -100,22 +100,15 @@ def test_callbacks_are_forbidden_to_callers_who_do_not_own_the_job(digits: Servi
             "/endpoints/1/endpoint",
             "127.0.0.1 is not a public address, or has one that is not",
         ),
-        ({"endpoint": "http://hooks.example.com/"}, "/endpoints/1/endpoint", "expected https, found http"),
         (
             {"headers": {"x-a": "1\r\nx-b: 2"}},
             "/endpoints/1/headers/x-a",
             "expected printable ASCII without spaces at its ends",
         ),
-        ({"headers": {"Host": "h"}}, "/endpoints/1/headers/Host", "the header Host is the server's to set"),
         (
             {"events": ["runing"]},
             "/endpoints/1/events/0",
             "expected one of pending, running, succeeded, failed, deleted, each once, found 'runing'",
-        ),
-        (
-            {"events": []},
-            "/endpoints/1/events",
-            "expected a list of pending, running, succeeded, failed, deleted, found an empty list",
         ),
     ],
 )

@@ -183,7 +183,7 @@ def test_watch_accepts_line_separators_in_texts_of_programs(server: Server) -> N
     assert watched() == [("MODIFIED", "2"), ("DELETED", "3")]
 
 
-@pytest.mark.parametrize("line", [b"<html>", b"[" * 100_000, b"1", b'{"type": "ADDED"}'])
+@pytest.mark.parametrize("line", [b"<html>", b'{"type": "ADDED"}'])
 def test_watch_reports_an_invalid_answer(server: Server, line: bytes) -> None:
     server.answers = [line + b"\n"]
     with pytest.raises(UnreachableError, match="a watch event"):

@@ -47,7 +47,6 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
     assert narrow.post("/v1/jobs", FILLED).status_code == 201
 
 
-@BOTH
 def test_definitions_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
     projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
     service = Service(database, projects=projects, limits=LimitsConfig(project_definitions=2))
@@ -93,7 +92,6 @@ def test_revisions_of_a_project_over_the_limit_are_refused_also_after_a_removal(
         assert changed("blue", "second").status_code == 200
 
 
-@BOTH
 def test_tokens_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
     projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
     service = Service(database, projects=projects, limits=LimitsConfig(project_tokens=2))

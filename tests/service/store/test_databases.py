@@ -4,11 +4,10 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError, UsageError
@@ -59,6 +58,7 @@ def test_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) 
     Store(path, is_served=True).close()
 
 
+@pytest.mark.thorough
 def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) -> None:
     path = tmp_path / "server.db"
     program = "import sys, signal, os; from packager.service.store.store import Store; from pathlib import Path\n"
@@ -72,6 +72,7 @@ def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) 
     Store(path, is_served=True).close()
 
 
+@pytest.mark.thorough
 def test_several_servers_share_a_postgresql_database(postgres: Server) -> None:
     address = postgres.create()
     stores = [Store(address, is_served=True) for _ in range(2)]
@@ -87,6 +88,7 @@ def test_lock_file_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.thorough
 def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -> None:
     store = Store(postgres.create())
     assert "no-secret" not in store.shown
@@ -98,6 +100,7 @@ def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -
     store.close()
 
 
+@pytest.mark.thorough
 def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> None:
     with pytest.raises(AwayError, match="the database does not answer: "):
         databases.opened("postgresql://nobody@127.0.0.1:1/none")
@@ -108,6 +111,7 @@ def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> N
     store.close()
 
 
+@pytest.mark.thorough
 def test_newer_schema_and_older_postgresql_are_refused(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres.create()
     store = Store(address)
@@ -134,19 +138,7 @@ def test_pool_without_a_free_connection_is_reported_as_away(database: str, monke
     store.close()
 
 
-def test_closed_transaction_is_reported_as_away(postgres: Server) -> None:
-    store = Store(postgres.create())
-    with pytest.raises(AwayError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
-        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
-        sleep(0.5)
-        connection.execute(text("SELECT 1"))
-    with pytest.raises(AwayError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
-        assert connection.connection.dbapi_connection
-        connection.connection.dbapi_connection.close()
-        connection.execute(text("SELECT 1"))
-    store.close()
-
-
+@pytest.mark.thorough
 def test_connections_to_a_server_that_became_read_only_are_replaced(postgres: Server) -> None:
     address = postgres.create()
     name = address.partition("@/")[2].partition("?")[0]
@@ -174,6 +166,7 @@ def test_errors_of_the_database_contain_no_values(database: str) -> None:
     store.close()
 
 
+@pytest.mark.thorough
 def test_transactions_read_committed_rows_with_another_default(postgres: Server) -> None:
     address = postgres.create()
     name = address.partition("@/")[2].partition("?")[0]
@@ -195,32 +188,7 @@ def test_failed_transaction_changes_nothing(database: str) -> None:
     store.close()
 
 
-def test_connection_in_use_is_closed_with_the_database(postgres: Server) -> None:
-    database = databases.opened(postgres.create())
-    event.listen(database.engine, "checkin", lambda *_: database.close())  # just before its return to the pool
-    with database.reading() as connection:
-        used = connection.connection.dbapi_connection
-        assert used
-        assert not used.closed
-    assert used.closed
-
-
-def test_connections_have_limits_for_replicas_that_are_cut_off(postgres: Server) -> None:
-    store = Store(postgres.create())
-    with store.database.reading() as connection:
-        rows = connection.execute(text("SELECT name, setting FROM pg_settings WHERE source = 'session'"))
-        settings = {str(name): str(setting) for name, setting in rows}
-        driver = connection.connection.driver_connection
-        assert driver
-        parameters = driver.info.get_parameters()
-    assert {"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"} < set(
-        settings
-    )
-    assert (settings["idle_in_transaction_session_timeout"], settings["lock_timeout"]) == ("30000", "10000")
-    assert (parameters["keepalives_idle"], parameters["tcp_user_timeout"]) == ("5", "10000")
-    store.close()
-
-
+@pytest.mark.thorough
 def test_writer_gives_up_after_the_lock_timeout(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "_LOCK_TIMEOUT", "200ms")
     address = postgres.create()
@@ -238,6 +206,7 @@ def test_writer_gives_up_after_the_lock_timeout(postgres: Server, monkeypatch: p
         store.close()
 
 
+@pytest.mark.thorough
 def test_lock_of_a_frozen_writer_is_released(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "FROZEN", "300ms")
     address = postgres.create()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.service.postgres import Postgres
 
+pytestmark = pytest.mark.thorough
+
 Replicas = tuple[Service, Service, "subprocess.Popen[str]"]
 
 # Holds the leader's lock, as a replica does, until it is killed.

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -33,32 +32,6 @@ from tests.service.stored import JOB, add_job, change_job
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-def test_store_creates_the_released_schema_once(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    assert store.was_migrated
-    connection = sqlite3.connect(tmp_path / "s.db")
-    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
-    tables = {name for name, _ in rows if not name.startswith("sqlite_")}
-    assert tables == {
-        "alembic_version", "definitions", "definitions_by_template", "deliveries", "deliveries_by_place",
-        "deliveries_by_time", "job_events", "jobs", "jobs_by_application",
-        "jobs_by_creation", "jobs_by_creator", "jobs_by_definition", "jobs_by_goal", "jobs_by_project",
-        "jobs_by_status", "logs", "logs_by_time", "meta", "metrics", "requests", "sessions", "sessions_by_owner",
-        "templates", "tokens",
-    }  # fmt: skip
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
-    assert columns == [
-        "release", "definition", "definition_revision", "template", "template_revision", "application", "creator",
-        "namespace", "kind", "filled", "secrets", "manifests", "goal", "applied", "status", "reason", "message", "hint",
-        "pods", "findings", "created", "started", "ended",
-        "project", "gpus", "attempts", "owner", "requester",
-    ]  # fmt: skip
-    store.close()
-    again = Store(tmp_path / "s.db")
-    assert not again.was_migrated
-    assert again.check() == []
 
 
 def test_database_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
@@ -196,7 +169,6 @@ def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
     assert not store.remove_job(release, "delete-storage")
 
 
-@BOTH
 def test_event_is_added_only_for_a_new_goal(store: Store) -> None:
     release = added(store)
     for goal in ("cancel", "cancel", "delete", "cancel", "delete-storage", "delete-storage"):
@@ -290,32 +262,6 @@ def test_repeated_request_gets_the_first_answer(store: Store) -> None:
 
 
 @BOTH
-def test_old_requests_are_repeated_at_once_and_deleted_now_and_then(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deleted = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if "requests.created <" in statement:
-            deleted.append(statement)
-
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    for number in range(20):
-        assert store.requests.begin(replace(REQUEST, key=f"other-{number}")) is None
-    assert len(deleted) == 1
-    assert store.requests.begin(REQUEST) is None
-    store.requests.finish(RESPONSE)
-    monkeypatch.setattr(module, "KEPT_REQUESTS", timedelta(0))
-    assert store.requests.begin(REQUEST) is None
-    assert len(deleted) == 1
-    monkeypatch.setattr(module, "_SWEEP_SECONDS", 0.0)
-    assert store.requests.begin(replace(REQUEST, key="new")) is None
-    monkeypatch.setattr(module, "KEPT_REQUESTS", timedelta(days=1))
-    assert store.requests.begin(REQUEST) is None  # it was deleted
-    assert len(deleted) == 3
-
-
-@BOTH
 def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
     ended = Store(database)
     assert ended.requests.begin(REQUEST) is None
@@ -334,7 +280,6 @@ def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) 
     ended.close()
 
 
-@BOTH
 def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.requests.begin(REQUEST) is None
     assert store.requests.begin(REQUEST) is not None
@@ -342,7 +287,6 @@ def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monke
     assert store.requests.begin(REQUEST) is None
 
 
-@BOTH
 def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
     for number, project in enumerate((None, "p", "q")):
         text = str(number)
@@ -382,21 +326,6 @@ def test_use_of_a_token_waits_for_no_other_transaction(store: Store) -> None:
             threads.submit(store.tokens.use, "1").result(timeout=5)
         assert store.tokens.all() == [token]
         threads.submit(store.tokens.use, "1").result(timeout=5)
-    assert store.tokens.all() != [token]
-
-
-def test_use_of_a_token_does_not_wait_for_another_process(store: Store, tmp_path: Path) -> None:
-    token = StoredToken(id="1", digest="1", name="ada", role="user", created="1")
-    store.tokens.add(token)
-    other = sqlite3.connect(tmp_path / "server.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    begun = time.monotonic()
-    store.tokens.use("1")
-    assert time.monotonic() - begun < 5
-    assert store.tokens.all() == [token]
-    other.execute("COMMIT")
-    other.close()
-    store.tokens.use("1")
     assert store.tokens.all() != [token]
 
 
