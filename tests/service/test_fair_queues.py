@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.service.failures import Failure
-from packager.service.fair_queues import FairPool, FairQueue, Owner, Turns
+from packager.service.fair_queues import FairQueue, Owner, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -58,28 +57,5 @@ def test_turns_limit_places_in_total_per_project_and_per_caller() -> None:
         assert [future.done() for future in (*ada[2:], bob[1], eve[1])].count(True) == 1
         for future in (*ada, *bob, *eve):
             future.cancel()
-
-    asyncio.run(run())
-
-
-def test_pool_shares_threads_between_projects() -> None:
-    may_end = threading.Event()
-
-    def slow() -> str:
-        assert may_end.wait(60)
-        return "slow"
-
-    async def run() -> None:
-        pool = FairPool("test", threads=2, share=1, most=3)
-        slow_ones = [asyncio.ensure_future(pool.run(ADA, slow)) for _ in range(4)]
-        assert await asyncio.wait_for(pool.run(EVE, lambda: "quick"), 60) == "quick"
-        with pytest.raises(Failure):
-            await pool.run(ADA, slow)
-        slow_ones[0].cancel()  # its thread continues and keeps its place
-        await asyncio.sleep(0)
-        assert await asyncio.wait_for(pool.run(EVE, lambda: "again"), 60) == "again"
-        may_end.set()
-        assert await asyncio.gather(*slow_ones[1:]) == ["slow"] * 3
-        pool.close()
 
     asyncio.run(run())

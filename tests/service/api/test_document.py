@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jsonschema import ValidationError
 
-from packager.base.errors import UnreachableError
 from tests.service import bodies, requests
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.contract import Contract
@@ -167,35 +164,6 @@ def test_every_operation_answers_with_the_expected_status(service: Service) -> N
 
 def _operation(contract: Contract, method: str, path: str) -> tuple[str, dict[str, Any]] | None:
     return contract.operation(method, path.partition("?")[0])
-
-
-def test_job_routes_and_readyz_answer_503_while_the_cluster_is_unreachable(service: Service) -> None:
-    release = service.created()
-    service.cluster.error = UnreachableError("away")
-    for method, path in (("POST", "/v1/jobs"), ("POST", f"/v1/jobs/{release}/rerun")):
-        assert service.call(method, path, json=FILLED if path == "/v1/jobs" else None).status_code == 503
-    assert service.get(f"/v1/jobs/{release}/logs").status_code == 503
-    assert service.get("/readyz", None).status_code == 503
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "body"),
-    [(418, "application/json", {}), (404, "application/problem+json", {"detail": "x"})],
-)
-def test_contract_check_fails_for_answers_outside_the_openapi_document(
-    service: Service, status: int, kind: str, body: Any
-) -> None:
-    class Response:
-        status_code = status
-        headers = {"content-type": kind}  # noqa: RUF012
-        content = json.dumps(body).encode()
-
-        @staticmethod
-        def json() -> Any:
-            return body
-
-    with pytest.raises((AssertionError, ValidationError)):
-        service.client.contract.check("GET", "/v1/jobs/x", Response())
 
 
 @pytest.mark.thorough

@@ -150,22 +150,6 @@ def test_missing_storage_class_is_a_warning_in_a_dry_run_and_a_refusal_on_creati
     assert (again.status_code, again.json()["warnings"]) == (201, [message])
 
 
-def test_problem_lists_all_invalid_values_with_pointers(digits: Service) -> None:
-    answer = digits.post("/v1/jobs", bodies.filled(process={"train": {"maxSteps": 1}}), "user")
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = answer.json()
-    assert problem["type"] == "urn:mlpack:problem:invalid-values"
-    assert [error["pointer"] for error in problem["errors"]] == [
-        "/process/train/maxSteps",
-        "/process/train/saveStep",
-        "/process/export/signatureMap",
-        "/creator",
-    ]
-    assert problem["errors"][0]["hint"] == "did you mean 'maxStep'?"
-    assert problem["errors"][3]["detail"] == "expected 'user': only developers act for others"
-
-
 @pytest.mark.parametrize(
     ("filled", "detail"),
     [
@@ -177,42 +161,6 @@ def test_problem_lists_all_invalid_values_with_pointers(digits: Service) -> None
 def test_invalid_values_are_refused(service: Service, filled: dict[str, object], detail: str) -> None:
     answer = service.post("/v1/jobs", filled)
     assert (answer.status_code, answer.json()["errors"][0]["detail"]) == (422, detail)
-
-
-def test_pending_job_reports_the_events_of_the_autoscaler(service: Service) -> None:
-    release = service.created()
-    service.cluster.pod(release, "Pending")
-    pod = f"{release}-x2x9p"
-    waiting = service.cluster.objects["Pod", pod]
-    waiting["status"] = {
-        "phase": "Pending",
-        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}],
-    }
-    waiting["metadata"]["creationTimestamp"] = "2026-11-22T10:00:00Z"
-    service.cluster.put(waiting)
-
-    def is_told(minute: int, reason: str, told: str) -> Any:
-        service.cluster.put(
-            {
-                "kind": "Event",
-                "metadata": {"name": f"{pod}.{minute}", "namespace": "tests", "uid": f"event-{minute}"},
-                "involvedObject": {"kind": "Pod", "name": pod, "uid": f"pod-{release}"},
-                "reason": reason,
-                "message": "said by the autoscaler",
-                "lastTimestamp": f"2026-11-22T10:{minute}:00Z",
-            }
-        )
-        path = f"/v1/jobs/{release}"
-        return service.until(lambda: (found := service.get(path).json())["reason"] == told and found, told)
-
-    job = is_told(10, "NotTriggerScaleUp", "NoNodeFits")
-    assert (job["status"], job["message"]) == (
-        "pending",
-        "no node can run it, and the cluster adds none: said by the autoscaler",
-    )
-    assert "in the template countdown-task" in job["hint"]
-    job = is_told(11, "TriggeredScaleUp", "ScalingUp")
-    assert (job["status"], job["message"]) == ("pending", "a node is on its way: said by the autoscaler")
 
 
 def test_job_counts_its_attempts(service: Service) -> None:
@@ -264,16 +212,6 @@ def test_requests_with_one_idempotency_key_create_one_job(service: Service) -> N
     refused = service.post("/v1/jobs", {"taskDef": "no"}, headers={"Idempotency-Key": "two"})
     assert refused.status_code == 422
     assert service.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "two"}).status_code == 201
-
-
-@pytest.mark.parametrize("host", ["a:x"])
-def test_link_to_the_next_page_does_not_depend_on_the_host_header(service: Service, host: str) -> None:
-    releases = [service.post("/v1/jobs", FILLED).json()["release"] for _ in range(2)]
-    first = service.get("/v1/jobs?limit=1&q=countdown&q=tdown", headers={"Host": host})
-    assert first.status_code == 200
-    link, _, relation = first.headers["link"].partition("; ")
-    assert (link[:9], relation) == ("</v1/jobs", 'rel="next"')
-    assert [job["release"] for job in service.get(link[1:-1]).json()["items"]] == releases[:1]
 
 
 @BOTH
@@ -443,22 +381,6 @@ def test_rerun_uses_the_current_or_the_pinned_revisions(service: Service) -> Non
     then = service.post(f"/v1/jobs/{release}/rerun?pinned=true").json()
     assert (now["definition"]["revision"], then["definition"]["revision"]) == (2, 1)
     assert now["values"] == then["values"] == FILLED
-
-
-def test_logs_are_readable_by_the_job_owner_and_developers(service: Service) -> None:
-    release = service.post("/v1/jobs", FILLED, "user").json()["release"]
-    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
-    path = f"/v1/jobs/{release}/logs"
-    assert service.get(path, "user").status_code == 409
-    service.cluster.pod(release, "Running")
-    assert service.get(path, "user").status_code == 409
-    service.cluster.logs = {f"{release}-x2x9p": ["3\n", "2\n", "1\n"]}
-    answer = service.get(path, "user")
-    assert (answer.status_code, answer.text) == (200, "3\n2\n1\n")
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert service.get(f"{path}?tail=1", "developer").text == "1\n"
-    assert service.get(path, "viewer").status_code == 403
-    assert service.get(f"{path}?pod=other", "user").status_code == 404
 
 
 @BOTH

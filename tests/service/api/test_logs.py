@@ -1,21 +1,15 @@
 from __future__ import annotations
 
 import threading
-import zlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.access.tokens import create
-from packager.service.store.rows import StoredLog
 from tests.service.api.conftest import FILLED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Future
-
     from packager.service.jobs.kube import LogOptions
     from tests.service.api.conftest import Service
 
@@ -122,10 +116,7 @@ def test_follow_reads_several_pods_and_waits_for_their_containers(
     assert sorted(answers[0].splitlines()) == [f"{other}: two", f"{first}: one", f"{first}: three"]
 
 
-@pytest.mark.parametrize("is_kept", [False, True])
-def test_follow_includes_pods_that_start_later(
-    service: Service, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
-) -> None:
+def test_follow_includes_pods_that_start_later(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     first, second = f"{release}-x2x9p", f"{release}-a1b2c"
@@ -147,75 +138,14 @@ def test_follow_includes_pods_that_start_later(
     reader.start()
     service.until(lambda: followed, "the log to be followed")
     service.cluster.put({**item, "status": {"phase": "Failed"}})  # and the Job tries again
-    if is_kept:  # the second pod ends before its log is read
-        kept = StoredLog(
-            release=release,
-            pod=second,
-            container="counter",
-            instance="current",
-            place=0,
-            size=10,
-            content=zlib.compress(b"2026-11-22T10:00:00Z again\n2026-11-22T10:00:01Z done\n"),
-            time="2026-11-22T10:00:02Z",
-        )
-        service.server.store.logs.keep(kept)
-    else:
-        service.cluster.logs[second] = ["again\n", "done\n"]
-        labelled = {**item["metadata"], "name": second, "uid": "second"}
-        service.cluster.put({**item, "metadata": labelled})
-        service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
-        service.cluster.put({**item, "metadata": labelled, "status": {"phase": "Succeeded"}})
+    service.cluster.logs[second] = ["again\n", "done\n"]
+    labelled = {**item["metadata"], "name": second, "uid": "second"}
+    service.cluster.put({**item, "metadata": labelled})
+    service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
+    service.cluster.put({**item, "metadata": labelled, "status": {"phase": "Succeeded"}})
     service.cluster.end(release, "Complete")
     reader.join(60)
     assert answers == [f"two\n{second}: again\n{second}: done\n"]
-
-
-@pytest.fixture
-def silent(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return the release of a running job whose pod writes nothing until the end of the test."""
-    monkeypatch.setattr("packager.service.use.logs._FIRST_LINE_SECONDS", 0.1)
-    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.05)
-    release = service.created()
-    service.cluster.logs[f"{release}-x2x9p"] = []
-    service.cluster.pod(release, "Running")
-    service.status(release, "running")
-    yield release
-    service.cluster.pod(release, "Succeeded", exit_code=0)
-    service.cluster.end(release, "Complete")
-    service.until(lambda: service.server.logs.places.projects.total() == 0, "the ends of the logs")
-    service.status(release, "succeeded")
-
-
-def followers(service: Service, release: str, count: int, role: str = "admin") -> list[Future[Any]]:
-    """Follow the log of a job in several threads, and return their answers."""
-    pool = ThreadPoolExecutor(count)
-    path = f"/v1/jobs/{release}/logs?follow=true"
-    answers = [pool.submit(service.get, path, role) for _ in range(count)]
-    pool.shutdown(wait=False)
-    return answers
-
-
-def test_followed_log_without_lines_ends_when_its_token_is_removed(
-    service: Service, silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packager.service.use.streams.LOOK_SECONDS", 0.1)
-    stored, service.tokens["eva"] = create(service.server.store, "eva", "admin", None)
-    [answer] = followers(service, silent, 1, "eva")
-    service.until(lambda: service.server.logs.places.projects.total() == 1, "the log to be followed")
-    service.server.store.tokens.remove(stored.id)
-    assert (answer.result(60).status_code, answer.result().text) == (200, "")
-
-
-def test_caller_follows_a_limited_number_of_logs(
-    service: Service, silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packager.service.use.logs._MOST_FOLLOWED", (9, 8, 1))
-    followers(service, silent, 1)
-    service.until(lambda: service.server.logs.places.projects.total() == 1, "the log to be followed")
-    refused = service.get(f"/v1/jobs/{silent}/logs?follow=true")
-    detail = "too many logs are followed: at most 1 by a caller, 8 of a project and 9 of all"
-    assert (refused.status_code, refused.json()["detail"]) == (429, detail)
-    assert service.get(f"/v1/jobs/{silent}/logs").status_code == 200
 
 
 def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

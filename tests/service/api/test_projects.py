@@ -99,37 +99,6 @@ def test_job_belongs_to_a_project_and_runs_in_its_namespace(service: Projects) -
     assert service.post("/v1/jobs", {**FILLED, "project": {"a": 1}}).status_code == 422
 
 
-def test_role_applies_to_its_project_only(service: Projects) -> None:
-    release = service.job("research", "ada").json()["release"]
-    path = f"/v1/jobs/{release}"
-    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
-    for role in ("eve", "dev"):
-        for suffix in ("", "/manifests", "/events", "/logs"):
-            assert service.get(path + suffix, role).status_code == 404
-        assert service.post(f"{path}/cancel", role=role).status_code == 404
-        assert service.post(f"{path}/rerun", role=role).status_code == 404
-        assert service.call("DELETE", path, role).status_code == 404
-        assert service.get("/v1/jobs", role).json()["items"] == []
-        assert service.get("/v1/jobs?project=research", role).json()["items"] == []
-        assert service.get("/v1/events", role).json()["items"] == []
-    for role in ("ada", "root", "viewer"):
-        assert [job["release"] for job in service.get("/v1/jobs?project=research", role).json()["items"]] == [release]
-        assert len(service.get("/v1/events", role).json()["items"]) >= 1
-    assert service.get("/v1/jobs?project=vision").json()["items"] == []
-    assert service.post(f"{path}/rerun", role="ada").json()["project"] == "research"
-    assert service.post("/v1/templates", {"name": "own", "template": "a: 1"}, "root").status_code == 403
-    assert service.call("DELETE", "/v1/templates/countdown-task", "root").status_code == 403
-
-
-def test_idempotency_key_of_a_project_does_not_repeat_the_answer_of_another_project(service: Projects) -> None:
-    store = service.server.store
-    service.tokens["eve in research"] = create(store, "eve", "user", None, "research")[1]
-    headers = {"Idempotency-Key": "k"}
-    first = service.post("/v1/jobs", FILLED, "eve", headers=headers).json()
-    other = service.post("/v1/jobs", FILLED, "eve in research", headers=headers).json()
-    assert (first["project"], other["project"]) == ("vision", "research")
-
-
 def test_project_admin_manages_tokens_of_that_project_only(service: Projects) -> None:
     made = service.post("/v1/tokens", {"name": "bob", "role": "user", "project": "research"}, "root")
     assert (made.status_code, made.json()["project"]) == (201, "research")
@@ -193,13 +162,6 @@ def test_name_check_does_not_reveal_definitions_of_other_projects(service: Proje
             )
 
 
-def test_name_outside_the_project_hides_no_other_problem(service: Projects) -> None:
-    body = {**COUNTDOWN, "name": "own", "system_values": "x: ["}
-    for query in ("", "?dry_run=true"):
-        errors = service.post(f"/v1/definitions{query}", body, "dev").json()["errors"]
-        assert [error["pointer"] for error in errors] == ["/name", "/system_values"]
-
-
 def test_definition_with_a_user_value_named_project_is_refused(service: Projects) -> None:
     body = {**COUNTDOWN, "name": "x", "user_values_description": "project: (Optional) Project\n"}
     answer = service.post("/v1/definitions", body)
@@ -261,26 +223,6 @@ def test_project_limits_the_gpus_of_its_jobs(service: Projects) -> None:
         422,
         "the job takes 2 GPUs: max_gpus of the project 'vision' is 1",
     )
-
-
-@pytest.mark.parametrize(
-    ("resource", "detail"),
-    [
-        (
-            "volcano.sh/vgpu-number",
-            "it cannot be counted how many GPUs volcano.sh/vgpu-number are: max_gpus of the project 'vision' is 1",
-        )
-    ],
-)
-def test_gpu_partitions_count_as_gpus_and_unknown_devices_are_refused(
-    resource: str, detail: str, service: Projects
-) -> None:
-    text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", f"{resource}: 56")
-    assert service.post("/v1/templates", {"name": "digits-task", "template": text}).status_code == 201
-    assert service.post("/v1/definitions", bodies.definition()).status_code == 201
-    refused = service.post("/v1/jobs", {**bodies.filled(creator="admin"), "project": "vision"})
-    assert (refused.status_code, refused.json()["detail"]) == (422, detail)
-    assert service.post("/v1/jobs", {**bodies.filled(creator="admin"), "project": "research"}).status_code == 201
 
 
 def test_kueue_decides_when_a_job_in_its_queue_starts(service: Projects) -> None:

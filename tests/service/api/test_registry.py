@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN
-from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
     from tests.service.api.conftest import Service
@@ -118,26 +117,6 @@ def test_definition_gets_a_unique_name_with_append_uuid(service: Service) -> Non
     assert len(names) == 2
     assert all(name.startswith("countdown-") and len(name) == 18 for name in names)
     assert service.post("/v1/jobs", {"taskDef": names.pop(), "process": {"train": {"number": 1}}}).status_code == 201
-
-
-def test_problem_lists_all_errors_of_a_definition(service: Service) -> None:
-    body = {**COUNTDOWN, "task_template_name": "no", "user_values_description": "x: y"}
-    answer = service.post("/v1/definitions", body)
-    assert answer.status_code == 422
-    assert [error["pointer"] for error in answer.json()["errors"]] == [
-        "/user_values_description",
-        "/task_template_name",
-    ]
-    answer = service.post("/v1/definitions", {**COUNTDOWN, "name": "x", "system_values": ""})
-    assert answer.json()["errors"][0]["detail"].startswith("with the example filled in: template, line ")
-
-
-@BOTH
-def test_template_is_registered_once_per_idempotency_key(service: Service) -> None:
-    headers = {"Idempotency-Key": "k"}
-    answers = [service.post("/v1/templates", TEMPLATE, headers=headers) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [201, 201]
-    assert answers[1].headers["idempotency-replayed"] == "true"
 
 
 ROLES = ("viewer", "user", "developer", "admin")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.service.store.databases import AwayError
-from tests.service.api.conftest import FILLED, Service
+from tests.service.api.conftest import Service
 from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
@@ -177,13 +177,6 @@ def test_event_stream_continues_after_the_last_event_id(service: Service) -> Non
     assert rest.text.startswith(f"id: {ids[2]}\n")
     assert [event["id"] for event in service.get(f"/v1/events?after={ids[0]}").json()["items"]] == ids[1:]
     assert service.get("/v1/jobs/no/events").status_code == 404
-
-
-def test_hostile_creators_are_refused_and_hostile_filters_match_no_job(service: Service) -> None:
-    for text in ("a\r\nb", "{{ 7*7 }}", "\x00", "../../etc", "x" * 5000, "${jndi:x}", "'; DROP TABLE jobs; --"):
-        answer = service.post("/v1/jobs", {**FILLED, "creator": text})
-        assert answer.status_code == 422, text
-        assert service.get("/v1/jobs", params={"q": text, "creator": text}).json()["items"] == []
 
 
 class FailsWhenCancelled(FakeCluster):

@@ -215,17 +215,6 @@ def test_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     assert post.log[0] == f"demo-1: callback {delivery.id}: the endpoint has answered 500; waiting"
 
 
-def test_new_callback_is_sent_after_a_waiting_one(post: Post) -> None:
-    post.job()
-    post.endpoints.answers = [Reply(500)]
-    post.send()
-    post.becomes("failed")
-    assert len({delivery.next_try for delivery in post.store.outbox.of_job("demo-1")}) == 1
-    post.time += timedelta(seconds=5)
-    post.send()
-    assert post.endpoints.told == ["pending", "pending", "failed"]
-
-
 @pytest.mark.parametrize("code", [300, 404])
 def test_courier_retries_after_every_status_except_success(code: int, post: Post) -> None:
     post.job()

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from packager.base.errors import UsageError
-from packager.service import allow, config_file
+from packager.service import allow
 from packager.service.config import (
     ServerConfig,
 )
@@ -18,14 +18,9 @@ from packager.verify import schema
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Mlpack
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-
-
-ON_POSTGRES = InCluster(ServerConfig(), database_from="pg-app", replicas=3)
 
 
 def objects(deployment: InCluster) -> dict[tuple[str, str], Any]:
@@ -90,59 +85,6 @@ def test_role_allows_only_the_kinds_of_tasks() -> None:
     assert verbs["", "secrets"] == {"create"}
     assert all({"create", "patch", "delete"} <= verbs[plural] for plural in plurals - {("", "secrets")})
     assert not any("*" in words for words in verbs.values())
-
-
-def test_server_reads_the_configuration_of_the_config_map(tmp_path: Path) -> None:
-    (tmp_path / "server.yaml").write_text(
-        'namespace: research\nname: "yes"\npod_security: baseline\nstorage_classes: {aws-efs: "1e3"}\n'
-        "listen: 127.0.0.1:1\ncontext: mine\ndatabase: here.db\n"
-        "node_selectors: {a=b: {}}\ncallbacks: {allow: [hooks.example.com]}\n",
-        encoding="utf-8",
-    )
-    given = config_file.read(tmp_path / "server.yaml")
-    items = objects(InCluster(given, with_namespaces=False))
-    assert ("Role", "research/mlpack-server") in items
-    assert not any(kind == "Namespace" for kind, _ in items)
-    text = items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
-    (tmp_path / "again.yaml").write_text(text, encoding="utf-8")
-    settings = config_file.read(tmp_path / "again.yaml")
-    assert (settings.listen, settings.database, settings.context) == (
-        "0.0.0.0:8080",
-        "/var/lib/mlpack/server.db",
-        None,
-    )
-    for name in ("namespace", "name", "pod_security", "storage_classes", "node_selectors"):
-        assert getattr(settings, name) == getattr(given, name)
-    levels = objects(InCluster(given))["Namespace", "/research"]["metadata"]["labels"]
-    assert levels == {"pod-security.kubernetes.io/enforce": "baseline"}
-
-
-def test_replicas_use_postgresql_without_a_volume_claim() -> None:
-    items = objects(ON_POSTGRES)
-    assert items.keys() - objects(InCluster(ServerConfig())).keys() == {("PodDisruptionBudget", "mlpack/mlpack-server")}
-    assert not any(kind == "PersistentVolumeClaim" for kind, _ in items)
-    budget = items["PodDisruptionBudget", "mlpack/mlpack-server"]["spec"]
-    deployment = items["Deployment", "mlpack/mlpack-server"]["spec"]
-    assert budget == {"maxUnavailable": 1, "selector": deployment["selector"]}
-    assert deployment["replicas"] == 3
-    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    pod = deployment["template"]["spec"]
-    (container,) = pod["containers"]
-    assert "persistentVolumeClaim" not in str(pod["volumes"])
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    assert {item["name"]: item["valueFrom"]["secretKeyRef"] for item in container["env"] if "valueFrom" in item} == {
-        "MLPACK_DATABASE": {"name": "pg-app", "key": "uri"},
-        "MLPACK_SECRET_KEY": {"name": "mlpack-server", "key": "MLPACK_SECRET_KEY"},
-    }
-    stop = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
-    assert pod["terminationGracePeriodSeconds"] > stop + 10  # the time that streams and callbacks have
-    assert "database" not in yaml.safe_load(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
-    assert tcp_ports(items) == [53, 443, 6443, 5432]
-
-
-def tcp_ports(items: dict[tuple[str, str], Any]) -> list[int]:
-    (rule,) = items["NetworkPolicy", "mlpack/mlpack-server"]["spec"]["egress"]
-    return [entry["port"] for entry in rule["ports"] if entry.get("protocol") != "UDP"]
 
 
 def test_config_map_contains_a_database_address_only_without_password() -> None:

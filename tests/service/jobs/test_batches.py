@@ -57,21 +57,6 @@ def test_jobs_that_arrive_while_others_are_stored_form_one_batch() -> None:
     asyncio.run(run())
 
 
-def test_waiting_callers_are_cancelled_when_the_server_ends() -> None:
-    async def run() -> None:
-        store: Any = _Store()
-        intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
-        waits = asyncio.create_task(intake.add(ADA, _job("a")))
-        assert await asyncio.to_thread(store.begun.wait, 30)
-        assert intake._task is not None  # noqa: SLF001 - as the event loop does when it ends
-        intake._task.cancel()  # noqa: SLF001
-        with pytest.raises(asyncio.CancelledError):
-            await waits
-        store.go_on.set()
-
-    asyncio.run(run())
-
-
 def test_batches_process_left_items_next_and_raise_a_failure_for_all_items() -> None:
     batches: list[list[int]] = []
 

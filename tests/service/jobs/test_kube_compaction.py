@@ -143,12 +143,6 @@ def test_list_begins_again_without_pages_when_its_next_page_has_expired(server: 
     ]
 
 
-def test_list_that_expires_without_pages_is_refused(server: Server) -> None:
-    server.answers = [(410, GONE), (410, GONE)]
-    with pytest.raises(ExpiredError, match="too old"):
-        listed()
-
-
 def test_list_that_is_forbidden_is_not_repeated(server: Server) -> None:
     server.answers = [(403, {**GONE, "message": "forbidden", "reason": "Forbidden", "code": 403})]
     with pytest.raises(RefusedError, match="forbidden"):

@@ -69,29 +69,6 @@ def test_definitions_of_a_project_over_the_limit_are_refused_until_one_is_remove
         assert added("red.c", "red").status_code == 201
 
 
-@BOTH
-def test_revisions_of_a_project_over_the_limit_are_refused_also_after_a_removal(database: str) -> None:
-    projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
-    service = Service(database, projects=projects, limits=LimitsConfig(project_revisions=2))
-    detail = "the project 'red' has 2 revisions of definitions, also of removed ones"
-
-    def changed(project: str, description: str) -> Any:
-        body = {**COUNTDOWN, "name": f"{project}.a", "project": project, "description": description}
-        return service.call("PUT", f"/v1/definitions/{project}.a", json=body)
-
-    with service.client:
-        for project in projects:
-            body = {**COUNTDOWN, "name": f"{project}.a", "project": project}
-            assert service.post("/v1/definitions", body).status_code == 201
-        assert changed("red", "second").status_code == 200
-        refused = changed("red", "third")
-        assert (refused.status_code, refused.json()["detail"].startswith(detail)) == (429, True)
-        assert service.call("DELETE", "/v1/definitions/red.a").status_code == 204
-        again = service.post("/v1/definitions", {**COUNTDOWN, "name": "red.b", "project": "red"})
-        assert (again.status_code, again.json()["detail"].startswith(detail)) == (429, True)
-        assert changed("blue", "second").status_code == 200
-
-
 def test_tokens_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
     projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
     service = Service(database, projects=projects, limits=LimitsConfig(project_tokens=2))

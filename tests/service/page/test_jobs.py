@@ -253,16 +253,6 @@ def test_unreachable_database_is_reported_without_its_address(site: Site, monkey
     assert [line for line in site.log if "Traceback" in line] == []
 
 
-def test_job_view_shows_the_number_of_attempts_after_a_retry(site: Site) -> None:
-    release = site.created()
-    item = site.cluster.objects["Job", release]
-    site.cluster.put({**item, "metadata": dict(item["metadata"]), "status": {"active": 1}})
-    site.until(lambda: site.get(f"/v1/jobs/{release}").json()["attempts"] == 1, "the first attempt")
-    assert "Attempts" not in text_of(site.view(f"/jobs/{release}"))
-    site.cluster.put({**item, "metadata": dict(item["metadata"]), "status": {"failed": 2, "active": 1}})
-    site.until(lambda: "Attempts 3" in text_of(site.view(f"/jobs/{release}")), "the third attempt")
-
-
 def test_job_view_shows_the_time_before_the_next_try(site: Site) -> None:
     release = site.created()
     site.cluster.pod(release, "Running")

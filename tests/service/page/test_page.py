@@ -87,7 +87,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server with definitions, and an issuer at another site."""
     site = Served(tmp_path_factory.mktemp("page") / "server.db")
     with issuer.running("localhost") as fake, site.running():
@@ -101,11 +101,6 @@ def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[
             description="Trains on digits, on CPUs",
         )
         assert site.call("PUT", "/v1/definitions/digits", json=changed).status_code == 200
-        package = {"source": "resnet50v1-5-fp32-training", "options": ["gpu"]}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PATH", str(kubectl.parent), prepend=":")
-            packaged = {"name": "resnet", "package": package, "description": "One long word: " + "x" * 300}
-            assert site.post("/v1/definitions", packaged).status_code == 201
         yield site
 
 
@@ -299,10 +294,6 @@ SIZE: ViewportSize = {"width": 1000, "height": 720}
 SMALLEST: ViewportSize = {"width": 320, "height": 640}
 VIEWS = {
     "overview": "/overview",
-    "API": "/api",
-    "documentation": "/help",
-    "document": "/help/service/page",
-    "long document": "/help/commands",
     "jobs": "/jobs",
     "filters": "/jobs?creator=nothing",
     "running": "/jobs/{running}",
@@ -313,9 +304,6 @@ VIEWS = {
     "definitions": "/definitions",
     "definition": "/definitions/digits",
     "definition form": "/definitions/digits/edit",
-    "package": "/definitions/resnet",
-    "package form": "/definitions/resnet/edit",
-    "form of a package": "/new/resnet",
     "templates": "/templates",
     "template": "/templates/digits-task",
     "template form": "/templates/digits-task/edit",
@@ -370,7 +358,7 @@ def test_every_view_is_accessible_and_fits_a_small_screen(
     assert {url for url in requested if not url.startswith(f"{served.origin}/")} == set()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light"])
 def test_line_with_an_error_is_marked_and_selected(chromium: Browser, served: Served, scheme: str) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SMALLEST) as context:

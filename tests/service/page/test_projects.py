@@ -61,11 +61,3 @@ def test_job_form_offers_the_projects_of_the_caller(site: Site) -> None:
     refused = site.send("/new/countdown", {"/process/train/number": "3", "/project": "vision"}, "ada")
     assert refused.status_code == 422
     assert "project 'vision' not found" in text_of(refused)
-
-
-def test_project_admin_creates_tokens_of_that_project_only(site: Site) -> None:
-    answer = site.send("/tokens", {"name": "eve", "role": "viewer", "project": "research"}, "root")
-    assert answer.status_code == 201
-    assert "eve viewer research" in text_of(answer)
-    assert site.send("/tokens", {"name": "eve", "role": "viewer", "project": "vision"}, "root").status_code == 422
-    assert site.send("/tokens", {"name": "eve", "role": "viewer"}, "root").status_code == 403

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,7 +13,6 @@ from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
 from packager.service.page.sign_in import own_path
-from packager.service.use import streams
 from tests.service.issuer import CLIENT, SECRET, FakeIssuer, running
 from tests.service.page.conftest import ORIGIN, Site, text_of
 
@@ -65,37 +63,11 @@ def test_sign_out_ends_the_session_of_a_saved_cookie(site: Site) -> None:
     assert site.get("/v1/whoami", "user").status_code == 200, "the token itself is still good"
 
 
-def test_oldest_session_ends_when_an_owner_exceeds_twenty_sessions(site: Site) -> None:
-    def signed_in(role: str) -> dict[str, str]:
-        answer = site.send("/sign-in", {"token": site.tokens[role]}, None)
-        site.client.cookies.clear()
-        return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
-
-    other = signed_in("admin")
-    first = signed_in("user")
-    later = [signed_in("user") for _ in range(20)]
-    statuses = [site.client.get("/v1/whoami", headers=cookie).status_code for cookie in (other, first, later[0])]
-    assert statuses == [200, 401, 200]
-    with site.server.store.database.reading() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM sessions").scalar() == 21
-
-
 def test_second_sign_in_ends_the_previous_session(site: Site) -> None:
     kept = {"Cookie": site.sign_in("user")}
     again = site.send("/sign-in", {"token": site.tokens["user"]}, "user")
     assert again.status_code == 303
     assert site.client.get("/v1/whoami", headers=kept).status_code == 401
-
-
-def test_sign_out_ends_open_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.1)
-    cookie = {"Cookie": site.sign_in("user"), "Accept": "text/event-stream"}
-    with ThreadPoolExecutor(1) as pool:
-        followed = pool.submit(site.client.get, "/v1/events", headers=cookie)
-        with pytest.raises(TimeoutError):
-            followed.result(timeout=1)
-        site.send("/sign-out", role="user")
-        assert followed.result(timeout=30).status_code == 200
 
 
 def test_invalid_token_is_refused_and_not_shown(shared: Site) -> None:
@@ -432,16 +404,6 @@ def test_unreachable_issuer_is_reported_on_the_sign_in_view(visitor: Visitor) ->
     assert "Sign in with" in visitor.get("/sign-in?out=issuer").text
 
 
-def test_sign_in_with_the_issuer_replaces_an_existing_session(visitor: Visitor) -> None:
-    visitor.signs_in()
-    planted = visitor.cookies[SESSION]
-    visitor.signs_in()
-    assert visitor.cookies[SESSION] != planted
-    assert visitor.get("/jobs").status_code == 200
-    visitor.cookies[SESSION] = planted
-    assert visitor.get("/jobs").status_code == 303
-
-
 def test_attempt_cookie_and_session_cookie_are_not_interchangeable(visitor: Visitor) -> None:
     visitor.asks()
     attempt = visitor.cookies.pop(ATTEMPT)
@@ -476,34 +438,6 @@ def test_session_follows_the_groups_and_ends_without_a_role(visitor: Visitor) ->
     answer = visitor.get("/jobs")
     assert (answer.status_code, "ada is in no group that has a role" in text_of(answer)) == (403, True)
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
-
-
-@pytest.mark.parametrize("ended", ["revoked"])
-def test_session_ends_when_it_cannot_be_renewed(visitor: Visitor, ended: str) -> None:
-    expires_at_once(visitor)
-    visitor.fake.with_refresh = ended != "no refresh token"
-    visitor.signs_in()
-    if ended == "revoked":
-        assert visitor.get("/jobs").status_code == 200
-        visitor.fake.revoke()
-    elif ended == "somebody else":
-        visitor.fake.claims |= {"sub": "u-2"}
-    elif ended == "no ID token":
-        visitor.fake.tokens = {"id_token": None}
-    assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
-    asked = len(visitor.fake.requests)
-    assert visitor.get("/v1/whoami").status_code == 401
-    assert len(visitor.fake.requests) == asked
-
-
-def test_session_survives_an_unreachable_issuer(visitor: Visitor) -> None:
-    expires_at_once(visitor)
-    visitor.signs_in()
-    visitor.fake.is_away = True
-    answer = visitor.get("/jobs")
-    assert (answer.status_code, "has answered with status 500" in text_of(answer)) == (503, True)
-    visitor.fake.is_away = False
-    assert visitor.get("/jobs").status_code == 200
 
 
 def test_session_content_is_not_readable_in_the_database_or_the_log(visitor: Visitor) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packager.base.values import convert
-from packager.service.registry import bundled, definitions, omissions, template_values
+from packager.service.registry import bundled, definitions, template_values
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.policy import Site
 from tests.service import bodies
@@ -164,13 +164,6 @@ spec:
             ["with process.train.maxStep left out: template, line 6: process.train.maxStep is not defined"],
         ),
         (
-            "{{ process.eval.batchSize + 1 }}",
-            [
-                "with process.eval left out: template, line 6: the mapping has no key 'eval'",
-                "with process.eval.batchSize left out: template, line 6: the mapping has no key 'batchSize'",
-            ],
-        ),
-        (
             "{{ endpoints[1].endpoint }}",
             [
                 "with endpoints.1 left out: template, line 6: list object has no element 1",
@@ -248,23 +241,6 @@ data:
         "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.run.sh",
         "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.other",
     ]
-
-
-def test_trial_renders_a_bounded_number_of_times(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = [f"key{number}" for number in range(300)]
-    described = bodies.DESCRIPTION + "".join(f"{key}: (Optional) A value\n" for key in keys)
-    example = bodies.EXAMPLE + "".join(f"{key}: 1\n" for key in keys)
-    renderings: list[Any] = []
-    render = renderer.render
-
-    def counted(*arguments: Any) -> Any:
-        renderings.append(arguments)
-        return render(*arguments)
-
-    monkeypatch.setattr(renderer, "render", counted)
-    definition = read(user_values_description=described, user_values_example=example)
-    assert definitions.trial(definition, SMALL, renderer, SITE)[1] == []
-    assert len(renderings) == 3 + omissions.MAX_SINGLE
 
 
 @pytest.mark.parametrize(("flag", "appended"), [(0, False), ("true", True)])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -72,15 +71,6 @@ def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) 
     Store(path, is_served=True).close()
 
 
-@pytest.mark.thorough
-def test_several_servers_share_a_postgresql_database(postgres: Server) -> None:
-    address = postgres.create()
-    stores = [Store(address, is_served=True) for _ in range(2)]
-    assert [store.check() for store in stores] == [[], []]
-    for store in stores:
-        store.close()
-
-
 def test_lock_file_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server.db.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ToolError, match=r"server\.db\.lock cannot be opened"):
@@ -138,23 +128,6 @@ def test_pool_without_a_free_connection_is_reported_as_away(database: str, monke
     store.close()
 
 
-@pytest.mark.thorough
-def test_connections_to_a_server_that_became_read_only_are_replaced(postgres: Server) -> None:
-    address = postgres.create()
-    name = address.partition("@/")[2].partition("?")[0]
-    store = Store(address)
-    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    store.database.engine.dispose()
-    with ExitStack() as stack:  # several connections in the pool
-        for _ in range(3):
-            stack.enter_context(store.database.reading())
-    with pytest.raises(AwayError, match="the database does not answer: cannot execute INSERT in a read-only"):
-        store.setting("a", str)
-    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
-    assert store.setting("a", lambda: "b") == "b"
-    store.close()
-
-
 @BOTH
 def test_errors_of_the_database_contain_no_values(database: str) -> None:
     store = Store(database)
@@ -163,17 +136,6 @@ def test_errors_of_the_database_contain_no_values(database: str) -> None:
     with pytest.raises(IntegrityError) as caught:
         store.tokens.add(replace(token, digest="private"))
     assert "private" not in str(caught.value)
-    store.close()
-
-
-@pytest.mark.thorough
-def test_transactions_read_committed_rows_with_another_default(postgres: Server) -> None:
-    address = postgres.create()
-    name = address.partition("@/")[2].partition("?")[0]
-    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
-    store = Store(address)
-    with store.database.writing() as connection:
-        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "read committed"
     store.close()
 
 
@@ -186,24 +148,6 @@ def test_failed_transaction_changes_nothing(database: str) -> None:
     assert store.setting("a", lambda: "c") == "c"
     assert isinstance(store.database, Postgres) == store.database.is_shared
     store.close()
-
-
-@pytest.mark.thorough
-def test_writer_gives_up_after_the_lock_timeout(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "_LOCK_TIMEOUT", "200ms")
-    address = postgres.create()
-    first, second = Store(address), Store(address)
-    with ThreadPoolExecutor() as threads:
-        with first.database.writing():
-            with pytest.raises(AwayError, match=r"the database does not answer: .*lock timeout"):
-                second.setting("a", str)
-            starting = threads.submit(Store, address)  # another replica may migrate for minutes
-            with pytest.raises(TimeoutError):
-                starting.result(timeout=1.0)
-        starting.result().close()
-    assert second.setting("a", lambda: "b") == "b"
-    for store in (first, second):
-        store.close()
 
 
 @pytest.mark.thorough

@@ -16,16 +16,14 @@ from packager.service.access.tokens import Caller, caller, create
 from packager.service.store import requests as module
 from packager.service.store.quota import Quota
 from packager.service.store.revisions import ExistsError, MismatchError
-from packager.service.store.rows import KeyedRequest, StoredJob, StoredToken
+from packager.service.store.rows import KeyedRequest, StoredJob
 from packager.service.store.store import (
     Filters,
     NewJob,
     QueueFullError,
     SameNameError,
     Store,
-    TakenOverError,
 )
-from packager.service.store.tokens import TokensFullError
 from tests.service.conftest import BOTH
 from tests.service.stored import JOB, add_job, change_job
 
@@ -261,72 +259,11 @@ def test_repeated_request_gets_the_first_answer(store: Store) -> None:
     assert (again.status, again.location) == (201, "/x")
 
 
-@BOTH
-def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
-    ended = Store(database)
-    assert ended.requests.begin(REQUEST) is None
-    assert store.requests.begin(REQUEST) is None
-    added(store)  # adds the template and the definition that a job refers to
-    with pytest.raises(TakenOverError):  # the other replica has not ended: it was only unreachable
-        added(ended, answer=RESPONSE)
-    assert len(store.jobs(Filters(), 10)) == 1
-    ended.requests.forget(REQUEST)
-    ended.requests.finish(RESPONSE)
-    earlier = store.requests.begin(REQUEST)
-    assert earlier
-    assert (earlier.status, earlier.replica) == (None, store.requests.replica)
-    added(store, answer=RESPONSE)
-    assert store.requests.begin(REQUEST) == replace(earlier, status=201, body="{}", location="/x")
-    ended.close()
-
-
 def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.requests.begin(REQUEST) is None
     assert store.requests.begin(REQUEST) is not None
     monkeypatch.setattr(module, "_LONGEST_REQUEST", timedelta(0))
     assert store.requests.begin(REQUEST) is None
-
-
-def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
-    for number, project in enumerate((None, "p", "q")):
-        text = str(number)
-        store.tokens.add(StoredToken(id=text, digest=text, name="ada", role="user", project=project, created=text))
-    assert [row.id for row in store.tokens.all()] == ["0", "1", "2"]
-    assert [row.id for row in store.tokens.all(("p",))] == ["1"]
-    assert not store.tokens.remove("2", ("p",))
-    assert store.tokens.remove("2")
-    store.tokens.use("1")
-    token = store.tokens.by_digest("1")
-    assert token
-    assert token.last_used is not None
-
-
-@BOTH
-def test_concurrent_tokens_of_a_project_keep_the_limit(store: Store) -> None:
-    def add(number: int) -> bool:
-        text = str(number)
-        token = StoredToken(id=text, digest=text, name="ada", role="user", project="p", created=text)
-        try:
-            store.tokens.add(token, most=2)
-        except TokensFullError as error:
-            return str(error) != "the project 'p' has 2 tokens: remove some"
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        assert sorted(threads.map(add, range(12))) == [False] * 10 + [True] * 2
-    assert len(store.tokens.all()) == 2
-
-
-@BOTH
-def test_use_of_a_token_waits_for_no_other_transaction(store: Store) -> None:
-    token = StoredToken(id="1", digest="1", name="ada", role="user", created="1")
-    store.tokens.add(token)
-    with ThreadPoolExecutor() as threads:
-        with store.database.writing():
-            threads.submit(store.tokens.use, "1").result(timeout=5)
-        assert store.tokens.all() == [token]
-        threads.submit(store.tokens.use, "1").result(timeout=5)
-    assert store.tokens.all() != [token]
 
 
 def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> None:

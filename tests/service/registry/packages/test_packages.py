@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import tarfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +12,9 @@ from packager.service.config import PackagesConfig, RegistryConfig
 from tests.service.page.conftest import Site, text_of
 from tests.service.registry.packages.conftest import DEMO, build
 from tests.service.registry.packages.fake_registry import registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HIDDEN = "hf_s3cr3tvalue"
 
@@ -90,15 +91,6 @@ def test_package_of_a_registry_is_pulled_only_at_registration(tmp_path: Path, pa
     )
 
 
-def test_rendered_package_is_not_listed_as_a_template(site: Site) -> None:
-    names = [item["name"] for item in site.get("/v1/templates").json()["items"]]
-    assert all(":" not in name for name in names)
-    rows = sqlite3.connect(site.path).execute("SELECT name FROM templates WHERE name LIKE 'package:%'").fetchall()
-    for path in ("", "/revisions", "/revisions/1"):
-        assert site.get(f"/v1/templates/{rows[0][0]}{path}").status_code == 404
-    assert site.post("/v1/definitions", {"name": "x", "task_template_name": rows[0][0]}).status_code == 422
-
-
 def test_secret_is_only_in_the_secret_of_the_job(site: Site) -> None:
     filled = {"taskDef": "demo", "env": {"HF_TOKEN": HIDDEN, "STEPS": 3}}
     answers = [site.post("/v1/jobs?dry_run=true", filled, "user"), site.post("/v1/jobs", filled, "user")]
@@ -158,55 +150,3 @@ def _of(name: str) -> dict[str, Any]:
 def _steps(answer: Any, key: str | None = "manifests") -> str:
     manifests = answer.json()[key] if key else answer.json()
     return str(next(item for item in manifests if item["metadata"]["name"].endswith("-env"))["data"]["STEPS"])
-
-
-@pytest.mark.parametrize(
-    ("package", "detail", "hint"),
-    [
-        (
-            {"source": "file:demo", "options": ["output-host-path"], "site": {"OUTPUT_HOST_PATH": "/srv"}},
-            'a folder of the node, which Pod Security "restricted" forbids',
-            "the option output-host-path of the package: use the option pvc for storage",
-        )
-    ],
-)
-def test_package_with_forbidden_objects_is_refused_at_registration(
-    site: Site, package: dict[str, Any], detail: str, hint: str | None
-) -> None:
-    answer = site.post("/v1/definitions", {"name": "no", "package": package}, "developer")
-    assert answer.status_code == 422, answer.text
-    errors = answer.json()["errors"]
-    assert any(detail in error["detail"] for error in errors), errors
-    assert hint is None or errors[0]["hint"].startswith(hint)
-    assert site.get("/v1/definitions/no").status_code == 404
-
-
-def test_options_of_a_package_add_claims_to_its_jobs(site: Site) -> None:
-    package = {"source": "file:demo", "options": ["output-pvc"], "site": {"OUTPUT_CLAIM": "results"}}
-    made = define(site, "claims", package=package, system_values="env:\n  REGISTRY: r.example.com:5000/ml\n")
-    assert made["origin"]["options"] == ["output-pvc", "secrets"]
-    assert made["warnings"] == []
-    manifests = site.post("/v1/jobs?dry_run=true", _of("claims"), "user").json()["manifests"]
-    spec = manifests[-1]["spec"]["template"]["spec"]
-    assert spec["containers"][0]["image"] == "r.example.com:5000/ml/demo:1.0"
-    assert {"claimName": "results"} in [volume.get("persistentVolumeClaim") for volume in spec["volumes"]]
-
-
-def test_hostile_archives_are_refused_and_leave_no_files(site: Site, packages_folder: Path) -> None:
-    with tarfile.open(packages_folder / "evil.tar.gz", "w:gz") as archive:
-        for name, target in (("demo/x", "/etc/passwd"), ("demo/../../y", None)):
-            member = tarfile.TarInfo(name)
-            member.type = tarfile.SYMTYPE if target else tarfile.REGTYPE
-            member.linkname = target or ""
-            archive.addfile(member)
-    answer = site.post("/v1/definitions", {"name": "evil", "package": {"source": "file:evil.tar.gz"}}, "developer")
-    assert answer.status_code == 422
-    assert str(packages_folder) not in answer.text
-    assert not (packages_folder.parent / "y").exists()
-    with tarfile.open(packages_folder / "bomb.tar.gz", "w:gz") as archive:
-        member = tarfile.TarInfo("demo/zeros")
-        member.size = 200 << 20
-        with Path("/dev/zero").open("rb") as zeros:
-            archive.addfile(member, zeros)
-    answer = site.post("/v1/definitions", {"name": "bomb", "package": {"source": "file:bomb.tar.gz"}}, "developer")
-    assert answer.status_code == 422, answer.text

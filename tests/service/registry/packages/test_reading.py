@@ -30,11 +30,7 @@ def refused(folder: Path, **body: Any) -> list[tuple[str, str, str | None]]:
 
 @pytest.mark.parametrize(
     ("name", "limit", "message"),
-    [
-        ("MAX_RESULT", 1 << 10, "single-node renders to more than 1 KiB, which each job would keep"),
-        ("MAX_OBJECTS", 1, "single-node: expected at most 1 objects"),
-        ("MAX_KEYS", 2, f"file:demo:{layout.env('single-node')}: expected at most 2 keys, found 9"),
-    ],
+    [("MAX_RESULT", 1 << 10, "single-node renders to more than 1 KiB, which each job would keep")],
 )
 def test_package_over_a_limit_is_refused_with_that_limit(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int, message: str
@@ -50,29 +46,6 @@ def folder(demo_package: Path, tmp_path: Path) -> Path:
     """A folder of packages with the package `demo`."""
     shutil.copytree(demo_package, tmp_path / "packages" / "demo")
     return tmp_path / "packages"
-
-
-def test_parts_are_the_overlays_of_a_package_with_their_options(folder: Path) -> None:
-    reader = PackageReader(PackageSources(folder))
-    bundled = reader.parts("hello-mpi")
-    assert list(bundled) == ["multi-node", "single-node"]
-    assert "rdma" in bundled["multi-node"]
-    assert "rdma" not in bundled["single-node"]
-    assert reader.parts("hello-mpi") is bundled
-    assert list(reader.parts("file:demo")) == ["single-node"]
-    (folder / "demo" / layout.kustomization("single-node")).write_text("a: [", encoding="utf-8")
-    (folder / "text").write_text("no package")
-    unknown = (
-        "",
-        "nothing",
-        "../demo",
-        "file:../demo",
-        "file:nothing",
-        "file:text",
-        "file:demo",
-        "oci://a.example/b:1",
-    )
-    assert [reader.parts(source) for source in unknown] == [{}] * len(unknown)
 
 
 HOSTILE = {
@@ -125,10 +98,8 @@ def test_keys_have_types_and_show_fixed_and_required(folder: Path) -> None:
     ("body", "pointer", "detail", "hint"),
     [
         ({"source": "file:../demo"}, "source", "expected a path in the server's folder of packages", None),
-        ({"source": "file:link"}, "source", "file:link not found", None),
         ({"source": "file:nothing"}, "source", "file:nothing not found", None),
         ({"source": "hello-mip"}, "source", "bundled package 'hello-mip' not found", "did you mean 'hello-mpi'?"),
-        ({"source": "file:demo", "overlay": "multi"}, "overlay", "file:demo has no overlay 'multi'", None),
         (
             {"source": "file:demo", "options": ["gpus"]},
             "options",
@@ -136,7 +107,6 @@ def test_keys_have_types_and_show_fixed_and_required(folder: Path) -> None:
             "did you mean 'gpu'?",
         ),
         ({"source": "file:demo", "options": ["output-nfs"]}, "options", "an option has no value", None),
-        ({"source": "file:demo", "site": {"STEPS": "1"}}, "site", "STEPS is not a value of a site option", None),
     ],
 )
 def test_faulty_source_overlay_or_option_is_refused(

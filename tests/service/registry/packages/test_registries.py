@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.errors import MlpackError, ToolError, UsageError
+from packager.base.errors import ToolError, UsageError
 from packager.publish import artefact, client, signatures, signer
 from packager.publish.bundle import BUNDLE
 from packager.publish.credentials import Login
 from packager.publish.reference import parse as parse_reference
 from packager.publish.signatures import SignedArtefact
 from packager.publish.upload import Descriptor
-from packager.service.callbacks import addresses
-from packager.service.callbacks.addresses import Allowed, parse
-from packager.service.config import RegistryConfig
-from packager.service.registry.packages import registries
-from packager.service.registry.packages.registries import Registry, pull, read_registries
+from packager.service.registry.packages.registries import Registry, pull
 from tests.service.registry.packages.fake_registry import FakeRegistry, digest_of, registry
 
 if TYPE_CHECKING:
@@ -110,17 +105,6 @@ def test_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_pat
     assert pulled(fake, tmp_path, f"team/demo@{digest}") == (CONTENT + b"2", reference)
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["", "host/demo@sha512:" + "0" * 64, "user:password@host/demo:1"],
-)
-def test_pull_refuses_faulty_references(tmp_path: Path, source: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"^invalid reference .*: expected oci://HOST|names neither a tag nor a digest$"
-    ):
-        pull(f"oci://{source}", {"host": Registry("host")}, tmp_path / "pulled")
-
-
 def test_pull_refuses_hosts_that_are_not_listed(fake: FakeRegistry, tmp_path: Path) -> None:
     for source in (f"oci://{fake.host}/team/demo:1.0", "oci://169.254.169.254/team/demo:1.0"):
         with pytest.raises(UsageError, match=r"^the server pulls no packages from [0-9.:]+$") as error:
@@ -134,26 +118,6 @@ def test_pull_uses_http_only_for_insecure_registries(fake: FakeRegistry, tmp_pat
     assert fake.requests == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"mediaType": "application/octet-stream"}, "expected a layer of the type"),
-        ({"size": 129 << 20}, "expected a layer of at most 128 MiB, found 135,266,304 bytes"),
-        (
-            {"digest": digest_of(b"x")},
-            "the registry has sent other content: expected 3,800 bytes, found 3,800 with the digest sha256:",
-        ),
-    ],
-)
-def test_pull_refuses_layers_with_a_wrong_type_size_or_digest(
-    fake: FakeRegistry, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    fake.push("team/demo", "1.0", CONTENT, **changes)
-    shown = refused(fake, tmp_path)
-    assert shown.startswith("oci://HOST/team/demo")
-    assert message in shown
-
-
 LOGIN = Login("robot", "secret-word", source="server.yaml")
 BASIC = "Basic cm9ib3Q6c2VjcmV0LXdvcmQ="
 
@@ -164,15 +128,6 @@ def test_password_is_sent_to_a_registry_that_requires_it(fake: FakeRegistry, tmp
     assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
     assert [header for _, header in fake.requests[-2:]] == [BASIC, BASIC]
     assert "secret-word" not in repr(Registry("h", LOGIN))
-
-
-def test_token_of_the_registry_is_requested_with_the_password(fake: FakeRegistry, tmp_path: Path) -> None:
-    fake.asks_for = f"http://{fake.host}/token"
-    assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
-    issuing = "/token?service=registry&scope=repository%3Ateam%2Fdemo%3Apull"
-    paths = [(MANIFEST_PATH, None), (issuing, BASIC), (MANIFEST_PATH, "Bearer issued")]
-    assert fake.requests[:3] == paths
-    assert fake.requests[3][1] == "Bearer issued"
 
 
 def test_password_is_not_sent_to_other_token_issuers(fake: FakeRegistry, tmp_path: Path) -> None:
@@ -201,50 +156,3 @@ def test_redirects_lead_only_to_public_addresses(
     for path in (MANIFEST_PATH, f"/v2/team/demo/blobs/{digest_of(CONTENT)}"):
         fake.answers = {path: moved(location)}
         assert refused(fake, tmp_path).startswith(message)
-
-
-def test_redirect_to_another_host_gets_no_credentials(fake: FakeRegistry, tmp_path: Path) -> None:
-    fake.asks_for = "basic"
-    blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
-    fake.contents["/elsewhere"] = ("application/octet-stream", CONTENT)
-    fake.answers[blob] = moved("/elsewhere")
-    assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
-    assert fake.requests[-1] == ("/elsewhere", BASIC)
-    with registry() as other, pytest.MonkeyPatch.context() as patch:
-        other.contents["/cdn"] = ("application/octet-stream", CONTENT)
-        fake.answers[blob] = moved(f"http://{other.host}/cdn")
-        (tmp_path / "pulled").unlink()
-        patch.setattr(addresses, "parse", lambda url, _allowed: parse(url, Allowed(frozenset({"127.0.0.1"}))))
-        assert pulled(fake, tmp_path, login=LOGIN)[0] == CONTENT
-        assert other.requests == [("/cdn", None)]
-
-
-def test_pull_times_out_on_a_slow_registry(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registries, "SECONDS", 0.3)
-
-    def slow() -> Answer:
-        time.sleep(1)
-        return 200, {}, b"{}"
-
-    fake.answers[MANIFEST_PATH] = slow
-    assert refused(fake, tmp_path).startswith("the registry has not sent everything in time: ")
-
-
-def test_passwords_are_read_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "password").write_text("one\n", encoding="utf-8")
-    monkeypatch.setenv("REGISTRY_PASSWORD", "two")
-    configured = {
-        "a.example.com": RegistryConfig(username="robot", password_file=str(tmp_path / "password")),
-        "b.example.com": RegistryConfig(username="robot", password_variable="REGISTRY_PASSWORD"),  # noqa: S106 - a name
-        "c.example.com": RegistryConfig(insecure=True),
-    }
-    known = read_registries(configured, "packages.registries")
-    assert [item.login and item.login.password for item in known.values()] == ["one", "two", None]
-    assert [item.is_insecure for item in known.values()] == [False, False, True]
-    for wrong in (
-        RegistryConfig(username="robot", password_variable="NOT_SET"),  # noqa: S106 - a name
-        RegistryConfig(username="robot", password_file=str(tmp_path / "no")),
-        RegistryConfig(ca_file=str(tmp_path / "password")),
-    ):
-        with pytest.raises(MlpackError):
-            read_registries({"a.example.com": wrong}, "packages.registries")
