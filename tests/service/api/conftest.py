@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from litestar.datastructures import State
+from litestar.events import SimpleEventEmitter
 
+from packager.base.process import Helpers
 from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
 from packager.service.api.document import OpenApiDocument
 from packager.service.api.rate_limits import Door
 from packager.service.callbacks.transport import Reply
 from packager.service.config import LimitsConfig, ServerConfig
+from packager.service.registry import rendering
 from packager.service.registry.checker import Checker
 from packager.service.sealing import Sealer
 from packager.service.server import Server
@@ -65,9 +68,18 @@ COUNTDOWN = {
 FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
 
 
+class _Shared(Helpers):
+    """Processes that a service does not end."""
+
+    def close(self) -> None:
+        return
+
+
 CHECKER = Checker()
-"""The checker of all services in the tests, so that its process is started once."""
+SANDBOXES = _Shared(rendering._SANDBOX)  # noqa: SLF001
+"""The processes of all services in the tests, so that they are started once."""
 atexit.register(CHECKER.close)
+atexit.register(Helpers.close, SANDBOXES)
 
 
 @functools.cache
@@ -92,6 +104,7 @@ def application(make: Callable[[Server], Any], server: Server) -> Any:
     made.asgi_router = copy.copy(made.asgi_router)
     made.asgi_router.app = made
     made.asgi_handler = made._create_asgi_handler()  # noqa: SLF001
+    made.event_emitter = SimpleEventEmitter([])
     made.state = State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)})
     made._lifespan_managers = [lambda _app: server.running()]  # noqa: SLF001
     return made
@@ -140,6 +153,7 @@ class Service:
             checker=CHECKER,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
+        self.server._renderer._sandboxes = SANDBOXES  # noqa: SLF001
         self.client = self.client_of(base)
 
     def client_of(self, base: str) -> Any:
