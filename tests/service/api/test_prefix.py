@@ -52,7 +52,7 @@ class Proxied(Site):
         return self.sessions[role]
 
 
-@pytest.fixture(params=[ROOT, ""], ids=["left", "taken-away"])
+@pytest.fixture(params=[ROOT, pytest.param("", marks=pytest.mark.thorough)], ids=["left", "taken-away"])
 def proxied(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxied]:
     site = Proxied(tmp_path / "server.db", request.param)
     with site.client:

@@ -11,7 +11,7 @@ import pytest
 from packager import __version__
 from packager.base.values import replace
 from packager.service.callbacks import courier
-from packager.service.callbacks.courier import AT_ONCE_OF_A_PROJECT, SCHEDULE, Courier
+from packager.service.callbacks.courier import SCHEDULE, Courier
 from packager.service.callbacks.signature import SigningSecrets, sign
 from packager.service.callbacks.transport import Reply
 from packager.service.sealing import Sealer
@@ -256,29 +256,6 @@ def test_later_callbacks_are_not_sent_after_status_410(post: Post) -> None:
     post.send()
     assert post.endpoints.told == ["pending"]
     assert post.states() == [("pending", "gone"), ("succeeded", "gone")]
-
-
-def test_slow_endpoints_of_a_project_do_not_delay_other_projects(post: Post) -> None:
-    for number in range(3):
-        hooks = [{"endpoint": f"https://h{number}-{index}.example/cb", "type": "event"} for index in range(9)]
-        post.job(f"slow-{number}", *hooks, {"endpoint": "https://shared.example/slow", "type": "event"}, project="red")
-    for number in range(2):
-        quick = [{"endpoint": f"https://{host}.example/{number}", "type": "event"} for host in ("own", "shared")]
-        post.job(f"quick-{number}", *quick, project="blue")
-
-    async def run() -> None:
-        post.endpoints.gate = asyncio.Event()
-        courier = post.courier()
-        await courier.start_due()
-        await asyncio.sleep(0)
-        urls = [url for url, _, _ in post.endpoints.got]
-        assert len([url for url in urls if "https://h" in url or "slow" in url]) == AT_ONCE_OF_A_PROJECT
-        assert {"https://own.example/0", "https://own.example/1", "https://shared.example/0"} <= {*urls}
-        post.endpoints.gate.set()
-        await courier.deliver_due()
-
-    asyncio.run(run())
-    assert len(post.endpoints.got) == 34
 
 
 @BOTH

@@ -28,8 +28,6 @@ PACKAGE = {"name": "p", "source": "hello-mpi", "overlay": "", "site": ""}
     ("path", "form", "fields"),
     [
         ("/new-definition", DEFINITION, ("name", "user_values_description", "project")),
-        ("/new-definition", PACKAGE, ("source", "site")),
-        ("/new-template", TEMPLATE, ("name", "template")),
         ("/tokens", {"name": "a", "role": "user"}, ("name", "role", "project", "days")),
         ("/new/countdown", {}, ("/process/train/number", "/name", "/creator", "/project")),
     ],

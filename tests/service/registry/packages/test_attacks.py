@@ -21,9 +21,7 @@ ENV = "          env:\n"
 
 ATTACKS = {
     "priority": (SPEC, "      priorityClassName: system-node-critical\n"),
-    "claim": (VOLUMES, "        - {name: x, persistentVolumeClaim: {claimName: others}}\n"),
     "variable of the loader": (ENV, "            - {name: LD_PRELOAD, value: /x.so}\n"),
-    "an end without end": (SPEC, "      terminationGracePeriodSeconds: 2000000000\n"),
 }
 
 
