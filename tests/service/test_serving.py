@@ -62,7 +62,8 @@ def requests(token: str) -> Iterator[str]:
     )
     for name in HEADERS:
         others = re.sub(rf"{name}: [^\r]*\r\n", "", head)
-        yield from (f"GET /openapi.json HTTP/1.1\r\n{others}{name}: {value}\r\n\r\n" for value in VALUES)
+        path = "/openapi.json" if name.startswith("If-") else "/v1/jobs"
+        yield from (f"GET {path} HTTP/1.1\r\n{others}{name}: {value}\r\n\r\n" for value in VALUES)
     yield from (f"GET /v1/jobs HTTP/1.1\r\n{head}Connection: Upgrade\r\nUpgrade: {name}\r\n\r\n" for name in UPGRADES)
     yield f"GET /v1/jobs HTTP/1.0\r\nx-api-key: {token}\r\n\r\n"
 

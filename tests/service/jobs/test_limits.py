@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import update
 
 from packager.service.config import LimitsConfig, ProjectConfig
 from packager.service.jobs import limits
-from packager.service.store.tables import jobs
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.conftest import BOTH
 
@@ -69,26 +67,6 @@ def test_definitions_of_a_project_over_the_limit_are_refused_until_one_is_remove
         assert added("red.c", "red").status_code == 201
 
 
-def test_tokens_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
-    projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
-    service = Service(database, projects=projects, limits=LimitsConfig(project_tokens=2))
-
-    def added(project: str | None) -> Any:
-        return service.post("/v1/tokens", {"name": "ann", "role": "user", "project": project})
-
-    with service.client:
-        first, second = added("red"), added("red")
-        assert (first.status_code, second.status_code) == (201, 201)
-        refused = added("red")
-        assert (refused.status_code, refused.json()["detail"]) == (
-            429,
-            "the project 'red' has 2 tokens: remove some (limits.project_tokens in the configuration of the server)",
-        )
-        assert [added(project).status_code for project in ("blue", None)] == [201, 201]
-        assert service.call("DELETE", f"/v1/tokens/{first.json()['id']}").status_code == 204
-        assert added("red").status_code == 201
-
-
 WIDE = """\
 apiVersion: batch/v1
 kind: Job
@@ -110,17 +88,3 @@ def test_job_with_too_many_pods_is_refused(narrow: Service) -> None:
         detail = "the job starts 1,001 pods, and limits.job_pods of the server is 1,000"
         assert (refused.status_code, refused.json()["detail"]) == (422, detail)
     assert narrow.post("/v1/jobs", {**values, "process": {"train": {"number": 1_000}}}).status_code == 201
-
-
-@BOTH
-def test_jobs_are_refused_when_the_project_uses_too_much_of_the_database(
-    narrow: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "_SECONDS", 0)
-    release = narrow.created()
-    with narrow.server.store.database.writing() as connection:
-        large = update(jobs).where(jobs.c.release == release).values(manifests=f'["{"x" * (3 << 19)}"]')
-        connection.execute(large)
-    refused = narrow.post("/v1/jobs", FILLED)
-    assert refused.status_code == 429
-    assert refused.json()["detail"].startswith("jobs and logs of the project 'default' take 1 MiB: delete some jobs (")

@@ -96,15 +96,6 @@ def moved(location: str) -> Callable[[], Answer]:
     return lambda: (307, {"Location": location}, b"")
 
 
-def test_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_path: Path) -> None:
-    digest = fake.push("team/demo", "2.0", CONTENT + b"2")
-    content, reference = pulled(fake, tmp_path, "team/demo:2.0")
-    assert (content, reference) == (CONTENT + b"2", f"oci://{fake.host}/team/demo@{digest}")
-    fake.push("team/demo", "2.0", b"another package, under the same tag")
-    (tmp_path / "pulled").unlink()
-    assert pulled(fake, tmp_path, f"team/demo@{digest}") == (CONTENT + b"2", reference)
-
-
 def test_pull_refuses_hosts_that_are_not_listed(fake: FakeRegistry, tmp_path: Path) -> None:
     for source in (f"oci://{fake.host}/team/demo:1.0", "oci://169.254.169.254/team/demo:1.0"):
         with pytest.raises(UsageError, match=r"^the server pulls no packages from [0-9.:]+$") as error:
