@@ -65,6 +65,7 @@ def test_log_splits_long_lines_and_replaces_invalid_bytes(api: ApiServer) -> Non
     assert (text[0], len(text), set(text[1:])) == ("\ufffd", 1_000_001, {"x"})
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("api")
 def test_requests_are_answered_beside_any_number_of_watches() -> None:
     async def ask() -> object:

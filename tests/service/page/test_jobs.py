@@ -6,12 +6,9 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import insert
 
 from packager.service.page import html
 from packager.service.store.databases import AwayError
-from packager.service.store.tables import events
-from packager.service.times import now
 from tests.service import bodies
 from tests.service.page.conftest import Site, text_of
 
@@ -188,23 +185,6 @@ def test_page_reads_events_and_logs_from_the_api(site: Site) -> None:
     assert f'data-events="/v1/jobs/{release}/events?after={first}"' in shown
     assert site.client.get(f"/v1/jobs/{release}/events", headers={"Cookie": site.sign_in("admin")}).status_code == 200
     assert f'data-log="/v1/jobs/{release}/logs?follow=true&amp;tail=200"' in shown
-
-
-def test_timeline_of_a_job_with_many_events_shows_the_last_ones(site: Site) -> None:
-    release = site.created()
-    rows = [
-        {"release": release, "sequence": number, "status": "pending", "reason": f"R{number}", "time": now()}
-        for number in range(1_000, 2_100)
-    ]
-    with site.server.store.database.writing() as connection:
-        connection.execute(insert(events), rows)
-    shown = site.view(f"/jobs/{release}").text
-    reasons = re.findall(r"<strong>R(\d+)</strong>", shown)
-    assert [int(reason) for reason in reasons] == list(range(2_099, 2_099 - len(reasons), -1))
-    assert 45 < len(reasons) <= 50  # the control loop may add an event
-    address = re.search(r'data-events="([^"]+)"', shown)
-    assert address
-    assert [item for item in site.get(address[1]).json()["items"] if (item["reason"] or "").startswith("R")] == []
 
 
 @pytest.mark.parametrize(

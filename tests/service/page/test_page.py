@@ -60,7 +60,7 @@ class Served(Site):
             self.origin = f"http://127.0.0.1:{port}"
             client = httpx.Client(base_url=self.origin, timeout=30)
             self.start = f"{self.origin}{self._root}/jobs"
-            self.client = client  # type: ignore[assignment] # the client for the API
+            self.client = client
             with client:
                 yield
         finally:

@@ -119,6 +119,7 @@ def test_secret_is_only_in_the_secret_of_the_job(site: Site) -> None:
     assert HIDDEN.encode() not in stored
 
 
+@pytest.mark.thorough
 def test_changed_package_changes_only_later_revisions(site: Site, demo_package: Path, packages_folder: Path) -> None:
     shutil.copytree(demo_package, packages_folder / "moving")
     first = define(site, "moving", package={"source": "file:moving"})

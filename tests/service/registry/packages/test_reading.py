@@ -127,6 +127,7 @@ def test_changed_file_is_refused_by_name(folder: Path) -> None:
     assert any("train.sh" in detail for _, detail, _ in refused(folder, source="file:demo"))
 
 
+@pytest.mark.thorough
 def test_secret_value_in_the_package_is_refused(tmp_path: Path) -> None:
     build(tmp_path / "demo", DEMO.replace("NOTE: ''", "WANDB_API_KEY: ''"))
     env = tmp_path / "demo" / layout.env("single-node")
