@@ -214,6 +214,14 @@ def test_requests_with_one_idempotency_key_create_one_job(service: Service) -> N
     assert service.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "two"}).status_code == 201
 
 
+def test_link_to_the_next_page_does_not_depend_on_the_host_header(service: Service) -> None:
+    releases = [service.post("/v1/jobs", FILLED).json()["release"] for _ in range(2)]
+    first = service.get("/v1/jobs?limit=1&q=countdown&q=tdown", headers={"Host": "other.example"})
+    link, _, relation = first.headers["link"].partition("; ")
+    assert (link[:9], relation) == ("</v1/jobs", 'rel="next"')
+    assert [job["release"] for job in service.get(link[1:-1]).json()["items"]] == releases[:1]
+
+
 @BOTH
 def test_jobs_are_listed_by_pages_and_filters(service: Service) -> None:
     releases = [service.created(name=f"app-{number % 2}") for number in range(5)]

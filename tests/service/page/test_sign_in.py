@@ -440,6 +440,16 @@ def test_session_follows_the_groups_and_ends_without_a_role(visitor: Visitor) ->
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
 
 
+@pytest.mark.parametrize("ended", ["no refresh token", "somebody else"])
+def test_session_ends_when_it_cannot_be_renewed(visitor: Visitor, ended: str) -> None:
+    expires_at_once(visitor)
+    visitor.fake.with_refresh = ended != "no refresh token"
+    visitor.signs_in()
+    visitor.fake.claims |= {"sub": "u-2"}
+    assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
+    assert visitor.get("/v1/whoami").status_code == 401
+
+
 def test_session_content_is_not_readable_in_the_database_or_the_log(visitor: Visitor) -> None:
     visitor.fake.tokens = {"refresh_token": "refresh-1"}
     visitor.signs_in()

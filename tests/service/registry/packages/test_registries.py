@@ -109,6 +109,20 @@ def test_pull_uses_http_only_for_insecure_registries(fake: FakeRegistry, tmp_pat
     assert fake.requests == []
 
 
+def test_pull_refuses_a_manifest_with_another_digest(fake: FakeRegistry, tmp_path: Path) -> None:
+    digest = fake.push("team/demo", "1.0", CONTENT)
+    fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents.pop(MANIFEST_PATH)
+    other = fake.push("team/demo", "2.0", b"other")
+    fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents[f"/v2/team/demo/manifests/{other}"]
+    message = f"oci://HOST/team/demo@{digest}: the registry has sent another manifest: expected {digest}, found {other}"
+    assert refused(fake, tmp_path, f"team/demo@{digest}") == message
+
+
+def test_pull_refuses_a_layer_with_another_digest(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.push("team/demo", "1.0", CONTENT, digest=digest_of(b"x"))
+    assert "the registry has sent other content: expected 3,800 bytes" in refused(fake, tmp_path)
+
+
 LOGIN = Login("robot", "secret-word", source="server.yaml")
 BASIC = "Basic cm9ib3Q6c2VjcmV0LXdvcmQ="
 
