@@ -258,6 +258,7 @@ def test_later_callbacks_are_not_sent_after_status_410(post: Post) -> None:
     assert post.states() == [("pending", "gone"), ("succeeded", "gone")]
 
 
+@pytest.mark.thorough
 @BOTH
 def test_courier_sends_one_per_endpoint_two_per_host_and_twenty_per_project(post: Post) -> None:
     for number in range(30):

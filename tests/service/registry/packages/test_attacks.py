@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from tests.service.page.conftest import Site
 
+pytestmark = pytest.mark.thorough
+
 OVERLAY = "quickstart/k8s/mlops/single-node"
 SPEC = "    spec:\n"
 VOLUMES = "      volumes:\n"
