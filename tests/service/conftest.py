@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 SQLITE = "sqlite"
-BOTH = pytest.mark.parametrize("database", [SQLITE, "postgresql"], indirect=True)
+BOTH = pytest.mark.parametrize(
+    "database", [SQLITE, pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True
+)
 """Runs a test on SQLite and on PostgreSQL: for tests of the store and of concurrent requests."""
 
 

@@ -126,10 +126,6 @@ class FakeIssuer:
             return "Code not valid"
         return None if query["code_challenge"] == challenge.decode() else "PKCE failed"
 
-    def revoke(self) -> None:
-        """Revoke all refresh tokens."""
-        self._refresh.clear()
-
     def _is_client(self, header: str, form: dict[str, str]) -> bool:
         if self.secret is None:
             return form.get("client_id") == CLIENT and not header

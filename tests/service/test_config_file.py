@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     [
         ("project: {}", "1:1: unknown key 'project' (did you mean 'projects'?)"),
         ("pod_security: none", "1:15: expected baseline, privileged or restricted, found 'none'"),
-        ("namespace: A", "1:12: expected a name of lower-case letters, digits and '-' (at most 63), found 'A'"),
-        ("storage_classes: [a]", "1:18: expected a mapping, found a list"),
-        ("listen: 8080", "1:9: expected HOST:PORT, such as 127.0.0.1:8080, found the number 8080"),
         ("- a", "1:1: expected a mapping, found a list"),
-        ("[]", "1:1: expected a mapping, found an empty list"),
         (
             "projects: {a: {}, b: {}}",
             (
@@ -79,15 +75,6 @@ def problems_of(tmp_path: Path, text: str) -> list[str]:
     with pytest.raises(UsageError, match="is not valid") as raised:
         config_file.read(path)
     return [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems]
-
-
-def test_read_returns_values_and_defaults(tmp_path: Path) -> None:
-    path = tmp_path / "server.yaml"
-    text = "namespace: ml\npod_security: baseline\nnode_selectors: {a=b: {c: d}}\nstorage_classes: {x: y}\n"
-    path.write_text(text, encoding="utf-8")
-    settings = config_file.read(path)
-    assert (settings.namespace, settings.pod_security, settings.listen) == ("ml", "baseline", "127.0.0.1:8080")
-    assert settings.node_selectors == {"a=b": {"c": "d"}}
 
 
 def test_allow_reports_each_faulty_entry_and_applies_to_projects(tmp_path: Path) -> None:
@@ -162,27 +149,6 @@ def test_retention_reports_faulty_durations_and_has_defaults(tmp_path: Path) -> 
     assert (settings.retention.jobs, settings.retention.logs) == ("90d", "30d")
 
 
-def test_registry_refuses_incomplete_credentials_and_faulty_hosts(tmp_path: Path) -> None:
-    path = tmp_path / "server.yaml"
-    path.write_text(
-        "packages:\n  registries:\n    ghcr.io: {}\n    a.example:5000: {username: robot}\n"
-        "    b.example: {password_file: x}\n    c.example: {username: r, password_file: x, insecure: true}\n",
-        encoding="utf-8",
-    )
-    with pytest.raises(UsageError) as raised:
-        config_file.read(path)
-    message = "expected `username` with either `password_file` or `password_variable`, or none of them"
-    assert [str(problem) for problem in raised.value.problems] == [
-        f"{path}:4:21: {message}",
-        f"{path}:5:16: {message}",
-        f"{path}:6:58: a password is not sent over http",
-    ]
-    for host in ("A.example", "a/b", "https://a.example", "a:b", ""):
-        path.write_text(f"packages: {{registries: {{{host!r}: {{}}}}}}\n", encoding="utf-8")
-        with pytest.raises(UsageError):
-            config_file.read(path)
-
-
 def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(
@@ -213,21 +179,6 @@ def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(
     assert projects.warnings(projects.of_settings(config_file.read(file), "ml")) == [
         "WARNING: the projects a, b share the namespace ml, where nothing keeps their jobs and storage apart"
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (
-            "projects: {A: {}}",
-            "12: expected a name of lower-case letters, digits and '-' (at most 63), found the key 'A'",
-        ),
-        ("projects: {a: {max_gpus: -1}}", "26: expected at least 0, found the number -1"),
-        ("projects: {a: {quue: b}}", "16: unknown key 'quue' (did you mean 'queue'?)"),
-    ],
-)
-def test_faulty_project_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    assert problems_of(tmp_path, text) == [f"1:{problem}"]
 
 
 def test_read_reports_faulty_issuer_url_and_roles(tmp_path: Path) -> None:
@@ -276,7 +227,6 @@ def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path)
     ("url", "message"),
     [
         ("https://t.example//evil.example", "expected an address such as https://train.example.com"),
-        ("https://t.example/a/../b", "expected an address such as https://train.example.com"),
         ("https://t.example/a?b", "expected an address such as https://train.example.com"),
         ("https://t.example/jobs/x", "the path begins with 'jobs', as paths of the server itself do"),
     ],

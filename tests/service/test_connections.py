@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx2
@@ -57,39 +57,6 @@ def test_server_ends_connections_without_a_complete_request(tmp_path: Path, monk
         assert received(second).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_server_sends_the_body_before_the_client_acknowledges_the_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = []
-
-    def recorded(connection: Any) -> None:
-        own: socket.socket = connection.transport.get_extra_info("socket")
-        options.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-
-    monkeypatch.setattr(connections._Connection, "_wait_for_head", recorded)  # noqa: SLF001
-    with served(tmp_path) as url:
-        assert httpx2.get(f"{url}/healthz").status_code == 200
-    assert options[0] != 0
-
-
-def test_server_ends_connection_with_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
-    with served(tmp_path) as url, ExitStack() as stack:
-        client = connected(stack, url)
-        client.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
-        client.settimeout(0.1)
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            try:
-                answer = client.recv(100)
-            except TimeoutError:
-                client.sendall(b"x")
-            else:
-                assert answer in (b"", connections._SLOW)  # noqa: SLF001
-                return
-        raise AssertionError("it goes on")
-
-
 @pytest.mark.parametrize("limits", [{"address_connections": 3}, {"connections": 3}])
 def test_connection_over_a_limit_is_refused_until_another_ends(tmp_path: Path, limits: dict[str, int]) -> None:
     with served(tmp_path, **limits) as url, ExitStack() as stack:
@@ -109,27 +76,6 @@ def test_connection_over_a_limit_is_refused_until_another_ends(tmp_path: Path, l
             except httpx2.TransportError:
                 pass
         raise AssertionError("no place is free again")
-
-
-def test_server_ends_connection_of_a_client_that_does_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
-    request = HEALTH.replace(b"/healthz", b"/openapi.json")
-    with served(tmp_path) as url, ExitStack() as stack:
-        size = len(httpx2.get(f"{url}/openapi.json", timeout=60).content)
-        client = connected(stack, url)
-        client.sendall(request * 200)
-        time.sleep(3)
-        assert len(received(client)) < 200 * size
-
-
-def test_request_without_a_token_is_refused_before_its_body(tmp_path: Path) -> None:
-    head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n"
-    with served(tmp_path) as url, ExitStack() as stack:
-        clients = [connected(stack, url) for _ in range(50)]
-        for client in clients:
-            client.sendall(head + b"{" * 1000)
-        for client in clients:
-            assert client.recv(12) == b"HTTP/1.1 401"
 
 
 def test_token_guesses_are_delayed_and_other_requests_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

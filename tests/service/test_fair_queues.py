@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.service.failures import Failure
-from packager.service.fair_queues import FairPool, FairQueue, Owner, Turns
+from packager.service.fair_queues import FairQueue, Owner, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
 ADA, BOB, EVE = Owner("research", "ada"), Owner("research", "bob"), Owner("vision", "eve")
 
@@ -38,27 +37,6 @@ def test_queue_refuses_only_callers_with_too_many_waiting_items() -> None:
     queue.add(BOB, 3)
 
 
-def test_queue_returns_an_item_that_was_put_back_next() -> None:
-    queue: FairQueue[int] = FairQueue(10)
-    queue.add(ADA, 1)
-    queue.add(EVE, 2)
-    first = queue.take()
-    assert first is not None
-    queue.put_back(*first)
-    assert [queue.take(), queue.take()] == [(ADA, 1), (EVE, 2)]
-
-
-def test_queue_skips_owners_that_may_not_begin() -> None:
-    queue: FairQueue[int] = FairQueue(10)
-    queue.add(ADA, 1)
-    queue.add(BOB, 2)
-    queue.add(EVE, 3)
-    assert queue.take(lambda owner: owner != ADA) == (BOB, 2)
-    assert queue.take(lambda owner: owner.project != "research") == (EVE, 3)
-    assert queue.take(lambda owner: owner != ADA) is None
-    assert queue.take() == (ADA, 1)
-
-
 async def _begun(awaitables: list[Awaitable[float]]) -> list[asyncio.Future[float]]:
     futures: list[asyncio.Future[float]] = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     await asyncio.sleep(0)
@@ -79,57 +57,5 @@ def test_turns_limit_places_in_total_per_project_and_per_caller() -> None:
         assert [future.done() for future in (*ada[2:], bob[1], eve[1])].count(True) == 1
         for future in (*ada, *bob, *eve):
             future.cancel()
-
-    asyncio.run(run())
-
-
-def test_turns_free_the_places_of_cancelled_callers() -> None:
-    async def run() -> None:
-        turns = Turns(1, 1, 1, most=10)
-        await turns.begin(ADA)
-        waiting = await _begun([turns.begin(BOB), turns.begin(EVE), turns.begin(EVE)])
-        waiting[0].cancel()
-        turns.end(ADA)  # it is EVE's turn; her request is cancelled before it begins
-        waiting[1].cancel()
-        await asyncio.wait(waiting, timeout=5)
-        assert [future.cancelled() for future in waiting] == [True, True, False]
-
-    asyncio.run(run())
-
-
-def test_pool_shares_threads_between_projects() -> None:
-    may_end = threading.Event()
-
-    def slow() -> str:
-        assert may_end.wait(60)
-        return "slow"
-
-    async def run() -> None:
-        pool = FairPool("test", threads=2, share=1, most=3)
-        slow_ones = [asyncio.ensure_future(pool.run(ADA, slow)) for _ in range(4)]
-        assert await asyncio.wait_for(pool.run(EVE, lambda: "quick"), 60) == "quick"
-        with pytest.raises(Failure):
-            await pool.run(ADA, slow)
-        slow_ones[0].cancel()  # its thread continues and keeps its place
-        await asyncio.sleep(0)
-        assert await asyncio.wait_for(pool.run(EVE, lambda: "again"), 60) == "again"
-        may_end.set()
-        assert await asyncio.gather(*slow_ones[1:]) == ["slow"] * 3
-        pool.close()
-
-    asyncio.run(run())
-
-
-def test_pool_raises_the_error_of_a_thread_and_frees_its_place() -> None:
-    def fail() -> None:
-        raise ValueError("no")
-
-    async def run() -> None:
-        pool = FairPool("test", threads=1, share=1, most=3)
-        work: Callable[[], None] = fail
-        for _ in range(3):
-            with pytest.raises(ValueError, match="no"):
-                await pool.run(ADA, work)
-        pool.close()
 
     asyncio.run(run())

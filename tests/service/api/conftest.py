@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import functools
 import json
 import os
@@ -10,11 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from litestar.datastructures import State
+from litestar.events import SimpleEventEmitter
 
+from packager.base.process import Helpers
 from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
+from packager.service.api.document import OpenApiDocument
+from packager.service.api.rate_limits import Door
 from packager.service.callbacks.transport import Reply
 from packager.service.config import LimitsConfig, ServerConfig
+from packager.service.registry import rendering
 from packager.service.registry.checker import Checker
 from packager.service.sealing import Sealer
 from packager.service.server import Server
@@ -61,9 +68,18 @@ COUNTDOWN = {
 FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
 
 
+class _Shared(Helpers):
+    """Processes that a service does not end."""
+
+    def close(self) -> None:
+        return
+
+
 CHECKER = Checker()
-"""The checker of all services in the tests, so that its process is started once."""
+SANDBOXES = _Shared(rendering._SANDBOX)  # noqa: SLF001
+"""The processes of all services in the tests, so that they are started once."""
 atexit.register(CHECKER.close)
+atexit.register(Helpers.close, SANDBOXES)
 
 
 @functools.cache
@@ -73,6 +89,25 @@ def _empty_database() -> bytes:
         path = Path(folder, "server.db")
         Store(path).close()
         return path.read_bytes()
+
+
+@functools.cache
+def _routes(make: Callable[[Server], Any]) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        parts: Any = (FakeCluster(), Sealer(b"k" * 32))
+        return make(Server(ServerConfig(), Store(Path(folder, "server.db")), *parts, emit=print, checker=CHECKER))
+
+
+def application(make: Callable[[Server], Any], server: Server) -> Any:
+    """Return `make(server)`, with the routes of another application: making them takes longer than most tests."""
+    made = copy.copy(_routes(make))
+    made.asgi_router = copy.copy(made.asgi_router)
+    made.asgi_router.app = made
+    made.asgi_handler = made._create_asgi_handler()  # noqa: SLF001
+    made.event_emitter = SimpleEventEmitter([])
+    made.state = State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)})
+    made._lifespan_managers = [lambda _app: server.running()]  # noqa: SLF001
+    return made
 
 
 class Service:
@@ -118,7 +153,12 @@ class Service:
             checker=CHECKER,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
-        self.client = CheckedClient(app.make(self.server), base_url=base)
+        self.server._renderer._sandboxes = SANDBOXES  # noqa: SLF001
+        self.client = self.client_of(base)
+
+    def client_of(self, base: str) -> Any:
+        """Return a client of the server."""
+        return CheckedClient(application(app.make, self.server), base_url=base)
 
     def call(self, method: str, path: str, role: str | None = "admin", **options: Any) -> Any:
         headers = dict(options.pop("headers", {}))

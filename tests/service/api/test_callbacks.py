@@ -78,20 +78,6 @@ def test_callback_reports_the_deletion_of_a_job(digits: Service) -> None:
     assert digits.until(lambda: digits.get(f"/v1/jobs/{release}/callbacks").status_code == 404, "no record")
 
 
-def test_callbacks_are_forbidden_to_callers_who_do_not_own_the_job(digits: Service) -> None:
-    path = f"/v1/jobs/{created(digits)}/callbacks"
-    for method, place in (("GET", path), ("POST", f"{path}/msg_1/redeliver")):
-        answer = digits.call(method, place, "user")
-        assert (answer.status_code, answer.json()["type"]) == (403, "urn:mlpack:problem:forbidden")
-        assert digits.call(method, place, "viewer").status_code == 403
-        assert digits.call(method, place, None).status_code == 401
-    own = f"/v1/jobs/{created(digits, role='user')}/callbacks"
-    assert digits.get(own, "user").status_code == 200
-    unknown = digits.post(f"{own}/msg_1/redeliver", role="user")
-    assert (unknown.status_code, unknown.json()["detail"]) == (404, "callback 'msg_1' not found")
-    assert digits.get("/v1/jobs/none/callbacks").status_code == 404
-
-
 @pytest.mark.parametrize(
     ("hook", "pointer", "detail"),
     [
@@ -100,22 +86,10 @@ def test_callbacks_are_forbidden_to_callers_who_do_not_own_the_job(digits: Servi
             "/endpoints/1/endpoint",
             "127.0.0.1 is not a public address, or has one that is not",
         ),
-        ({"endpoint": "http://hooks.example.com/"}, "/endpoints/1/endpoint", "expected https, found http"),
-        (
-            {"headers": {"x-a": "1\r\nx-b: 2"}},
-            "/endpoints/1/headers/x-a",
-            "expected printable ASCII without spaces at its ends",
-        ),
-        ({"headers": {"Host": "h"}}, "/endpoints/1/headers/Host", "the header Host is the server's to set"),
         (
             {"events": ["runing"]},
             "/endpoints/1/events/0",
             "expected one of pending, running, succeeded, failed, deleted, each once, found 'runing'",
-        ),
-        (
-            {"events": []},
-            "/endpoints/1/events",
-            "expected a list of pending, running, succeeded, failed, deleted, found an empty list",
         ),
     ],
 )

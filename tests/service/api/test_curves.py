@@ -7,7 +7,7 @@ import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.jobs import recorder
-from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.api.conftest import COUNTDOWN, Service
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
@@ -55,18 +55,6 @@ def test_job_curve_grows_and_outlives_the_pods(service: Service) -> None:
     service.cluster.error = None
 
 
-@pytest.mark.usefixtures("fresh")
-def test_recorded_curve_is_shown_while_the_cluster_is_unreachable(service: Service) -> None:
-    release = service.created()
-    service.cluster.logs[f"{release}-x2x9p"] = lines(0, 3)
-    service.cluster.pod(release, "Running")
-    service.status(release, "running")
-    assert curve(service, release) == [0, 1, 2]
-    service.cluster.error = UnreachableError("the cluster does not answer")
-    assert curve(service, release) == [0, 1, 2]
-    service.cluster.error = None
-
-
 def test_curves_are_recorded_without_requests_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "ROUND", 0.05)
     service = Service(tmp_path / "server.db")
@@ -78,9 +66,3 @@ def test_curves_are_recorded_without_requests_for_them(tmp_path: Path, monkeypat
         measured = service.server.store.measured
         service.until(lambda: '"last":[2,' in (measured.of_job(release) or ""), "the curve to be stored")
     assert [line for line in service.log if "Error" in line] == []
-
-
-def test_curves_require_a_token_and_an_existing_job(service: Service) -> None:
-    release = service.post("/v1/jobs", FILLED).json()["release"]
-    assert service.get(f"/v1/jobs/{release}/metrics", None).status_code == 401
-    assert service.get("/v1/jobs/nothing/metrics").status_code == 404

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jsonschema import ValidationError
 
-from packager.base.errors import UnreachableError
 from tests.service import bodies, requests
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.contract import Contract
@@ -170,63 +166,7 @@ def _operation(contract: Contract, method: str, path: str) -> tuple[str, dict[st
     return contract.operation(method, path.partition("?")[0])
 
 
-def test_job_routes_and_readyz_answer_503_while_the_cluster_is_unreachable(service: Service) -> None:
-    release = service.created()
-    service.cluster.error = UnreachableError("away")
-    for method, path in (("POST", "/v1/jobs"), ("POST", f"/v1/jobs/{release}/rerun")):
-        assert service.call(method, path, json=FILLED if path == "/v1/jobs" else None).status_code == 503
-    assert service.get(f"/v1/jobs/{release}/logs").status_code == 503
-    assert service.get("/readyz", None).status_code == 503
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "body"),
-    [
-        (200, "application/json", {"release": "x"}),
-        (418, "application/json", {}),
-        (200, "text/html", "<html>"),
-        (404, "application/json", {"detail": "x"}),
-        (404, "application/problem+json", {"detail": "x"}),
-        (401, "application/problem+json", {}),
-    ],
-)
-def test_contract_check_fails_for_answers_outside_the_openapi_document(
-    service: Service, status: int, kind: str, body: Any
-) -> None:
-    class Response:
-        status_code = status
-        headers = {"content-type": kind}  # noqa: RUF012
-        content = json.dumps(body).encode()
-
-        @staticmethod
-        def json() -> Any:
-            return body
-
-    with pytest.raises((AssertionError, ValidationError)):
-        service.client.contract.check("GET", "/v1/jobs/x", Response())
-
-
-def test_contract_check_fails_for_keys_missing_in_the_openapi_document(service: Service) -> None:
-    release = service.created()
-    job = service.get(f"/v1/jobs/{release}").json()
-    document = copy.deepcopy(service.client.contract.document)
-    del document["components"]["schemas"]["Job"]["properties"]["hint"]
-    with pytest.raises(ValidationError):
-        Contract(document).check("GET", f"/v1/jobs/{release}", _Json(job))
-
-
-class _Json:
-    status_code = 200
-    headers = {"content-type": "application/json"}  # noqa: RUF012
-    content = b"{}"
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    def json(self) -> Any:
-        return self._body
-
-
+@pytest.mark.thorough
 def test_generated_requests_get_answers_that_match_the_openapi_document(tmp_path: Path) -> None:
     """`make requests N=10000` sends more requests."""
     sent = requests.send(tmp_path, 60, 1)

@@ -1,23 +1,15 @@
 from __future__ import annotations
 
 import threading
-import zlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.access.tokens import create
-from packager.service.store.databases import AwayError
-from packager.service.store.rows import StoredLog
 from tests.service.api.conftest import FILLED
-from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from concurrent.futures import Future
-
     from packager.service.jobs.kube import LogOptions
     from tests.service.api.conftest import Service
 
@@ -33,7 +25,6 @@ def ended(service: Service, lines: list[str], *, exit_code: int = 0) -> tuple[st
     return release, pod
 
 
-@BOTH
 def test_job_log_outlives_the_pods(service: Service) -> None:
     release, pod = ended(service, ["3\n", "2\n", "1\n"])
     path = f"/v1/jobs/{release}/logs"
@@ -55,26 +46,6 @@ def test_job_log_outlives_the_pods(service: Service) -> None:
     service.cluster.error = None
     assert service.call("DELETE", f"/v1/jobs/{release}").status_code == 202
     service.until(lambda: service.get(path).status_code == 404, "the record to be deleted")
-
-
-def test_log_of_many_lines_delays_no_other_request(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    release, _ = ended(service, ["1\n"])
-    begun, is_answered, most = threading.Event(), threading.Event(), 300_000
-
-    async def log(*_arguments: Any) -> AsyncIterator[str]:
-        begun.set()
-        for _ in range(most):
-            if is_answered.is_set():
-                return
-            yield "\n"
-
-    monkeypatch.setattr(service.cluster, "log", log)
-    with ThreadPoolExecutor(1) as clients:
-        pending = clients.submit(service.get, f"/v1/jobs/{release}/logs")
-        assert begun.wait(60)
-        assert service.get("/healthz", None).status_code == 200
-        is_answered.set()
-        assert len(pending.result().text) < most
 
 
 def test_owner_who_became_a_viewer_reads_the_log_and_changes_nothing(service: Service) -> None:
@@ -145,50 +116,7 @@ def test_follow_reads_several_pods_and_waits_for_their_containers(
     assert sorted(answers[0].splitlines()) == [f"{other}: two", f"{first}: one", f"{first}: three"]
 
 
-def test_follow_continues_while_the_database_is_unreachable(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
-    release = service.created()
-    first, second = f"{release}-x2x9p", f"{release}-a1b2c"
-    service.cluster.logs[first] = ["one\n"]
-    service.cluster.pod(release, "Running")
-    item = service.cluster.objects["Pod", first]
-    service.cluster.put({**item, "metadata": {**item["metadata"], "name": second, "uid": "second"}})
-    service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
-    store, log = service.server.store, service.cluster.log
-    job = store.job
-    waited: list[str] = []
-    failures: list[str] = []
-
-    def sometimes(release: str) -> Any:
-        if waited and len(failures) < 50:
-            failures.append(release)
-            raise AwayError("the database does not answer")
-        return job(release)
-
-    def asked(pod: str, namespace: str, options: LogOptions) -> Any:
-        waited.extend([pod] if pod == second else [])
-        return log(pod, namespace, options)
-
-    monkeypatch.setattr(store, "job", sometimes)
-    monkeypatch.setattr(service.cluster, "log", asked)
-    answers: list[str] = []
-    path = f"/v1/jobs/{release}/logs?follow=true"
-    reader = threading.Thread(target=lambda: answers.append(service.get(path).text))
-    reader.start()
-    service.until(lambda: len(failures) == 50, "the database to be away")
-    service.cluster.logs[second] = ["two\n"]
-    for pod in (first, second):
-        service.cluster.put({**service.cluster.objects["Pod", pod], "status": {"phase": "Succeeded"}})
-    service.cluster.end(release, "Complete")
-    reader.join(60)
-    [text] = answers
-    assert sorted(text.splitlines()) == [f"{second}: two", f"{first}: one"]
-
-
-@pytest.mark.parametrize("is_kept", [False, True])
-def test_follow_includes_pods_that_start_later(
-    service: Service, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
-) -> None:
+def test_follow_includes_pods_that_start_later(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     first, second = f"{release}-x2x9p", f"{release}-a1b2c"
@@ -210,82 +138,14 @@ def test_follow_includes_pods_that_start_later(
     reader.start()
     service.until(lambda: followed, "the log to be followed")
     service.cluster.put({**item, "status": {"phase": "Failed"}})  # and the Job tries again
-    if is_kept:  # the second pod ends before its log is read
-        kept = StoredLog(
-            release=release,
-            pod=second,
-            container="counter",
-            instance="current",
-            place=0,
-            size=10,
-            content=zlib.compress(b"2026-11-22T10:00:00Z again\n2026-11-22T10:00:01Z done\n"),
-            time="2026-11-22T10:00:02Z",
-        )
-        service.server.store.logs.keep(kept)
-    else:
-        service.cluster.logs[second] = ["again\n", "done\n"]
-        labelled = {**item["metadata"], "name": second, "uid": "second"}
-        service.cluster.put({**item, "metadata": labelled})
-        service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
-        service.cluster.put({**item, "metadata": labelled, "status": {"phase": "Succeeded"}})
+    service.cluster.logs[second] = ["again\n", "done\n"]
+    labelled = {**item["metadata"], "name": second, "uid": "second"}
+    service.cluster.put({**item, "metadata": labelled})
+    service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
+    service.cluster.put({**item, "metadata": labelled, "status": {"phase": "Succeeded"}})
     service.cluster.end(release, "Complete")
     reader.join(60)
     assert answers == [f"two\n{second}: again\n{second}: done\n"]
-
-
-@pytest.fixture
-def silent(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return the release of a running job whose pod writes nothing until the end of the test."""
-    monkeypatch.setattr("packager.service.use.logs._FIRST_LINE_SECONDS", 0.1)
-    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.05)
-    release = service.created()
-    service.cluster.logs[f"{release}-x2x9p"] = []
-    service.cluster.pod(release, "Running")
-    service.status(release, "running")
-    yield release
-    service.cluster.pod(release, "Succeeded", exit_code=0)
-    service.cluster.end(release, "Complete")
-    service.until(lambda: service.server.logs.places.projects.total() == 0, "the ends of the logs")
-    service.status(release, "succeeded")
-
-
-def followers(service: Service, release: str, count: int, role: str = "admin") -> list[Future[Any]]:
-    """Follow the log of a job in several threads, and return their answers."""
-    pool = ThreadPoolExecutor(count)
-    path = f"/v1/jobs/{release}/logs?follow=true"
-    answers = [pool.submit(service.get, path, role) for _ in range(count)]
-    pool.shutdown(wait=False)
-    return answers
-
-
-def test_followed_logs_without_lines_hold_back_no_other_request(service: Service, silent: str) -> None:
-    answers = followers(service, silent, 4)  # more than the places of a caller
-    for _ in range(10):
-        assert service.get("/v1/jobs").status_code == 200
-    assert not any(answer.done() for answer in answers)
-
-
-def test_followed_log_without_lines_ends_when_its_token_is_removed(
-    service: Service, silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packager.service.use.streams.LOOK_SECONDS", 0.1)
-    stored, service.tokens["eva"] = create(service.server.store, "eva", "admin", None)
-    [answer] = followers(service, silent, 1, "eva")
-    service.until(lambda: service.server.logs.places.projects.total() == 1, "the log to be followed")
-    service.server.store.tokens.remove(stored.id)
-    assert (answer.result(60).status_code, answer.result().text) == (200, "")
-
-
-def test_caller_follows_a_limited_number_of_logs(
-    service: Service, silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packager.service.use.logs._MOST_FOLLOWED", (9, 8, 1))
-    followers(service, silent, 1)
-    service.until(lambda: service.server.logs.places.projects.total() == 1, "the log to be followed")
-    refused = service.get(f"/v1/jobs/{silent}/logs?follow=true")
-    detail = "too many logs are followed: at most 1 by a caller, 8 of a project and 9 of all"
-    assert (refused.status_code, refused.json()["detail"]) == (429, detail)
-    assert service.get(f"/v1/jobs/{silent}/logs").status_code == 200
 
 
 def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +164,6 @@ def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.Monk
     ("query", "status", "detail"),
     [
         ("previous=true", 409, "no log of {pod} before a restart was kept"),
-        ("container=other", 409, "no such log of {pod} was kept: the containers are counter"),
         ("pod=other", 404, "pod 'other' not found: the pods are {pod}"),
         (
             "since=soon",

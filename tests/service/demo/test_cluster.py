@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from packager.service.demo.cluster import SimulatedCluster
-from packager.service.jobs.kube import LogOptions
 
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
@@ -58,20 +57,3 @@ def test_job_with_high_learning_rate_fails_with_a_message() -> None:
     phases, lines, condition = asyncio.run(ended(with_rate("3")))
     assert (phases[-1], condition) == ("Failed", "Failed")
     assert lines[-1] == "ValueError: the loss is not a number: the learning rate is too high\n"
-
-
-def test_deleted_job_takes_its_pods_and_prints_no_more() -> None:
-    async def deleted() -> tuple[list[Any], int]:
-        cluster = SimulatedCluster(tick=0.001)
-        await cluster.apply(JOB, "demo")
-        await asyncio.sleep(0.05)
-        await cluster.delete("Job", "digits", "demo")
-        pods, _ = await cluster.list("Pod", "demo")
-        await asyncio.sleep(0.1)
-        count = len([line async for line in cluster.log("digits-0", "demo", LogOptions(tail=100))])
-        await cluster.close()
-        return pods, count
-
-    pods, count = asyncio.run(deleted())
-    assert pods == []
-    assert count < 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from functools import partial
 from typing import Any
 
 import pytest
@@ -55,37 +54,3 @@ def test_jobs_that_arrive_while_others_are_stored_form_one_batch() -> None:
         assert (await intake.add(ADA, _job("e"))).release == "e"
 
     asyncio.run(run())
-
-
-def test_waiting_callers_are_cancelled_when_the_server_ends() -> None:
-    async def run() -> None:
-        store: Any = _Store()
-        intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
-        waits = asyncio.create_task(intake.add(ADA, _job("a")))
-        assert await asyncio.to_thread(store.begun.wait, 30)
-        assert intake._task is not None  # noqa: SLF001 - as the event loop does when it ends
-        intake._task.cancel()  # noqa: SLF001
-        with pytest.raises(asyncio.CancelledError):
-            await waits
-        store.go_on.set()
-
-    asyncio.run(run())
-
-
-def test_batches_process_left_items_next_and_raise_a_failure_for_all_items() -> None:
-    batches: list[list[int]] = []
-
-    def work(numbers: Any) -> list[int | Exception]:
-        batches.append([*numbers])
-        if 0 in numbers:
-            raise ValueError("zero")
-        return [ValueError("odd") if number % 2 else number for number in numbers[:2]]
-
-    async def run() -> list[str]:
-        numbers: Batches[int, int] = Batches(work, 3)
-        outcomes = await asyncio.gather(*map(partial(numbers.add, ADA), (2, 3, 4, 6)), return_exceptions=True)
-        outcomes += await asyncio.gather(*map(partial(numbers.add, ADA), (0, 8)), return_exceptions=True)
-        return [*map(str, outcomes), str(await numbers.add(ADA, 10))]
-
-    assert asyncio.run(run()) == ["2", "odd", "4", "6", "zero", "zero", "10"]
-    assert batches == [[2, 3, 4], [4, 6], [0, 8], [10]]

@@ -197,31 +197,6 @@ def test_keeper_keeps_the_other_logs_of_a_job_with_a_silent_kubelet(
     assert bench.log == ["demo-1: the log of p-1, main cannot be kept: it could not be read in 0.05 s"]
 
 
-def test_slow_logs_of_one_project_do_not_delay_the_end_of_jobs_of_another(bench: Bench) -> None:
-    async def run() -> None:
-        is_free = asyncio.Event()
-
-        async def read(job: StoredStatus) -> None:
-            if job.project == "slow":
-                await is_free.wait()
-
-        bench.keeper._read = read  # type: ignore[method-assign] # noqa: SLF001
-        for number in range(20):
-            job = StoredStatus(release=f"slow-{number}", namespace="tests", project="slow")
-            assert not bench.keeper.has_kept(job, is_final=True)
-        assert not bench.keeper.has_kept(DEMO, is_final=True)
-        async with asyncio.timeout(10):
-            while not bench.keeper.has_kept(DEMO, is_final=True):  # noqa: ASYNC110 - the control loop polls in the same way
-                await asyncio.sleep(0)
-        assert bench.looked == ["demo-1"]
-        is_free.set()
-        await asyncio.gather(*bench.keeper._tasks.values())  # noqa: SLF001
-        assert len(bench.looked) == 21
-        await bench.keeper.close()
-
-    asyncio.run(run())
-
-
 def test_kept_lines_returns_lines_like_the_log_of_a_pod() -> None:
     text = "2026-11-22T10:00:01.25Z a\u2028b\n2026-11-22T10:00:02.5Z c\nwithout a time\n2026-11-22T10:00:03Z \n"
     content = zlib.compress(text.encode())

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import update
 
 from packager.service.config import LimitsConfig, ProjectConfig
 from packager.service.jobs import limits
-from packager.service.store.tables import jobs
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.conftest import BOTH
 
@@ -47,7 +45,6 @@ def test_jobs_over_the_limits_are_refused_until_others_have_ended(
     assert narrow.post("/v1/jobs", FILLED).status_code == 201
 
 
-@BOTH
 def test_definitions_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
     projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
     service = Service(database, projects=projects, limits=LimitsConfig(project_definitions=2))
@@ -68,50 +65,6 @@ def test_definitions_of_a_project_over_the_limit_are_refused_until_one_is_remove
         assert [added(name, project).status_code for name, project in (("blue.a", "blue"), ("d", None))] == [201, 201]
         assert service.call("DELETE", "/v1/definitions/red.a").status_code == 204
         assert added("red.c", "red").status_code == 201
-
-
-@BOTH
-def test_revisions_of_a_project_over_the_limit_are_refused_also_after_a_removal(database: str) -> None:
-    projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
-    service = Service(database, projects=projects, limits=LimitsConfig(project_revisions=2))
-    detail = "the project 'red' has 2 revisions of definitions, also of removed ones"
-
-    def changed(project: str, description: str) -> Any:
-        body = {**COUNTDOWN, "name": f"{project}.a", "project": project, "description": description}
-        return service.call("PUT", f"/v1/definitions/{project}.a", json=body)
-
-    with service.client:
-        for project in projects:
-            body = {**COUNTDOWN, "name": f"{project}.a", "project": project}
-            assert service.post("/v1/definitions", body).status_code == 201
-        assert changed("red", "second").status_code == 200
-        refused = changed("red", "third")
-        assert (refused.status_code, refused.json()["detail"].startswith(detail)) == (429, True)
-        assert service.call("DELETE", "/v1/definitions/red.a").status_code == 204
-        again = service.post("/v1/definitions", {**COUNTDOWN, "name": "red.b", "project": "red"})
-        assert (again.status_code, again.json()["detail"].startswith(detail)) == (429, True)
-        assert changed("blue", "second").status_code == 200
-
-
-@BOTH
-def test_tokens_of_a_project_over_the_limit_are_refused_until_one_is_removed(database: str) -> None:
-    projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
-    service = Service(database, projects=projects, limits=LimitsConfig(project_tokens=2))
-
-    def added(project: str | None) -> Any:
-        return service.post("/v1/tokens", {"name": "ann", "role": "user", "project": project})
-
-    with service.client:
-        first, second = added("red"), added("red")
-        assert (first.status_code, second.status_code) == (201, 201)
-        refused = added("red")
-        assert (refused.status_code, refused.json()["detail"]) == (
-            429,
-            "the project 'red' has 2 tokens: remove some (limits.project_tokens in the configuration of the server)",
-        )
-        assert [added(project).status_code for project in ("blue", None)] == [201, 201]
-        assert service.call("DELETE", f"/v1/tokens/{first.json()['id']}").status_code == 204
-        assert added("red").status_code == 201
 
 
 WIDE = """\
@@ -135,17 +88,3 @@ def test_job_with_too_many_pods_is_refused(narrow: Service) -> None:
         detail = "the job starts 1,001 pods, and limits.job_pods of the server is 1,000"
         assert (refused.status_code, refused.json()["detail"]) == (422, detail)
     assert narrow.post("/v1/jobs", {**values, "process": {"train": {"number": 1_000}}}).status_code == 201
-
-
-@BOTH
-def test_jobs_are_refused_when_the_project_uses_too_much_of_the_database(
-    narrow: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "_SECONDS", 0)
-    release = narrow.created()
-    with narrow.server.store.database.writing() as connection:
-        large = update(jobs).where(jobs.c.release == release).values(manifests=f'["{"x" * (3 << 19)}"]')
-        connection.execute(large)
-    refused = narrow.post("/v1/jobs", FILLED)
-    assert refused.status_code == 429
-    assert refused.json()["detail"].startswith("jobs and logs of the project 'default' take 1 MiB: delete some jobs (")

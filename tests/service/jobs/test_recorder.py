@@ -134,14 +134,6 @@ def test_recorder_continues_after_an_error_of_another_job(monkeypatch: pytest.Mo
     assert messages[0].startswith("bad: its metrics cannot be recorded: JSONDecodeError")
 
 
-def test_curves_use_watched_pods_without_listing_them() -> None:
-    parts: tuple[Any, Any] = (Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory())  # it cannot list pods
-    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
-    made = Recorder(*parts, "default", lambda _line: None, lambda _job: [pod])
-    [curve] = asyncio.run(made.curves(StoredStatus(release="r", namespace="n", status="running")))
-    assert list(curve.drawn) == [(1, 1.0)]
-
-
 def test_recorder_reads_each_line_of_the_same_time_once() -> None:
     memory = Memory()
     first = [f'2026-11-22T10:00:00.5Z {{"step": {step}, "loss": {step}}}\n' for step in range(3)]
@@ -185,39 +177,3 @@ def test_recorder_ignores_malformed_lines() -> None:
         "2026-11-22T10:00:02Z " + "x" * 99_999,
     ]
     assert recorded(Logs(text), Memory()) == []
-
-
-def test_slow_logs_of_some_jobs_do_not_delay_the_curves_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "ROUND", 0.01)
-    monkeypatch.setattr(recorder, "_WAIT_SECONDS", 1.0)
-    memory: Any = Memory()
-    slow = [StoredStatus(release=f"slow-{number}", namespace="n", status="running") for number in range(9)]
-    memory.unfinished = lambda: slow
-    cluster: Any = Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])
-    reading: set[str] = set()
-    log = cluster.log
-
-    async def partly_silent(pod: str, *others: Any) -> Any:
-        reading.add(pod)
-        if pod.startswith("slow"):
-            await asyncio.Event().wait()
-        async for line in log(pod, *others):
-            yield line
-
-    cluster.log = partly_silent
-
-    def pods(job: StoredStatus) -> list[Any]:
-        return [{"metadata": {"name": f"{job.release}-p"}, "spec": {"containers": [{"name": "main"}]}}]
-
-    async def run() -> None:
-        made = Recorder(cluster, memory, "default", lambda _line: None, pods)
-        task = asyncio.create_task(made.run())
-        while len(reading) < 4:  # noqa: ASYNC110 - the round has no event
-            await asyncio.sleep(0.01)
-        async with asyncio.timeout(4):
-            curves = await made.curves(StoredStatus(release="r", namespace="n", status="running"))
-            assert [point for curve in curves for point in curve.drawn] == [(1, 1.0)]
-            assert await made.curves(slow[0]) == []
-        task.cancel()
-
-    asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,9 +81,7 @@ def test_memory_hint_names_the_package_of_a_definition() -> None:
     ("action", "of_template", "of_package"),
     [
         (Action.REQUEST_LESS, "request less in the template digits-task", "request less in the package"),
-        (Action.CORRECT_WORKLOAD, "correct the job in the template digits-task", "correct the job in the package"),
         (Action.RUN_AGAIN, "run it again", "run it again"),
-        (Action.WAIT_FOR_REPLACEMENT, *["wait: the job replaces the pod by itself"] * 2),
         (
             Action.REACH_REGISTRY,
             "the node cannot reach the registry: check the image in the definition or in the template digits-task",
@@ -101,9 +100,8 @@ def test_hints_on_requests_name_the_values_that_users_fill_in() -> None:
         assert hint_for_user(Remedy(action), {}, resources).endswith("in the value resources")
 
 
-@pytest.mark.parametrize("action", Action, ids=lambda action: action.name)
-def test_hint_for_users_needs_neither_kubectl_nor_files_of_a_package(action: Action) -> None:
-    for source in (OF_TEMPLATE, OF_PACKAGE):
+def test_hints_for_users_need_neither_kubectl_nor_files_of_a_package() -> None:
+    for action, source in itertools.product(Action, (OF_TEMPLATE, OF_PACKAGE)):
         hint = hint_for_user(Remedy.of(action, **VALUES), {}, source)
         for word in ("kubectl", "mlpack ", "mlops.env", "overlay", "--replace", "{", "deploy"):
             assert word not in hint

@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 from packager.service.api import rate_limits
 from packager.service.page import app
 from tests.service import bodies
-from tests.service.api.conftest import COUNTDOWN, Service
+from tests.service.api.conftest import COUNTDOWN, Service, application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +28,11 @@ class Site(Service):
     def __init__(self, path: Path, *, trusted: bool = False, **more: Any) -> None:
         super().__init__(path, trusted=trusted, **more)
         self.origin = "http://127.0.0.1" if trusted else ORIGIN
-        browser: Any = TestClient(app.make(self.server), base_url=self.origin)
-        self.client = browser
         self.sessions: dict[str, str] = {}
+
+    def client_of(self, base: str) -> Any:
+        """Return a browser."""
+        return TestClient(application(app.make, self.server), base_url=base)
 
     def sign_in(self, role: str) -> str:
         """Sign in with the token of a role, and return the cookie of the session."""

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import re
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import UnreachableError
-from packager.service.page import form, html, inputs
-from packager.service.use import registry
 from tests.service import bodies
 from tests.service.page.conftest import Site, sent_twice, text_of
+
+if TYPE_CHECKING:
+    import pytest
 
 # The inputs that a browser sends for `bodies.filled`.
 FORM = {
@@ -215,34 +212,3 @@ def test_new_job_view_lists_the_definitions(digits: Site) -> None:
     text = text_of(digits.view("/new", "user"))
     assert "countdown countdown-task, revision 1 digits Digits on CPUs digits-task, revision 1" in text
     assert digits.view("/new/nothing").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [(inputs, "read"), (inputs, "data_of"), (form, "build"), (html, "_filled"), (registry, "read_definition")],
-)
-def test_long_form_delays_no_request_of_others(
-    digits: Site, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
-) -> None:
-    for role in ("admin", "viewer"):
-        digits.sign_in(role)
-    begun, may_end, work = threading.Event(), threading.Event(), getattr(module, name)
-
-    def slow(*values: Any, **more: Any) -> Any:
-        begun.set()
-        assert may_end.wait(60)
-        return work(*values, **more)
-
-    monkeypatch.setattr(module, name, slow)
-    with ThreadPoolExecutor(2) as clients:
-        if name == "read":
-            pending = clients.submit(digits.send, "/new/digits", FORM)
-        else:
-            pending = clients.submit(digits.view, "/new/digits?example=true")
-        assert begun.wait(60)
-        other = clients.submit(digits.get, "/v1/jobs", "viewer")
-        try:
-            assert other.result(20).status_code == 200
-        finally:
-            may_end.set()
-        assert pending.result().status_code in (200, 303)

@@ -21,24 +21,3 @@ def test_overview_shows_running_waiting_and_failed_jobs(digits: Site) -> None:
     assert "Project Running Starting Queued Failed today GPUs default 0 1 0 1 1" in overview
     assert waiting in rest.partition("Failed today")[0]
     assert failed in rest.partition("Failed today")[2]
-
-
-def test_overview_shows_only_projects_of_the_caller(site: Site) -> None:
-    text = text_of(site.view("/overview"))
-    assert "No job waits." in text
-    assert "No job has failed in the last 24 hours." in text
-
-
-def test_errors_keep_the_navigation_of_people_who_have_signed_in(site: Site) -> None:
-    html = {"Accept": "text/html"}
-    for path, status in (("/nowhere", 404), ("/jobs/nothing", 404)):
-        headers = {**html, "Cookie": site.sign_in("viewer")}
-        answer = site.client.get(path, headers=headers, follow_redirects=False)
-        assert answer.status_code == status
-        assert 'href="/definitions"' in answer.text
-    forbidden = site.view("/new-template", "viewer")
-    assert forbidden.status_code == 403
-    assert 'href="/definitions"' in forbidden.text
-    anonymous = site.client.get("/nowhere", headers=html, follow_redirects=False)
-    assert anonymous.status_code == 404
-    assert 'href="/definitions"' not in anonymous.text

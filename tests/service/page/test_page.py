@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.service.issuer import FakeIssuer
 
+pytestmark = pytest.mark.thorough
+
 PATIENCE = 30_000.0
 """Milliseconds that a busy machine may take."""
 
@@ -58,7 +60,7 @@ class Served(Site):
             self.origin = f"http://127.0.0.1:{port}"
             client = httpx.Client(base_url=self.origin, timeout=30)
             self.start = f"{self.origin}{self._root}/jobs"
-            self.client = client  # type: ignore[assignment] # the client for the API
+            self.client = client
             with client:
                 yield
         finally:
@@ -85,7 +87,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server with definitions, and an issuer at another site."""
     site = Served(tmp_path_factory.mktemp("page") / "server.db")
     with issuer.running("localhost") as fake, site.running():
@@ -99,11 +101,6 @@ def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[
             description="Trains on digits, on CPUs",
         )
         assert site.call("PUT", "/v1/definitions/digits", json=changed).status_code == 200
-        package = {"source": "resnet50v1-5-fp32-training", "options": ["gpu"]}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PATH", str(kubectl.parent), prepend=":")
-            packaged = {"name": "resnet", "package": package, "description": "One long word: " + "x" * 300}
-            assert site.post("/v1/definitions", packaged).status_code == 201
         yield site
 
 
@@ -159,13 +156,6 @@ def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
 
 def test_browser_creates_a_job_and_shows_it_until_the_end(chromium: Browser, served: Served) -> None:
     creates_and_watches(chromium, served)
-
-
-def test_browser_creates_and_shows_a_job_below_a_path(chromium: Browser, tmp_path: Path) -> None:
-    site = Served(tmp_path / "server.db", "/mlpack")
-    with site.running():
-        assert site.post("/mlpack/v1/definitions", COUNTDOWN).status_code == 201
-        creates_and_watches(chromium, site)
 
 
 def creates_and_watches(chromium: Browser, served: Served) -> None:
@@ -304,10 +294,6 @@ SIZE: ViewportSize = {"width": 1000, "height": 720}
 SMALLEST: ViewportSize = {"width": 320, "height": 640}
 VIEWS = {
     "overview": "/overview",
-    "API": "/api",
-    "documentation": "/help",
-    "document": "/help/service/page",
-    "long document": "/help/commands",
     "jobs": "/jobs",
     "filters": "/jobs?creator=nothing",
     "running": "/jobs/{running}",
@@ -318,9 +304,6 @@ VIEWS = {
     "definitions": "/definitions",
     "definition": "/definitions/digits",
     "definition form": "/definitions/digits/edit",
-    "package": "/definitions/resnet",
-    "package form": "/definitions/resnet/edit",
-    "form of a package": "/new/resnet",
     "templates": "/templates",
     "template": "/templates/digits-task",
     "template form": "/templates/digits-task/edit",
@@ -375,7 +358,7 @@ def test_every_view_is_accessible_and_fits_a_small_screen(
     assert {url for url in requested if not url.startswith(f"{served.origin}/")} == set()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light"])
 def test_line_with_an_error_is_marked_and_selected(chromium: Browser, served: Served, scheme: str) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SMALLEST) as context:
@@ -399,32 +382,6 @@ def test_line_with_an_error_is_marked_and_selected(chromium: Browser, served: Se
         area.fill("a:\n  b:\n    - c\n")
         expect(page.locator(".numbers").first.locator("span")).to_have_text(["1", "2", "3", "4"])
         expect(page.locator(".numbers .wrong")).to_have_count(0)
-
-
-@pytest.mark.parametrize("has_script", [True, False])
-def test_overlays_and_options_are_those_of_the_package(chromium: Browser, served: Served, *, has_script: bool) -> None:
-    expect.set_options(timeout=PATIENCE)
-    with chromium.new_context(java_script_enabled=has_script) as context:
-        page = signed_in(context.new_page(), served)
-        page.goto(f"{served.origin}/new-definition")
-        page.get_by_text("Site options").click()
-        ask = page.get_by_role("button", name="Show the overlays and options of this package")
-        for source, overlay in (("llm-finetune-cpu", "serving"), ("hello-mpi", "multi-node")):
-            page.get_by_label("Package", exact=True).fill(source)
-            page.get_by_label("Overlay", exact=True).fill(overlay)
-            page.get_by_label("Overlay", exact=True).blur()
-            if has_script:
-                expect(ask).to_be_hidden()
-                expect(page.get_by_label("Template", exact=True)).to_have_value("")
-                expect(page.get_by_label("System values")).to_have_value("")
-                expect(page.get_by_label("Description")).to_have_value("")
-            else:
-                ask.click()
-                page.get_by_text("Site options").click()
-            expect(page.get_by_text(f"Those of {source}, {overlay}")).to_be_visible()
-            expect(page.locator("[name='option:expose']")).to_have_count(1 if overlay == "serving" else 0)
-            choices = page.locator("datalist option").evaluate_all("all => all.map(one => one.value)")
-            assert ("serving" in choices) == (overlay == "serving")
 
 
 LINES = [

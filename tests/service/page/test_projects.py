@@ -61,32 +61,3 @@ def test_job_form_offers_the_projects_of_the_caller(site: Site) -> None:
     refused = site.send("/new/countdown", {"/process/train/number": "3", "/project": "vision"}, "ada")
     assert refused.status_code == 422
     assert "project 'vision' not found" in text_of(refused)
-
-
-def test_definition_keeps_its_project(site: Site) -> None:
-    form = {
-        "name": "research.own",
-        "task_template_name": "countdown-task",
-        "user_values_description": COUNTDOWN["user_values_description"],
-        "user_values_example": COUNTDOWN["user_values_example"],
-        "system_values": COUNTDOWN["system_values"],
-        "project": "research",
-    }
-    assert site.send("/new-definition", form, "dev").headers["location"] == "/definitions/research.own"
-    edit = site.view("/definitions/research.own/edit").text
-    assert re.search(r"<option selected>research</option>", edit)
-    assert "Project research" in text_of(site.view("/definitions/research.own"))
-    assert (
-        site.send("/definitions/research.own/edit", {**form, "revision": "1", "description": "x"}, "dev").status_code
-        == 303
-    )
-    assert site.get("/v1/definitions/research.own").json()["project"] == "research"
-    assert "all projects" not in site.view("/new-definition", "dev").text
-
-
-def test_project_admin_creates_tokens_of_that_project_only(site: Site) -> None:
-    answer = site.send("/tokens", {"name": "eve", "role": "viewer", "project": "research"}, "root")
-    assert answer.status_code == 201
-    assert "eve viewer research" in text_of(answer)
-    assert site.send("/tokens", {"name": "eve", "role": "viewer", "project": "vision"}, "root").status_code == 422
-    assert site.send("/tokens", {"name": "eve", "role": "viewer"}, "root").status_code == 403

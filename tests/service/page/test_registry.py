@@ -1,14 +1,8 @@
 from __future__ import annotations
 
-import html
 import json
-import re
 
-import pytest
-
-from packager.service.page.html import anchor
 from tests.service import bodies
-from tests.service.api.conftest import COUNTDOWN
 from tests.service.page.conftest import Site, text_of
 
 DEFINITION = {
@@ -50,38 +44,6 @@ def test_definition_is_tried_registered_and_revised_by_form(site: Site) -> None:
     assert "This revision is not the current one" in text_of(site.view("/definitions/count-2"))
 
 
-def test_definition_is_registered_over_the_revision_of_another_caller(site: Site) -> None:
-    form = {**DEFINITION, "name": "countdown", "description": "Mine", "revision": "1"}
-    form["user_values_example"] = DEFINITION["user_values_example"].replace("count-2", "countdown")
-    other = {**COUNTDOWN, "description": "Theirs"}
-    assert site.call("PUT", "/v1/definitions/countdown", "developer", json=other).status_code == 200
-    late = site.send("/definitions/countdown/edit", form)
-    assert late.status_code == 412
-    assert "Revision 2 was registered by developer after you opened this form" in text_of(late)
-    assert 'href="/definitions/countdown?revision=2#changes"' in late.text
-    assert 'name="revision" value="2"' in late.text
-    assert "Register revision 3" in text_of(late)
-    assert 'value="Mine"' in late.text
-    assert site.send("/definitions/countdown/edit", {**form, "revision": "2"}).status_code == 303
-    assert site.get("/v1/definitions/countdown").json()["description"] == "Mine"
-
-
-def test_template_is_registered_over_the_revision_of_another_caller(site: Site) -> None:
-    template = site.get("/v1/templates/countdown-task").json()["template"]
-    body = {"name": "countdown-task", "template": template, "description": "Theirs"}
-    assert site.call("PUT", "/v1/templates/countdown-task", json=body).status_code == 200
-    form = {"template": template, "description": "Mine", "revision": "1"}
-    late = site.send("/templates/countdown-task/edit", form)
-    assert late.status_code == 412
-    assert "Revision 2 was registered by admin after you opened this form" in text_of(late)
-    assert 'href="/templates/countdown-task?revision=2#changes"' in late.text
-    assert 'name="revision" value="2"' in late.text
-    assert "Register revision 3" in text_of(late)
-    assert 'value="Mine"' in late.text
-    assert site.send("/templates/countdown-task/edit", {**form, "revision": "2"}).status_code == 303
-    assert site.get("/v1/templates/countdown-task").json()["description"] == "Mine"
-
-
 def test_errors_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
     form = {**DEFINITION, "user_values_description": "a: b", "system_values": "x: [", "application": "a b"}
     answer = shared.send("/new-definition", form)
@@ -93,20 +55,6 @@ def test_errors_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
     long = shared.send("/new-definition", {**DEFINITION, "name": "x" * 80})
     assert long.status_code == 422
     assert "54" in text_of(long)
-
-
-@pytest.mark.parametrize("name", ["a b", "x" * 80, ""])
-@pytest.mark.parametrize("action", ["register", "trial"])
-def test_wrong_name_hides_no_other_error_of_a_definition(shared: Site, name: str, action: str) -> None:
-    others = {"user_values_description": "a: b", "system_values": "x: [", "task_template_name": "absent"}
-    form = {**DEFINITION, **others, "description": "x" * 5000}
-    answer = shared.send("/new-definition", {**form, "name": name, "action": action})
-    assert answer.status_code == 422
-    for key in ("name", "description", *others):
-        assert f'href="#{anchor(key)}"' in answer.text
-    assert "5 problems in the form" in text_of(answer)
-    alone = shared.send("/new-definition", {**DEFINITION, "name": name, "action": action})
-    assert "1 problem in the form" in text_of(alone)
 
 
 def test_template_is_tried_revised_and_registered_by_form(digits: Site) -> None:
@@ -135,75 +83,6 @@ def test_template_is_tried_revised_and_registered_by_form(digits: Site) -> None:
     assert "deprecated" in text_of(digits.view("/templates/t2"))
     assert "t2" not in digits.view("/new-definition").text
     assert digits.send("/templates/t2/remove").status_code == 303
-
-
-def test_template_with_misspelt_field_is_shown_again_with_its_line(site: Site) -> None:
-    template = bodies.TEMPLATE.replace("restartPolicy", "restartPolcy")
-    for action in ("trial", "register"):
-        answer = site.send("/new-template", {"name": "t3", "template": template, "action": action})
-        assert answer.status_code == 422
-        assert re.search(r"line \d+: .*unknown field 'restartPolcy'", text_of(answer))
-        assert "The template is valid" not in text_of(answer)
-        assert "a template must not have this field" not in text_of(answer)
-    assert site.get("/v1/templates/t3").status_code == 404
-
-
-def test_forms_begin_with_examples_that_can_be_registered(site: Site) -> None:
-    for path in ("/new-template", "/new-definition"):
-        form = form_of(site.view(path).text)
-        assert site.send(path, {**form, "action": "trial"}).status_code == 200
-        assert site.send(path, {**form, "action": "register"}).status_code == 303
-
-
-def test_form_of_a_definition_offers_packages_overlays_and_options(site: Site) -> None:
-    text = site.view("/new-definition").text
-    assert '<option value="hello-mpi"></option>' in text
-    assert '<option value="single-node"></option>' in text
-    assert 'name="option:gpu"' in text
-    named = {"name": "hello", "source": "none", "option:gpu": "1"}
-    kept = site.send("/new-definition", {**named, "action": "trial"})
-    assert kept.status_code == 422
-    assert re.search(r'name="option:gpu" value="1" checked', kept.text)
-
-
-def form_of(text: str) -> dict[str, str]:
-    """Return the inputs of a form of the registry, as a browser sends them."""
-    areas = re.findall(r'<textarea class="mono" name="([^"]+)"[^>]*>\n(.*?)</textarea>', text, re.DOTALL)
-    lines = re.findall(r'<input name="([^"]+)" value="([^"]*)"', text)
-    chosen = re.findall(r'<select name="([^"]+)".*?<option selected>([^<]*)</option>', text, re.DOTALL)
-    return {name: html.unescape(value) for name, value in (*areas, *lines, *chosen)}
-
-
-@pytest.mark.parametrize(
-    ("path", "role"),
-    [
-        ("/new-definition", "user"),
-        ("/definitions/countdown/edit", "user"),
-        ("/definitions/countdown/remove", "user"),
-        ("/new-template", "developer"),
-        ("/templates/countdown-task/edit", "developer"),
-        ("/templates/countdown-task/remove", "developer"),
-        ("/tokens", "developer"),
-        ("/new/countdown", "viewer"),
-    ],
-)
-def test_form_is_refused_without_the_required_role(shared: Site, path: str, role: str) -> None:
-    before = [shared.get(path).json() for path in ("/v1/definitions", "/v1/templates")]
-    assert shared.send(path, {**DEFINITION, "template": "a: 1"}, role).status_code == 403
-    assert [shared.get(path).json() for path in ("/v1/definitions", "/v1/templates")] == before
-
-
-def test_summary_of_errors_names_the_labels_of_fields(shared: Site) -> None:
-    form = {**DEFINITION, "user_values_description": "a: b: c", "action": "trial"}
-    summary = text_of(shared.send("/new-definition", form)).partition("Name")[0]
-    assert "Values that users fill in: line 1, column 5: not valid YAML" in summary
-    assert "user_values_description" not in summary
-
-
-def test_summaries_of_the_api_show_names_as_code(shared: Site) -> None:
-    view = shared.view("/api").text
-    assert "with <code>dry_run</code>, return" in view
-    assert "`" not in view
 
 
 def test_hostile_template_sources_are_escaped(site: Site) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,7 +13,6 @@ from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
 from packager.service.page.sign_in import own_path
-from packager.service.use import streams
 from tests.service.issuer import CLIENT, SECRET, FakeIssuer, running
 from tests.service.page.conftest import ORIGIN, Site, text_of
 
@@ -65,37 +63,11 @@ def test_sign_out_ends_the_session_of_a_saved_cookie(site: Site) -> None:
     assert site.get("/v1/whoami", "user").status_code == 200, "the token itself is still good"
 
 
-def test_oldest_session_ends_when_an_owner_exceeds_twenty_sessions(site: Site) -> None:
-    def signed_in(role: str) -> dict[str, str]:
-        answer = site.send("/sign-in", {"token": site.tokens[role]}, None)
-        site.client.cookies.clear()
-        return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
-
-    other = signed_in("admin")
-    first = signed_in("user")
-    later = [signed_in("user") for _ in range(20)]
-    statuses = [site.client.get("/v1/whoami", headers=cookie).status_code for cookie in (other, first, later[0])]
-    assert statuses == [200, 401, 200]
-    with site.server.store.database.reading() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM sessions").scalar() == 21
-
-
 def test_second_sign_in_ends_the_previous_session(site: Site) -> None:
     kept = {"Cookie": site.sign_in("user")}
     again = site.send("/sign-in", {"token": site.tokens["user"]}, "user")
     assert again.status_code == 303
     assert site.client.get("/v1/whoami", headers=kept).status_code == 401
-
-
-def test_sign_out_ends_open_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.1)
-    cookie = {"Cookie": site.sign_in("user"), "Accept": "text/event-stream"}
-    with ThreadPoolExecutor(1) as pool:
-        followed = pool.submit(site.client.get, "/v1/events", headers=cookie)
-        with pytest.raises(TimeoutError):
-            followed.result(timeout=1)
-        site.send("/sign-out", role="user")
-        assert followed.result(timeout=30).status_code == 200
 
 
 def test_invalid_token_is_refused_and_not_shown(shared: Site) -> None:
@@ -112,7 +84,7 @@ def test_session_cookie_is_secure_when_the_origin_is_https(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_each_view_has_the_access_rules_of_the_api(shared: Site, path: str) -> None:
+def test_each_view_has_the_access_rules_of_the_api_and_a_strict_policy(shared: Site, path: str) -> None:
     stranger = shared.view(path, None)
     assert (stranger.status_code, stranger.headers["location"]) == (303, f"/sign-in?then={path}")
     for role in ROLES:
@@ -120,11 +92,14 @@ def test_each_view_has_the_access_rules_of_the_api(shared: Site, path: str) -> N
         may = ROLES.index(role) >= ROLES.index(VIEWS[path])
         assert answer.status_code == (200 if may else 403), role
         assert may or f"expected the role {VIEWS[path]}, found {role}" in text_of(answer)
+    check_policy(answer)
 
 
-@pytest.mark.parametrize("path", [*VIEWS, "/sign-in"])
-def test_each_view_has_a_strict_content_security_policy(shared: Site, path: str) -> None:
-    answer = shared.view(path)
+def test_sign_in_has_a_strict_policy(shared: Site) -> None:
+    check_policy(shared.view("/sign-in"))
+
+
+def check_policy(answer: Any) -> None:
     policy = answer.headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -136,10 +111,8 @@ def test_each_view_has_a_strict_content_security_policy(shared: Site, path: str)
     assert len(answer.content) < 60_000
 
 
-@pytest.mark.parametrize(
-    "origin", ["", "null", "https://evil.example", "http://testserver.local.evil.example", "file://"]
-)
-@pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/tokens", "/new/countdown", "/jobs/x/delete"])
+@pytest.mark.parametrize("origin", ["", "https://evil.example", "http://testserver.local.evil.example"])
+@pytest.mark.parametrize("path", ["/sign-out", "/new/countdown"])
 def test_form_from_another_site_is_refused(shared: Site, path: str, origin: str) -> None:
     answer = shared.send(path, {"token": shared.tokens["admin"]}, Origin=origin)
     assert answer.status_code == 403
@@ -181,7 +154,7 @@ def test_session_ends_after_its_time_limit(site: Site, monkeypatch: pytest.Monke
     assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
 
 
-@pytest.mark.parametrize("cookie", ["x", "AAAA", "A" * 80, "A" * 5000, "%00", "ä"])
+@pytest.mark.parametrize("cookie", ["x", "A" * 80, "%00"])
 def test_forged_session_cookie_is_refused(shared: Site, cookie: str) -> None:
     headers = {b"Cookie": f"mlpack_session={cookie}".encode()}
     assert shared.client.get("/v1/whoami", headers=headers).status_code == 401
@@ -189,17 +162,7 @@ def test_forged_session_cookie_is_refused(shared: Site, cookie: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "//evil.example",
-        "https://evil.example",
-        "/\\evil.example",
-        "javascript:x",
-        "",
-        "/sign-out",
-        "/a\r\nb",
-        "/" * 3000,
-        "/jöbs",
-    ],
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/sign-out", "/a\r\nb", "/jöbs"],
 )
 def test_sign_in_redirects_to_paths_of_this_server_only(shared: Site, path: str) -> None:
     assert own_path(path) == "/jobs"
@@ -326,7 +289,7 @@ def test_authorization_request_has_fresh_state_nonce_and_code_challenge(visitor:
         assert len(one[key]) == 43
 
 
-@pytest.mark.parametrize("secret", [SECRET, None])
+@pytest.mark.parametrize("secret", [None])
 def test_client_authenticates_in_the_form_or_as_a_public_client(
     visitor: Visitor, secret: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,15 +360,9 @@ def test_page_hides_the_error_description_without_a_started_attempt(visitor: Vis
     ("claims", "message", "status"),
     [
         ({"nonce": "x"}, "the token was made for another attempt to sign in", 401),
-        ({"nonce": None}, "the token was made for another attempt to sign in", 401),
-        ({"nonce": ["x"]}, "the token was made for another attempt to sign in", 401),
         ({"aud": "mlpack"}, f"the token is not valid: it is not for {CLIENT}", 401),
         ({"aud": [CLIENT, "x"]}, "the token was made for another client", 401),
         ({"azp": "x"}, "the token was made for another client", 401),
-        ({"iss": "https://evil.example"}, "the token is not valid: it is not of http", 401),
-        ({"exp": 1}, "the token is not valid: it has expired", 401),
-        ({"exp": float("inf")}, "the token is not valid: its signature or its claims", 401),
-        ({"sub": None}, "the token ", 401),
         ({"groups": ["else"]}, "ada is in no group that has a role", 403),
         ({"preferred_username": "<b>"}, "the claim preferred_username is '<b>': a name becomes a label", 403),
     ],
@@ -423,9 +380,7 @@ def test_refused_id_token_begins_no_session(
         ((401, {"error": "invalid_client"}), "HOST has answered 'invalid_client'", 503),
         ((400, [1]), "HOST has answered with status 400", 503),
         ((200, {"id_token": 5}), "HOST has answered without an ID token", 401),
-        ((200, "x"), "HOST has answered without an ID token", 401),
         ((200, {"id_token": "x" * 20_000}), "the token is not valid: it is too long", 401),
-        ((400, {"error": {"a": 1}, "error_description": 5}), "HOST has answered a mapping", 503),
         ((302, {}), "http://HOST/token redirects to", 503),
     ],
 )
@@ -436,7 +391,7 @@ def test_invalid_answers_of_the_token_endpoint_are_refused(
     is_refused(visitor.get(visitor.is_led_back()), message.replace("HOST", visitor.fake.url[7:]), status)
 
 
-@pytest.mark.parametrize("address", [None, 5, "javascript:alert(1)", "http://sso.example.com/a", "https://a b/", "//x"])
+@pytest.mark.parametrize("address", [None, 5, "javascript:alert(1)", "http://sso.example.com/a"])
 def test_invalid_addresses_of_the_issuer_are_not_used(visitor: Visitor, address: Any) -> None:
     visitor.fake.document = {"authorization_endpoint": address, "end_session_endpoint": address}
     is_refused(visitor.get("/sign-in/issuer"), f"{visitor.fake.url[7:]} names no address at which people sign in", 503)
@@ -447,16 +402,6 @@ def test_unreachable_issuer_is_reported_on_the_sign_in_view(visitor: Visitor) ->
     visitor.fake.is_away = True
     is_refused(visitor.get("/sign-in/issuer"), "the keys of the issuer: http", 503)
     assert "Sign in with" in visitor.get("/sign-in?out=issuer").text
-
-
-def test_sign_in_with_the_issuer_replaces_an_existing_session(visitor: Visitor) -> None:
-    visitor.signs_in()
-    planted = visitor.cookies[SESSION]
-    visitor.signs_in()
-    assert visitor.cookies[SESSION] != planted
-    assert visitor.get("/jobs").status_code == 200
-    visitor.cookies[SESSION] = planted
-    assert visitor.get("/jobs").status_code == 303
 
 
 def test_attempt_cookie_and_session_cookie_are_not_interchangeable(visitor: Visitor) -> None:
@@ -495,43 +440,14 @@ def test_session_follows_the_groups_and_ends_without_a_role(visitor: Visitor) ->
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
 
 
-@pytest.mark.parametrize("ended", ["revoked", "no refresh token", "somebody else", "no ID token"])
+@pytest.mark.parametrize("ended", ["no refresh token", "somebody else"])
 def test_session_ends_when_it_cannot_be_renewed(visitor: Visitor, ended: str) -> None:
     expires_at_once(visitor)
     visitor.fake.with_refresh = ended != "no refresh token"
     visitor.signs_in()
-    if ended == "revoked":
-        assert visitor.get("/jobs").status_code == 200
-        visitor.fake.revoke()
-    elif ended == "somebody else":
-        visitor.fake.claims |= {"sub": "u-2"}
-    elif ended == "no ID token":
-        visitor.fake.tokens = {"id_token": None}
+    visitor.fake.claims |= {"sub": "u-2"}
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
-    asked = len(visitor.fake.requests)
     assert visitor.get("/v1/whoami").status_code == 401
-    assert len(visitor.fake.requests) == asked
-
-
-def test_session_survives_an_unreachable_issuer(visitor: Visitor) -> None:
-    expires_at_once(visitor)
-    visitor.signs_in()
-    visitor.fake.is_away = True
-    answer = visitor.get("/jobs")
-    assert (answer.status_code, "has answered with status 500" in text_of(answer)) == (503, True)
-    visitor.fake.is_away = False
-    assert visitor.get("/jobs").status_code == 200
-
-
-def test_concurrent_requests_renew_a_session_once(visitor: Visitor) -> None:
-    """A refresh token is valid for one use: a second renewal would end the session."""
-    expires_at_once(visitor)
-    visitor.signs_in()
-    visitor.fake.claims = {}
-    with ThreadPoolExecutor(4) as pool:
-        statuses = list(pool.map(lambda _: visitor.get("/v1/whoami").status_code, range(8)))
-    assert statuses == [200] * 8
-    assert visitor.fake.requests.count("/token refresh_token") == 1
 
 
 def test_session_content_is_not_readable_in_the_database_or_the_log(visitor: Visitor) -> None:

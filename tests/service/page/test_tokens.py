@@ -24,16 +24,11 @@ def test_token_is_created_and_shown_once(site: Site) -> None:
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        (
-            {"name": "a b", "role": "user"},
-            "expected a name of letters, digits and - _ . between them, such as ci-runner",
-        ),
         ({"name": "a", "role": "root"}, "expected admin, developer, user or viewer, found 'root'"),
         (
             {"name": "a", "role": "user", "days": "x"},
             "expected a whole number of days from 1 to 3650, such as 90, found 'x'",
         ),
-        ({"name": "a", "role": "user", "days": "0"}, "expected at least 1, found the number 0"),
         ({"name": "a", "role": "user", "project": "none"}, "project 'none' not found"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packager.base.values import convert
-from packager.service.registry import bundled, definitions, omissions, template_values
+from packager.service.registry import bundled, definitions, template_values
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.policy import Site
 from tests.service import bodies
@@ -123,7 +123,7 @@ def test_example_must_satisfy_the_description() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["image", "global", "configs"])
+@pytest.mark.parametrize("key", ["image", "global"])
 def test_users_cannot_fill_in_keys_of_the_definition_or_service(key: str) -> None:
     described = f"{bodies.DESCRIPTION}{key}: (Optional) Anything\n"
     assert details(user_values_description=described)[0][1].startswith(f"users cannot fill in {key!r}: it is ")
@@ -164,17 +164,6 @@ spec:
             ["with process.train.maxStep left out: template, line 6: process.train.maxStep is not defined"],
         ),
         (
-            "{{ process.eval.batchSize + 1 }}",
-            [
-                "with process.eval left out: template, line 6: the mapping has no key 'eval'",
-                "with process.eval.batchSize left out: template, line 6: the mapping has no key 'batchSize'",
-            ],
-        ),
-        (
-            "{{ resources.cpu or resources.memory }}",
-            ["with resources left out: template, line 6: 'resources' is undefined"],
-        ),
-        (
             "{{ endpoints[1].endpoint }}",
             [
                 "with endpoints.1 left out: template, line 6: list object has no element 1",
@@ -207,36 +196,15 @@ spec:
     ("command", "place"),
     [
         ('command: [bash, -c, "seq {{ process.train.saveStep }}"]', "command[2]"),
-        ("command: [/bin/sh, -ec, \"echo '{{ process.train.saveStep }}'\"]", "command[2]"),
-        ('command: [bash, -c, -x, "{{ process.train.saveStep }}"]', "command[3]"),
         ('command: [/bin/bash]\n    args: [-lc, "{{ process.train.saveStep }}"]', "args[1]"),
-        ('args: [python3, -c, "print({{ process.train.saveStep | tojson }})"]', "args[2]"),
-        ('command: [perl, -e, "{{ process.train.saveStep | upper }}"]', "command[2]"),
-        ('command: [bash, -c, --, "{{ process.train.saveStep }}"]', "command[3]"),
-        ('command: [bash, -cx, "{{ process.train.saveStep }}"]', "command[2]"),
-        ('command: [bash, -c, -o, pipefail, "{{ process.train.saveStep }}"]', "command[4]"),
         ('command: [sh, -c, "seq $(STEPS)"]', "command[2]"),
         ('command: [sh, -c, "seq $$(STEPS)"]', None),
         ('command: [sh, -c, "seq $(ALL)"]', "command[2]"),
-        ('command: [seq, "$(STEPS)"]', None),
-        ('command: [python3, "-cprint({{ process.train.saveStep }})"]', "command[1]"),
         ('command: [node, "--eval={{ process.train.saveStep }}"]', "command[1]"),
-        ('command: [node, -p, "{{ process.train.saveStep }}"]', "command[2]"),
-        ('command: [php, -r, "{{ process.train.saveStep }}"]', "command[2]"),
-        ('command: [mkdir, -p, "{{ process.train.saveStep }}"]', None),
-        ('command: [python3, -c, "print({{ process.train.saveStep | sh }})"]', "command[2]"),
         ('command: [bash, -c, "echo \\"{{ process.train.saveStep | sh }}\\""]', "command[2]"),
-        ("command: [bash, -c, \"echo '{{ process.train.saveStep | sh }}'\"]", "command[2]"),
-        ('command: [bash, -c, "echo `seq {{ process.train.saveStep | sh }}`"]', "command[2]"),
-        ('command: [bash, -c, "cat <<EOF\\n{{ process.train.saveStep | sh }}\\nEOF"]', "command[2]"),
         ('command: [bash, -c, "echo \\"a $(seq {{ process.train.saveStep | sh }})\\" \\\\\\" x"]', None),
         ('command: [bash, -c, "seq {{ process.train.saveStep | sh }}"]', None),
-        ('command: [bash, -c, "seq {{ process.train.saveStep | int }}"]', None),
-        ('command: [bash, -c, "seq {{ (process.eval or {}).batchSize or 1 }}"]', None),
-        ('command: [bash, -c, "seq $STEPS"]', None),
         ('command: [bash, -c, "seq $1", sh, "{{ process.train.saveStep }}"]', None),
-        ('command: [train, "--steps={{ process.train.saveStep }}"]', None),
-        ('command: [bash, -c, "echo {{ global.release }} {{ global.application }}"]', None),
     ],
 )
 def test_trial_warns_about_values_in_code_of_a_command(renderer: Renderer, command: str, place: str | None) -> None:
@@ -275,24 +243,7 @@ data:
     ]
 
 
-def test_trial_renders_a_bounded_number_of_times(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = [f"key{number}" for number in range(300)]
-    described = bodies.DESCRIPTION + "".join(f"{key}: (Optional) A value\n" for key in keys)
-    example = bodies.EXAMPLE + "".join(f"{key}: 1\n" for key in keys)
-    renderings: list[Any] = []
-    render = renderer.render
-
-    def counted(*arguments: Any) -> Any:
-        renderings.append(arguments)
-        return render(*arguments)
-
-    monkeypatch.setattr(renderer, "render", counted)
-    definition = read(user_values_description=described, user_values_example=example)
-    assert definitions.trial(definition, SMALL, renderer, SITE)[1] == []
-    assert len(renderings) == 3 + omissions.MAX_SINGLE
-
-
-@pytest.mark.parametrize(("flag", "appended"), [(0, False), ("0", False), (False, False), (1, True), ("true", True)])
+@pytest.mark.parametrize(("flag", "appended"), [(0, False), ("true", True)])
 def test_final_name_has_a_unique_part_on_request(flag: Any, *, appended: bool) -> None:
     name = definitions.final_name(convert(bodies.definition(append_uuid=flag), DefinitionBody))
     assert re.fullmatch(r"digits-[0-9a-f]{8}" if appended else "digits", name)
@@ -303,9 +254,7 @@ def test_final_name_has_a_unique_part_on_request(flag: Any, *, appended: bool) -
     [
         ("mnist_softmax_cpu", "demo", "mnist-softmax-cpu-demo-[0-9a-f]{6}"),
         ("1", "2", "job-1-2-[0-9a-f]{6}"),
-        ("___", "", "job-[0-9a-f]{6}"),
         ("x" * 60, "y", "x{43}-[0-9a-f]{6}"),
-        ("Ä", "ß", "job-[0-9a-f]{6}"),
     ],
 )
 def test_release_name_is_valid_for_every_kind(definition: str, application: str, pattern: str) -> None:
@@ -342,6 +291,7 @@ KEYS = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(KEYS, JSON, max_size=4))
 def test_hostile_values_are_refused_or_change_only_scalars(renderer: Renderer, changes: dict[str, Any]) -> None:

@@ -21,44 +21,20 @@ def job(limits: dict[str, Any], parallelism: int = 1, **pod: Any) -> dict[str, A
 
 @pytest.mark.parametrize(
     "resource",
-    [
-        "nvidia.com/gpu",
-        "nvidia.com/gpu.shared",
-        "nvidia.com/mig-1g.5gb",
-        "nvidia.com/mig-1g.10gb.me",
-        "nvidia.com/mig-3g.20gb.shared",
-        "amd.com/gpu",
-        "gpu.intel.com/i915",
-        "gpu.intel.com/xe",
-        "habana.ai/gaudi",
-        "google.com/tpu",
-        "aws.amazon.com/neuroncore",
-        "huawei.com/Ascend910",
-    ],
+    ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "gpu.intel.com/i915"],
 )
 def test_gpus_and_parts_of_gpus_of_every_vendor_are_counted(resource: str) -> None:
     assert count_gpus([job({resource: "28", "cpu": 4}, 2)]) == Gpus(56, ())
 
 
-@pytest.mark.parametrize(
-    "resource", ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "rdma/hca_shared", "vpc.amazonaws.com/efa"]
-)
+@pytest.mark.parametrize("resource", ["cpu", "vpc.amazonaws.com/efa"])
 def test_processors_memory_and_network_cards_are_not_counted(resource: str) -> None:
     assert count_gpus([job({resource: "4"})]) == Gpus(0, ())
 
 
 @pytest.mark.parametrize(
     "resource",
-    [
-        "example.com/gpu",
-        "nvidia.com/GPU",
-        "nvidia.com/gpumem",
-        "nvidia.com/pgpu",
-        "volcano.sh/vgpu-number",
-        "deviceclass.resource.kubernetes.io/gpu",
-        "smarter-devices/nvidia0",
-        "gpu.intel.com/tiles",
-    ],
+    ["example.com/gpu", "nvidia.com/pgpu"],
 )
 def test_unlisted_device_is_uncounted_unless_it_is_excluded(resource: str) -> None:
     assert count_gpus([job({resource: "1"})]) == Gpus(0, (resource,))

@@ -6,12 +6,10 @@ import pytest
 
 from packager.service.registry import bundled, invented
 from packager.service.registry.policy import Site
-from packager.service.registry.rendering import Renderer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from packager.service.registry.bodies import TemplateBody
+    from packager.service.registry.rendering import Renderer
 
 TEMPLATE = """\
 apiVersion: batch/v1
@@ -30,13 +28,6 @@ spec:
           resources:
             limits: {memory: "{{ (resources | default({})).memory or '1Gi' }}"}
 """
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Iterator[Renderer]:
-    renderer = Renderer()
-    yield renderer
-    renderer.close()
 
 
 def found(template: str, renderer: Renderer) -> list[str]:

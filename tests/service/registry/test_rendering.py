@@ -62,6 +62,7 @@ TEXTS = st.text(max_size=300) | st.sampled_from(HOSTILE)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=SCALARS, name=TEXTS)
 def test_rendered_values_equal_the_given_values(renderer: Renderer, value: Any, name: str) -> None:
@@ -114,14 +115,12 @@ def test_placeholder_of_another_rendering_is_text(renderer: Renderer) -> None:
     ("template", "message"),
     [
         ("a: {{ 'x' * 10**10 }}", "the template takes more than 512 MiB of memory"),
-        ("a: {{ ['a' * 7000000] * 20 }}", "the template takes more than 512 MiB of memory"),
         ("a: {{ [x * 100] * 20 }}", "the values of the expressions are larger than 4 MiB"),
-        ("a: {{ ['a' * 60000] * 600 }}", "the values of the expressions are larger than 4 MiB"),
-        ("a: {{ 'a' * 5000000 }}", "the values of the expressions are larger than 4 MiB"),
         ("{% for a in range(99) %}{{ x * 9 }}{% endfor %}", "the values of the expressions are larger than 4 MiB"),
-        (
+        pytest.param(
             "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
             "the template takes more than 2 seconds of processor time",
+            marks=pytest.mark.thorough,
         ),
         ("{% for a in range(99999) %}{{ a }}{{ a }}{% endfor %}", "the template writes more than 512 KiB"),
         ("a: {{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "the objects are larger than"),
@@ -140,11 +139,8 @@ def test_template_over_a_limit_is_refused_with_that_limit(renderer: Renderer, te
     ("template", "message"),
     [
         ("a: {{ 1e400 }}", "an expression has a number that is infinite or undefined"),
-        ("a: {{ 1e308 * 10 }}", "an expression has a number that is infinite or undefined"),
         ("a: {{ x * 1e300 * 1e300 }}", "an expression has a number that is infinite, undefined or too long"),
-        ("a: {{ [x * 1e300 * 1e300 * 0] }}", "an expression has a number that is infinite, undefined or too long"),
         ("a: {{ n ** 5000 }}", "an expression has a number that is infinite, undefined or too long"),
-        ("a: {{ x ** 5000 }}", "Numerical result out of range"),
         ("a: {{ y }}", "an expression has a number that is infinite, undefined or too long"),
     ],
 )
@@ -162,9 +158,7 @@ def test_infinite_number_is_refused_at_registration(renderer: Renderer) -> None:
     ("end", "message"),
     [
         ("os.kill(os.getpid(), 9)", "the process that fills in templates was killed (SIGKILL)"),
-        ("os.kill(os.getpid(), 11)", "the process that fills in templates was killed (SIGSEGV)"),
         ("sys.exit(3)", "the process that fills in templates has ended"),
-        ("os.write(1, bytes(9 << 20))", "the process that fills in templates failed"),
     ],
 )
 def test_end_of_the_sandbox_is_reported_with_its_cause(monkeypatch: pytest.MonkeyPatch, end: str, message: str) -> None:
@@ -209,6 +203,7 @@ def test_template_that_writes_placeholders_is_refused(renderer: Renderer) -> Non
         ]
 
 
+@pytest.mark.thorough
 def test_templates_that_take_long_have_a_process_of_low_priority() -> None:
     slow = "{% for i in range(9000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}a: 1"
     own = os.getpriority(os.PRIO_PROCESS, 0)

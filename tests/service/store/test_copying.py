@@ -25,6 +25,7 @@ def rows(store: Store) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
+@pytest.mark.thorough
 def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres: Postgres) -> None:
     first, second, third = Store(tmp_path / "a.db"), Store(postgres.create()), Store(tmp_path / "b.db")
     for number in range(3):

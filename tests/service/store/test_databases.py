@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError, UsageError
@@ -59,6 +57,7 @@ def test_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) 
     Store(path, is_served=True).close()
 
 
+@pytest.mark.thorough
 def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) -> None:
     path = tmp_path / "server.db"
     program = "import sys, signal, os; from packager.service.store.store import Store; from pathlib import Path\n"
@@ -72,14 +71,6 @@ def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) 
     Store(path, is_served=True).close()
 
 
-def test_several_servers_share_a_postgresql_database(postgres: Server) -> None:
-    address = postgres.create()
-    stores = [Store(address, is_served=True) for _ in range(2)]
-    assert [store.check() for store in stores] == [[], []]
-    for store in stores:
-        store.close()
-
-
 def test_lock_file_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server.db.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ToolError, match=r"server\.db\.lock cannot be opened"):
@@ -87,6 +78,7 @@ def test_lock_file_that_is_a_symlink_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.thorough
 def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -> None:
     store = Store(postgres.create())
     assert "no-secret" not in store.shown
@@ -98,6 +90,7 @@ def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -
     store.close()
 
 
+@pytest.mark.thorough
 def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> None:
     with pytest.raises(AwayError, match="the database does not answer: "):
         databases.opened("postgresql://nobody@127.0.0.1:1/none")
@@ -108,6 +101,7 @@ def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> N
     store.close()
 
 
+@pytest.mark.thorough
 def test_newer_schema_and_older_postgresql_are_refused(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres.create()
     store = Store(address)
@@ -134,35 +128,6 @@ def test_pool_without_a_free_connection_is_reported_as_away(database: str, monke
     store.close()
 
 
-def test_closed_transaction_is_reported_as_away(postgres: Server) -> None:
-    store = Store(postgres.create())
-    with pytest.raises(AwayError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
-        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
-        sleep(0.5)
-        connection.execute(text("SELECT 1"))
-    with pytest.raises(AwayError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
-        assert connection.connection.dbapi_connection
-        connection.connection.dbapi_connection.close()
-        connection.execute(text("SELECT 1"))
-    store.close()
-
-
-def test_connections_to_a_server_that_became_read_only_are_replaced(postgres: Server) -> None:
-    address = postgres.create()
-    name = address.partition("@/")[2].partition("?")[0]
-    store = Store(address)
-    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    store.database.engine.dispose()
-    with ExitStack() as stack:  # several connections in the pool
-        for _ in range(3):
-            stack.enter_context(store.database.reading())
-    with pytest.raises(AwayError, match="the database does not answer: cannot execute INSERT in a read-only"):
-        store.setting("a", str)
-    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
-    assert store.setting("a", lambda: "b") == "b"
-    store.close()
-
-
 @BOTH
 def test_errors_of_the_database_contain_no_values(database: str) -> None:
     store = Store(database)
@@ -171,16 +136,6 @@ def test_errors_of_the_database_contain_no_values(database: str) -> None:
     with pytest.raises(IntegrityError) as caught:
         store.tokens.add(replace(token, digest="private"))
     assert "private" not in str(caught.value)
-    store.close()
-
-
-def test_transactions_read_committed_rows_with_another_default(postgres: Server) -> None:
-    address = postgres.create()
-    name = address.partition("@/")[2].partition("?")[0]
-    postgres.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
-    store = Store(address)
-    with store.database.writing() as connection:
-        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "read committed"
     store.close()
 
 
@@ -195,49 +150,7 @@ def test_failed_transaction_changes_nothing(database: str) -> None:
     store.close()
 
 
-def test_connection_in_use_is_closed_with_the_database(postgres: Server) -> None:
-    database = databases.opened(postgres.create())
-    event.listen(database.engine, "checkin", lambda *_: database.close())  # just before its return to the pool
-    with database.reading() as connection:
-        used = connection.connection.dbapi_connection
-        assert used
-        assert not used.closed
-    assert used.closed
-
-
-def test_connections_have_limits_for_replicas_that_are_cut_off(postgres: Server) -> None:
-    store = Store(postgres.create())
-    with store.database.reading() as connection:
-        rows = connection.execute(text("SELECT name, setting FROM pg_settings WHERE source = 'session'"))
-        settings = {str(name): str(setting) for name, setting in rows}
-        driver = connection.connection.driver_connection
-        assert driver
-        parameters = driver.info.get_parameters()
-    assert {"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"} < set(
-        settings
-    )
-    assert (settings["idle_in_transaction_session_timeout"], settings["lock_timeout"]) == ("30000", "10000")
-    assert (parameters["keepalives_idle"], parameters["tcp_user_timeout"]) == ("5", "10000")
-    store.close()
-
-
-def test_writer_gives_up_after_the_lock_timeout(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "_LOCK_TIMEOUT", "200ms")
-    address = postgres.create()
-    first, second = Store(address), Store(address)
-    with ThreadPoolExecutor() as threads:
-        with first.database.writing():
-            with pytest.raises(AwayError, match=r"the database does not answer: .*lock timeout"):
-                second.setting("a", str)
-            starting = threads.submit(Store, address)  # another replica may migrate for minutes
-            with pytest.raises(TimeoutError):
-                starting.result(timeout=1.0)
-        starting.result().close()
-    assert second.setting("a", lambda: "b") == "b"
-    for store in (first, second):
-        store.close()
-
-
+@pytest.mark.thorough
 def test_lock_of_a_frozen_writer_is_released(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "FROZEN", "300ms")
     address = postgres.create()

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import event
 
 from packager.base.values import replace
 from packager.service.store.outbox import Busy
@@ -14,45 +10,12 @@ from packager.service.store.store import Store
 from tests.service.conftest import BOTH
 from tests.service.stored import JOB, add_job
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 LATER = "2999-01-01T00:00:00Z"
-
-
-@contextmanager
-def statements(store: Store) -> Iterator[list[str]]:
-    """Yield the statements that are executed in the block."""
-    executed: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        executed.append(statement)
-
-    engine = store.database.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield executed
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
 
 
 def add(store: Store, release: str, project: str, *hosts: str) -> None:
     hooks = [{"type": "event", "endpoint": f"https://{host}/cb"} for host in hosts]
     add_job(store, replace(JOB, release=release, project=project, filled=json.dumps({"endpoints": hooks})))
-
-
-@BOTH
-def test_rows_of_callbacks_are_read_only_if_one_is_due(database: str) -> None:
-    store = Store(database)
-    add(store, "demo-1", "red", "one.example", "two.example")
-    with statements(store) as executed:
-        assert store.outbox.due("2000-01-01T00:00:00Z", Busy(), 10) == []
-        assert store.outbox.due(LATER, Busy(projects=("red",)), 10) == []
-        assert store.outbox.due(LATER, Busy(endpoints=(("demo-1", 0), ("demo-1", 1))), 10) == []
-    assert len(executed) == 3
-    assert not [statement for statement in executed if "deliveries.body" in statement]
-    assert [item.host for item in store.outbox.due(LATER, Busy(hosts=("one.example",)), 10)] == ["two.example"]
-    store.close()
 
 
 @BOTH

@@ -14,12 +14,10 @@ def share(release: str, creator: str = ADA, gpus: int = 0) -> Share:
 @pytest.mark.parametrize(
     ("limits", "started", "waiting", "releases"),
     [
-        (Quota(), [share("a")], [share("b"), share("c")], ["b", "c"]),
         (Quota(running=2), [share("a")], [share("b"), share("c")], ["b"]),
         (Quota(running=0), [], [share("b")], []),
         (Quota(gpus=4), [share("a", gpus=2)], [share("b", gpus=2), share("c", gpus=1), share("d")], ["b"]),
         (Quota(gpus=4), [share("a", gpus=4)], [share("b"), share("c", gpus=1)], ["b"]),
-        (Quota(gpus=2), [share("a", gpus=4)], [share("b")], ["b"]),
         (Quota(running_per_creator=1), [share("a")], [share("b"), share("c", EVE), share("d", EVE)], ["c"]),
         (Quota(running=2, running_per_creator=1), [share("a")], [share("b"), share("c", EVE)], ["c"]),
     ],

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import signal
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.service.store.databases import Postgres as Database
 from packager.service.store.replicas import lead
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.fake import FakeCluster
@@ -20,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.service.postgres import Postgres
+
+pytestmark = pytest.mark.thorough
 
 Replicas = tuple[Service, Service, "subprocess.Popen[str]"]
 
@@ -31,19 +30,6 @@ async def work():
     print("leads", flush=True)
     await asyncio.Event().wait()
 asyncio.run(replicas.lead(sys.argv[1], work))
-"""
-
-# Runs as a replica that processes a request until it is killed.
-AT_WORK = """
-import asyncio, json, sys
-from packager.service.store import replicas
-from packager.service.store.rows import KeyedRequest
-from packager.service.store.store import Store
-store = Store(sys.argv[1])
-def heard(_):
-    assert store.requests.begin(KeyedRequest(**json.loads(sys.argv[2]))) is None
-    print("works", flush=True)
-asyncio.run(replicas.listen(store.database.conninfo, store.requests.replica, heard))
 """
 
 
@@ -114,33 +100,6 @@ def test_unreachable_database_returns_503_until_it_answers_again(replicas: Repli
         service.until(partial(_answers, service, release), "the job")
     first.until(lambda: ("Job", release) in first.cluster.objects, "the Job, by one of the replicas")
     assert first.cluster.applied == [f"Job/{release}"]
-
-
-def test_replica_repeats_the_request_of_a_killed_replica(replicas: Replicas) -> None:
-    first, second, _ = replicas
-    body = json.dumps(FILLED).encode()
-    digest = hashlib.sha256(body).hexdigest()
-    request = {"caller": "* token:admin", "path": "POST /v1/jobs?", "key": "k", "digest": digest}
-    database = first.server.store.database
-    assert isinstance(database, Database)
-    argv = [sys.executable, "-c", AT_WORK, database.conninfo, json.dumps(request)]
-    options: dict[str, Any] = {
-        "content": body,
-        "headers": {"Content-Type": "application/json", "Idempotency-Key": "k"},
-    }
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as third:
-        assert third.stdout
-        assert third.stdout.readline() == "works\n"
-        refused = first.post("/v1/jobs", **options)
-        assert (refused.status_code, refused.json()["detail"]) == (
-            409,
-            "the first request with this key is still at work",
-        )
-        third.kill()
-    answer = second.until(lambda: (made := second.post("/v1/jobs", **options)).status_code == 201 and made, "the job")
-    replayed = first.post("/v1/jobs", **options)
-    assert replayed.headers["idempotency-replayed"] == "true"
-    assert [answer.json(), *first.get("/v1/jobs").json()["items"]] == [replayed.json()] * 2
 
 
 def test_replica_takes_over_from_a_frozen_leader(postgres: Postgres) -> None:

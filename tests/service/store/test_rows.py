@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from packager.base.values import replace
 from packager.service.store import rows, tables
 from tests.service.stored import JOB
@@ -14,21 +12,21 @@ if TYPE_CHECKING:
     from packager.base.values import Value
 
 
-@pytest.mark.parametrize(
-    ("kind", "table"),
-    [
-        (rows.StoredToken, tables.tokens),
-        (rows.StoredTemplate, tables.templates),
-        (rows.StoredDefinition, tables.definitions),
-        (rows.StoredJob, tables.jobs),
-        (rows.StoredEvent, tables.events),
-        (rows.KeyedRequest, tables.requests),
-        (rows.Delivery, tables.deliveries),
-        (rows.StoredLog, tables.logs),
-    ],
-)
-def test_stored_types_have_the_columns_of_their_table(kind: type[Value], table: Table) -> None:
-    assert sorted(kind.__struct_fields__) == sorted(column.name for column in table.columns)
+TABLES: list[tuple[type[Value], Table]] = [
+    (rows.StoredToken, tables.tokens),
+    (rows.StoredTemplate, tables.templates),
+    (rows.StoredDefinition, tables.definitions),
+    (rows.StoredJob, tables.jobs),
+    (rows.StoredEvent, tables.events),
+    (rows.KeyedRequest, tables.requests),
+    (rows.Delivery, tables.deliveries),
+    (rows.StoredLog, tables.logs),
+]
+
+
+def test_stored_types_have_the_columns_of_their_table() -> None:
+    for kind, table in TABLES:
+        assert sorted(kind.__struct_fields__) == sorted(column.name for column in table.columns)
 
 
 def test_job_reads_its_values_pods_and_objects_from_json() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,48 +16,20 @@ from packager.service.access.tokens import Caller, caller, create
 from packager.service.store import requests as module
 from packager.service.store.quota import Quota
 from packager.service.store.revisions import ExistsError, MismatchError
-from packager.service.store.rows import KeyedRequest, StoredJob, StoredToken
+from packager.service.store.rows import KeyedRequest, StoredJob
 from packager.service.store.store import (
     Filters,
     NewJob,
     QueueFullError,
     SameNameError,
     Store,
-    TakenOverError,
 )
-from packager.service.store.tokens import TokensFullError
 from tests.service.conftest import BOTH
 from tests.service.stored import JOB, add_job, change_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-def test_store_creates_the_released_schema_once(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    assert store.was_migrated
-    connection = sqlite3.connect(tmp_path / "s.db")
-    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
-    tables = {name for name, _ in rows if not name.startswith("sqlite_")}
-    assert tables == {
-        "alembic_version", "definitions", "definitions_by_template", "deliveries", "deliveries_by_place",
-        "deliveries_by_time", "job_events", "jobs", "jobs_by_application",
-        "jobs_by_creation", "jobs_by_creator", "jobs_by_definition", "jobs_by_goal", "jobs_by_project",
-        "jobs_by_status", "logs", "logs_by_time", "meta", "metrics", "requests", "sessions", "sessions_by_owner",
-        "templates", "tokens",
-    }  # fmt: skip
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
-    assert columns == [
-        "release", "definition", "definition_revision", "template", "template_revision", "application", "creator",
-        "namespace", "kind", "filled", "secrets", "manifests", "goal", "applied", "status", "reason", "message", "hint",
-        "pods", "findings", "created", "started", "ended",
-        "project", "gpus", "attempts", "owner", "requester",
-    ]  # fmt: skip
-    store.close()
-    again = Store(tmp_path / "s.db")
-    assert not again.was_migrated
-    assert again.check() == []
 
 
 def test_database_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
@@ -196,7 +167,6 @@ def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
     assert not store.remove_job(release, "delete-storage")
 
 
-@BOTH
 def test_event_is_added_only_for_a_new_goal(store: Store) -> None:
     release = added(store)
     for goal in ("cancel", "cancel", "delete", "cancel", "delete-storage", "delete-storage"):
@@ -289,115 +259,11 @@ def test_repeated_request_gets_the_first_answer(store: Store) -> None:
     assert (again.status, again.location) == (201, "/x")
 
 
-@BOTH
-def test_old_requests_are_repeated_at_once_and_deleted_now_and_then(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deleted = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if "requests.created <" in statement:
-            deleted.append(statement)
-
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    for number in range(20):
-        assert store.requests.begin(replace(REQUEST, key=f"other-{number}")) is None
-    assert len(deleted) == 1
-    assert store.requests.begin(REQUEST) is None
-    store.requests.finish(RESPONSE)
-    monkeypatch.setattr(module, "KEPT_REQUESTS", timedelta(0))
-    assert store.requests.begin(REQUEST) is None
-    assert len(deleted) == 1
-    monkeypatch.setattr(module, "_SWEEP_SECONDS", 0.0)
-    assert store.requests.begin(replace(REQUEST, key="new")) is None
-    monkeypatch.setattr(module, "KEPT_REQUESTS", timedelta(days=1))
-    assert store.requests.begin(REQUEST) is None  # it was deleted
-    assert len(deleted) == 3
-
-
-@BOTH
-def test_request_of_an_ended_replica_is_taken_over(store: Store, database: str) -> None:
-    ended = Store(database)
-    assert ended.requests.begin(REQUEST) is None
-    assert store.requests.begin(REQUEST) is None
-    added(store)  # adds the template and the definition that a job refers to
-    with pytest.raises(TakenOverError):  # the other replica has not ended: it was only unreachable
-        added(ended, answer=RESPONSE)
-    assert len(store.jobs(Filters(), 10)) == 1
-    ended.requests.forget(REQUEST)
-    ended.requests.finish(RESPONSE)
-    earlier = store.requests.begin(REQUEST)
-    assert earlier
-    assert (earlier.status, earlier.replica) == (None, store.requests.replica)
-    added(store, answer=RESPONSE)
-    assert store.requests.begin(REQUEST) == replace(earlier, status=201, body="{}", location="/x")
-    ended.close()
-
-
-@BOTH
 def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.requests.begin(REQUEST) is None
     assert store.requests.begin(REQUEST) is not None
     monkeypatch.setattr(module, "_LONGEST_REQUEST", timedelta(0))
     assert store.requests.begin(REQUEST) is None
-
-
-@BOTH
-def test_tokens_are_listed_and_removed_by_project(store: Store) -> None:
-    for number, project in enumerate((None, "p", "q")):
-        text = str(number)
-        store.tokens.add(StoredToken(id=text, digest=text, name="ada", role="user", project=project, created=text))
-    assert [row.id for row in store.tokens.all()] == ["0", "1", "2"]
-    assert [row.id for row in store.tokens.all(("p",))] == ["1"]
-    assert not store.tokens.remove("2", ("p",))
-    assert store.tokens.remove("2")
-    store.tokens.use("1")
-    token = store.tokens.by_digest("1")
-    assert token
-    assert token.last_used is not None
-
-
-@BOTH
-def test_concurrent_tokens_of_a_project_keep_the_limit(store: Store) -> None:
-    def add(number: int) -> bool:
-        text = str(number)
-        token = StoredToken(id=text, digest=text, name="ada", role="user", project="p", created=text)
-        try:
-            store.tokens.add(token, most=2)
-        except TokensFullError as error:
-            return str(error) != "the project 'p' has 2 tokens: remove some"
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        assert sorted(threads.map(add, range(12))) == [False] * 10 + [True] * 2
-    assert len(store.tokens.all()) == 2
-
-
-@BOTH
-def test_use_of_a_token_waits_for_no_other_transaction(store: Store) -> None:
-    token = StoredToken(id="1", digest="1", name="ada", role="user", created="1")
-    store.tokens.add(token)
-    with ThreadPoolExecutor() as threads:
-        with store.database.writing():
-            threads.submit(store.tokens.use, "1").result(timeout=5)
-        assert store.tokens.all() == [token]
-        threads.submit(store.tokens.use, "1").result(timeout=5)
-    assert store.tokens.all() != [token]
-
-
-def test_use_of_a_token_does_not_wait_for_another_process(store: Store, tmp_path: Path) -> None:
-    token = StoredToken(id="1", digest="1", name="ada", role="user", created="1")
-    store.tokens.add(token)
-    other = sqlite3.connect(tmp_path / "server.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    begun = time.monotonic()
-    store.tokens.use("1")
-    assert time.monotonic() - begun < 5
-    assert store.tokens.all() == [token]
-    other.execute("COMMIT")
-    other.close()
-    store.tokens.use("1")
-    assert store.tokens.all() != [token]
 
 
 def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> None:

@@ -82,6 +82,7 @@ def _remover(service: Service, identifier: str) -> Callable[[], object]:
     return lambda: service.server.store.tokens.remove(identifier)
 
 
+@pytest.mark.thorough
 def test_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:
     service, address = live
     running(service, address)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from packager.service.registry.packages import filling
 from packager.service.registry.packages.content import PackageFacts, PackageObjects
 
@@ -49,15 +47,6 @@ def test_values_are_filled_in_once_and_numbers_stay_numbers() -> None:
     assert again[0]["data"] == {"a": "one"}
 
 
-def test_value_that_a_package_names_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 50,000 words in 1 MiB of objects could become 64 KiB."""
-    assert filling.MOST == 4 << 20
-    monkeypatch.setattr(filling, "MOST", 3_000)
-    assert filled(config("p-env-o", a="vabcn0e" * 1_000))[0]["data"] == {"a": "one" * 1_000}
-    with pytest.raises(filling.TooLongError, match="the values take more than"):
-        filled(config("p-env-o", a="vabcn0e" * 500, b="vabcn0e" * 501))
-
-
 def test_secret_value_moves_from_the_configmap_to_the_secret_of_the_job() -> None:
     container = {"envFrom": [{"configMapRef": {"name": "p-env-o"}}]}
     maps, made = filled(config("p-env-o", T="", a="x"), job(container=container), given={"T": "hidden"})
@@ -66,10 +55,3 @@ def test_secret_value_moves_from_the_configmap_to_the_secret_of_the_job() -> Non
         {"name": "T", "valueFrom": {"secretKeyRef": {"name": "run-1-package-secrets", "key": "T"}}}
     ]
     assert "hidden" not in str((maps, made))
-
-
-def test_pods_read_package_secrets_from_the_secret_of_the_job() -> None:
-    reference = {"name": "T", "valueFrom": {"secretKeyRef": {"name": "site", "key": "T"}}}
-    (made,) = filled(job(container={"env": [reference]}), secrets=["site"])
-    variable = made["spec"]["template"]["spec"]["containers"][0]["env"][0]
-    assert variable["valueFrom"]["secretKeyRef"] == {"name": "run-1-package-secrets", "key": "T"}

@@ -2,48 +2,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from packager.base import rest
-from packager.publish.credentials import Login
 from packager.service.access.tokens import create
 from packager.service.config import PackagesConfig, ProjectConfig, RegistryConfig
-from packager.service.registry.packages.registries import Registry
-from packager.service.registry.packages.sources import PackageSources
 from tests.service.api.conftest import Service
 from tests.service.registry.packages.fake_registry import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PUBLIC = Registry("ghcr.io")
-COMMON = Registry("registry.example.com", Login("robot", "common"))
-RESEARCH = Registry("registry.example.com", Login("research", "own"))
-VISION = Registry("vision.example.com", Login("vision", "own"))
-
-
-@pytest.mark.parametrize(
-    ("project", "registries"),
-    [
-        (None, [PUBLIC, COMMON]),
-        ("research", [PUBLIC, RESEARCH]),
-        ("vision", [PUBLIC, VISION]),
-        ("audio", [PUBLIC]),
-        ("gone", [PUBLIC]),  # no longer configured
-    ],
-)
-def test_projects_use_their_own_registries_and_those_without_a_password(
-    project: str | None, registries: list[Registry]
-) -> None:
-    own = {"research": {RESEARCH.host: RESEARCH}, "vision": {VISION.host: VISION}, "audio": {}}
-    sources = PackageSources(None, {PUBLIC.host: PUBLIC, COMMON.host: COMMON}, own)
-    assert sources.registries_of(project) == {registry.host: registry for registry in registries}
-
-
-@pytest.mark.parametrize("own", [{}, {"default": {}}])
-def test_only_project_of_a_server_uses_all_passwords(own: dict[str, dict[str, Registry]]) -> None:
-    sources = PackageSources(None, {COMMON.host: COMMON}, own)
-    assert sources.registries_of("default") == sources.registries_of(None) == {COMMON.host: COMMON}
+    import pytest
 
 
 def test_definition_is_pulled_only_with_the_password_of_its_project(
