@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from packager.diagnosis.curves import terminal
 from packager.diagnosis.curves.points import Curve, added
 
@@ -38,11 +36,11 @@ def test_a_single_value_is_a_dot_in_the_middle() -> None:
     assert "*" in lines[1]
 
 
-@pytest.mark.parametrize("values", [("-1.7e308", "1.7e308"), ("1e-320", "2e-320"), ("0", "0")])
-def test_extreme_values_fit_into_the_drawing(values: tuple[str, ...]) -> None:
-    lines = drawn(curves(*values), 40, 5)
-    assert len(lines) == 6
-    assert max(map(len, lines)) <= 40
+def test_extreme_values_fit_into_the_drawing() -> None:
+    for values in [("-1.7e308", "1.7e308"), ("1e-320", "2e-320"), ("0", "0")]:
+        lines = drawn(curves(*values), 40, 5)
+        assert len(lines) == 6
+        assert max(map(len, lines)) <= 40
 
 
 def test_values_that_are_not_finite_are_gaps() -> None:
