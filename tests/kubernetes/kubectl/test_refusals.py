@@ -28,13 +28,6 @@ FORBIDDEN = 'pods "x" is forbidden: '
             0,
         ),
         (
-            'admission webhook "gate.example" denied the request without explanation',
-            "PolicyDenied",
-            'admission webhook "gate.example" denied the request without explanation',
-            "the policy gate.example denied this: change the overlay to meet it, or ask its owner",
-            0,
-        ),
-        (
             'Internal error occurred: failed calling webhook "gate.example": failed to call webhook: refused',
             "WebhookFailed",
             'Internal error occurred: failed calling webhook "gate.example": failed to call webhook: refused',
