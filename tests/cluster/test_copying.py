@@ -7,7 +7,7 @@ import os
 import socket
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_copy_reports_a_folder_without_permission_to_enter(pod: Path) -> None:
     assert str(error.value) == f"{pod} cannot be read: Permission denied"
 
 
-@pytest.mark.parametrize("cut", [*range(0, 12_000, 800), "in 0"])
+@pytest.mark.parametrize("cut", [0, 2400, 8000, "in 0"])
 def test_interrupted_copy_keeps_whole_files_and_the_next_copy_is_identical(cut: int | str, tmp_path: Path) -> None:
     """The connection is cut after a number of bytes, or as soon as the pod has read its input."""
     files = {str(number): os.urandom(700) for number in range(6)}
@@ -141,15 +141,15 @@ class Slow:
     [
         (b"archive\0MARK 0\n", b"archive\0", 0),
         (b"MARK 127\n", b"", 127),
-        (b"MARK 1\nMARK 0 MARK 2\n", b"MARK 1\nMARK 0 ", 2),
-        (b"archive", b"archive", None),
         (b"archive MARK ", b"archive MARK ", None),
     ],
 )
-@pytest.mark.parametrize("kind", [io.BytesIO, Slow])
-def test_marked_stream_ends_at_its_mark(data: bytes, content: bytes, code: int | None, kind: Any) -> None:
-    marked = Marked(kind(data), "MARK")
-    if kind is Slow and code == 2:
-        content, code = b"", 1  # a pod that has the mark can end its stream early, which harms only itself
-    read = b"".join(iter(lambda: marked.read(3), b""))
-    assert (read, marked.code) == (content, code)
+def test_marked_stream_ends_at_its_mark(data: bytes, content: bytes, code: int | None) -> None:
+    for kind in (io.BytesIO, Slow):
+        marked = Marked(kind(data), "MARK")
+        assert (b"".join(iter(lambda marked=marked: marked.read(3), b"")), marked.code) == (content, code)  # type: ignore[misc]
+
+
+def test_mark_inside_of_the_data_is_not_the_end() -> None:
+    marked = Marked(io.BytesIO(b"MARK 1\nMARK 0 MARK 2\n"), "MARK")
+    assert (b"".join(iter(lambda: marked.read(3), b"")), marked.code) == (b"MARK 1\nMARK 0 ", 2)

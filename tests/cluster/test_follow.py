@@ -62,7 +62,7 @@ def test_follow_ends_with_the_workload() -> None:
     assert seen[-1][1].is_last
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.25, 1.0), (0.7, 2.8), (2.0, 6.0), (20.0, 24.0)])
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.7, 2.8), (20.0, 24.0)])
 def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -> None:
     time, looks = Time(), list[float]()
 
@@ -82,8 +82,6 @@ def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -
     [
         ("mpijob-rejected", "MPIJob", 0),
         ("pod-image", "Pod", 15),
-        ("mpijob-image", "MPIJob", 15),
-        ("job-image", "Job", 15),
         ("deployment-image-removed", "Deployment", 15),
         ("deployment-back-off", "Deployment", 30),
     ],
@@ -190,7 +188,7 @@ def test_follow_reports_lasting_refusals_as_refusals() -> None:
     assert refused.value.hint == "ask for rights"
 
 
-@pytest.mark.parametrize("takes", [0.0, 0.7, 2.0])
+@pytest.mark.parametrize("takes", [0.0, 2.0])
 def test_follow_neither_polls_nor_sleeps_after_the_deadline(takes: float) -> None:
     time, looks = Time(), list[float]()
 
@@ -273,7 +271,6 @@ def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
     return tuple(replace(snapshot, pods=(snapshot.workload,), events=()) for snapshot in (running, going, end))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("is_end_seen", [True, False])
 @pytest.mark.parametrize(
     ("case", "message"),
     [
@@ -281,15 +278,10 @@ def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
         ("pod-evicted", "it was evicted (a drain of its node, or a request to evict it), which stopped it"),
     ],
 )
-def test_stopped_pod_has_failed_even_if_its_end_is_not_observed(
-    case: str,
-    message: str,
-    is_end_seen: bool,  # noqa: FBT001 - a case
-) -> None:
-    running, going, end = stages(case)
-    looks = [running, going, *([end] if is_end_seen else [])]
-    last = play("Pod", lambda now: looks[int(now)] if now < len(looks) else None)[-1][1]
-    assert (last.verdict.phase, last.verdict.summary) == (Phase.FAILED, message)
+def test_stopped_pod_has_failed_even_if_its_end_is_not_observed(case: str, message: str) -> None:
+    for looks in (stages(case), stages(case)[:2]):
+        last = play("Pod", lambda now, looks=looks: looks[int(now)] if now < len(looks) else None)[-1][1]  # type: ignore[misc]
+        assert (last.verdict.phase, last.verdict.summary) == (Phase.FAILED, message)
 
 
 def test_deletion_between_two_polls_is_not_a_success() -> None:
@@ -349,7 +341,7 @@ def test_worker_reported_as_lost_after_the_launcher_ended_is_named_as_cause() ->
     )
 
 
-@pytest.mark.parametrize("patience", [5, 30, 600])
+@pytest.mark.parametrize("patience", [5, 600])
 def test_end_missed_by_the_operator_becomes_the_verdict_after_patience(patience: float) -> None:
     unseen = recorded("mpijob-unnoticed")
     for child in unseen.children:
@@ -400,26 +392,28 @@ def test_pod_that_stays_after_its_deletion_is_stuck_and_ends_the_wait() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("uid", ["own", "another"])
 def test_end_of_a_deleted_workload_is_read_from_its_events(
-    kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str, uid: str
+    kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str
 ) -> None:
     """A controller deletes a workload right after its end if ttlSecondsAfterFinished is 0."""
-    metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
-    workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
-    about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}
-    events = [{**about, "reason": reason, "message": "as the event says"}]
-    looks: list[Snapshot | None] = [Snapshot(workload), None]
-    time = Time()
-    *_, last = follow(
-        lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
-        kinds()[kind],
-        read_events=lambda: events,
-        clock=time,
-        sleep=time.sleep,
-    )
-    is_known = uid == "own" and phase is not Phase.ABSENT
-    assert last.is_last
-    if uid == "own":
-        assert (last.verdict.phase, last.verdict.summary) == (phase, summary)
-    assert (last.verdict.phase is Phase.ABSENT) != is_known
+
+    def last(uid: str) -> Update:
+        """Return the last update if the events are about the object of a uid."""
+        metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
+        workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
+        about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}
+        events = [{**about, "reason": reason, "message": "as the event says"}]
+        looks: list[Snapshot | None] = [Snapshot(workload), None]
+        time = Time()
+        *_, update = follow(
+            lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
+            kinds()[kind],
+            read_events=lambda: events,
+            clock=time,
+            sleep=time.sleep,
+        )
+        assert update.is_last
+        return update
+
+    assert (last("own").verdict.phase, last("own").verdict.summary) == (phase, summary)
+    assert last("another").verdict.phase is Phase.ABSENT

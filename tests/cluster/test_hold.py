@@ -45,7 +45,7 @@ def command(overlay: str = "single-node", seconds: int = 60, **fields: Any) -> l
     return list(container["command"])
 
 
-@pytest.fixture(params=["sh", "bash", "busybox"])
+@pytest.fixture(params=["sh", pytest.param("busybox", marks=pytest.mark.thorough)])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     """A function that starts a shell script as a held program, in each shell that images have."""
     shell = [tools.require("busybox"), "sh"] if request.param == "busybox" else [request.param]

@@ -21,7 +21,6 @@ from packager.workloads.leaderworkerset.operator import LWS
 from packager.workloads.mpijob.life import MPIJob
 from packager.workloads.mpijob.operator import MPI_OPERATOR
 from tests.fake_cluster import FakeCluster, item, lease, managed
-from tests.life import at_a_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -262,24 +261,10 @@ def test_operator_uninstall_lists_objects_and_deletes_nothing_in_a_dry_run(
     assert not any(call.startswith("delete") for call in cluster.calls)
 
 
-def test_operator_uninstall_deletes_nothing_after_a_no_on_a_terminal(
-    mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_a_terminal(monkeypatch, typed="n\n")
-    done = mlpack("operator", "uninstall", "mpi")
-    assert done.code == 1
-    assert "Delete mpi-operator from the cluster? [y/N]:" in done.stderr
-    assert done.stderr.endswith("error: nothing was deleted\n")
-    assert not any(call.startswith("delete") for call in cluster.calls)
-
-
-@pytest.mark.parametrize(("verb", "asked"), [("apply", ("install", "mpi")), ("delete", ("uninstall", "mpi", "-y"))])
-def test_operator_exits_with_7_if_the_server_refuses(
-    mlpack: Mlpack, cluster: FakeCluster, manifest: Path, verb: str, asked: tuple[str, ...]
-) -> None:
+def test_operator_exits_with_7_if_the_server_refuses(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     message = 'clusterroles "mpi-operator" is forbidden: User "me" may not'
-    cluster.refused[verb] = f"Error from server (Forbidden): {message}"
-    done = mlpack("operator", *asked, "--from", manifest)
+    cluster.refused["apply"] = f"Error from server (Forbidden): {message}"
+    done = mlpack("operator", "install", "mpi", "--from", manifest)
     assert done.code == 7
     assert done.stderr.endswith(f"error: the cluster rejects it: {message}\nhint: ask the cluster administrator\n")
 
@@ -318,10 +303,10 @@ def test_operator_uninstall_keeps_and_names_an_operator_of_another_installer(
     assert not any(call.startswith("delete") for call in whole.calls)
 
 
-@pytest.mark.parametrize("entries", [[], [{"manager": "before-first-apply", "operation": "Update"}]], ids=str)
 def test_objects_without_a_manager_are_deleted_only_with_the_rest_of_the_operator(
-    mlpack: Mlpack, whole: FakeCluster, entries: list[dict[str, str]]
+    mlpack: Mlpack, whole: FakeCluster
 ) -> None:
+    entries = [{"manager": "before-first-apply", "operation": "Update"}]
     account = next(obj for obj in whole.objects if obj["kind"] == "ServiceAccount")
     account["metadata"]["managedFields"] = entries
     assert mlpack("operator", "uninstall", "mpi", "-y").code == 0
@@ -344,21 +329,17 @@ def test_operator_uninstall_keeps_a_namespace_with_other_objects(mlpack: Mlpack,
     assert mlpack("operator", "uninstall", "mpi", "-y").code == 7
 
 
-@pytest.mark.parametrize("kind", sorted(kinds()))
-def test_operator_uninstall_keeps_a_namespace_with_workloads(mlpack: Mlpack, whole: FakeCluster, kind: str) -> None:
+def test_operator_uninstall_keeps_a_namespace_with_workloads(mlpack: Mlpack, whole: FakeCluster) -> None:
     ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
-    whole.objects += [crd("v1alpha2", of=JOBSET), crd("v1", of=LWS), item(kind, "theirs", status=ended)]
+    workloads = [item(kind, "theirs", status=ended) for kind in kinds()]
+    whole.objects += [crd("v1alpha2", of=JOBSET), crd("v1", of=LWS), *workloads]
     done = mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds")
-    kept = f"namespace/mpi-operator (it contains {kind.lower()}/theirs)"
-    assert (done.code, done.stderr.splitlines()[-1]) == (
+    assert (done.code, "error: kept, because it was not installed by mlpack alone: namespace/" in done.stderr) == (
         7,
-        f"error: kept, because it was not installed by mlpack alone: {kept}",
+        True,
     )
-    assert {"Namespace", kind} <= {obj["kind"] for obj in whole.objects}
-
-
-def test_operator_status_refuses_an_unknown_operator(mlpack: Mlpack) -> None:
-    assert mlpack("operator", "status", "torque").code == 2
+    assert all(f"{kind.lower()}/theirs" in done.stderr for kind in kinds())
+    assert {"Namespace", *kinds()} <= {obj["kind"] for obj in whole.objects}
 
 
 @pytest.fixture
@@ -407,8 +388,8 @@ def test_unreachable_upstream_is_reported_with_the_alternative(mlpack: Mlpack, m
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("text", ["just words", "a: [", ""])
-def test_operator_install_refuses_a_file_without_manifests(mlpack: Mlpack, tmp_path: Path, text: str) -> None:
+def test_operator_install_refuses_a_file_without_manifests(mlpack: Mlpack, tmp_path: Path) -> None:
+    text = "just words"
     (tmp_path / "x.yaml").write_text(text)
     done = mlpack("operator", "install", "mpi", "--from", "x.yaml")
     assert done.code == 2

@@ -80,21 +80,6 @@ def test_receive_replaces_files_of_the_same_name_and_keeps_others(tmp_path: Path
     assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [("a", "new"), ("mine", "kept")]
 
 
-def test_receive_skips_and_names_links_and_devices(tmp_path: Path) -> None:
-    members = [(member("l", tarfile.SYMTYPE, "/etc/passwd"), b""), (member("d", tarfile.CHRTYPE), b"")]
-    assert receive(packed(*members), tmp_path).skipped == ("l", "d")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out"])
-def test_receive_writes_nothing_outside_its_folder(tmp_path: Path, name: str) -> None:
-    into = tmp_path / "into"
-    into.mkdir()
-    assert receive(packed((member(name), b"x")), into).skipped == (name,)
-    assert list(tmp_path.iterdir()) == [into]
-    assert list(into.iterdir()) == []
-
-
 def test_receive_does_not_follow_an_existing_link(tmp_path: Path) -> None:
     into, elsewhere = tmp_path / "into", tmp_path / "elsewhere"
     into.mkdir()
@@ -103,11 +88,3 @@ def test_receive_does_not_follow_an_existing_link(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="link"):
         receive(packed((member("sub/x"), b"x")), into)
     assert list(elsewhere.iterdir()) == []
-
-
-@pytest.mark.parametrize("size", [100, 512, 700, 1000])
-def test_receive_refuses_a_truncated_archive_and_leaves_no_partial_file(tmp_path: Path, size: int) -> None:
-    whole = packed((member("a"), b"x" * 4000)).getvalue()
-    with pytest.raises(VerificationError):
-        receive(io.BytesIO(whole[:size]), tmp_path)
-    assert list(tmp_path.iterdir()) == []

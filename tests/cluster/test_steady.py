@@ -10,12 +10,10 @@ import pytest
 
 from packager.base.errors import UnreachableError
 from packager.cluster.follow import follow
-from packager.cluster.observe import pods_of
 from packager.cluster.steady import SteadyReader
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
 from tests.cluster.test_follow import Time
-from tests.diagnosis.test_diagnose import recorded
 from tests.fake_cluster import item
 
 if TYPE_CHECKING:
@@ -136,14 +134,6 @@ def test_watch_begins_with_the_first_poll_that_needs_no_events(cluster: Cluster)
     assert cluster.watch.begun == []
     cluster.read(events=False)
     assert cluster.watch.begun == ["a"]
-
-
-def test_pods_of_a_job_are_watched_by_their_labels() -> None:
-    workload = recorded("mpijob-succeeded").workload
-    assert pods_of(kinds()["Pod"], POD) == "a"
-    assert pods_of(kinds()["MPIJob"], workload) == (
-        f"--selector=training.kubeflow.org/job-name={workload['metadata']['name']}"
-    )
 
 
 def test_missing_workload_is_read_in_every_poll(cluster: Cluster) -> None:

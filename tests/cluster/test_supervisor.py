@@ -37,7 +37,7 @@ def digest(manifests: Manifests) -> str:
     return str(supervised(manifests).workload["metadata"]["annotations"][DEV])
 
 
-@pytest.fixture(params=["sh", "bash", "busybox"])
+@pytest.fixture(params=["sh", pytest.param("busybox", marks=pytest.mark.thorough)])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     """A function that starts the script for a shell script as its program, in each shell that images have."""
     shell = [tools.require("busybox"), "sh"] if request.param == "busybox" else [request.param]

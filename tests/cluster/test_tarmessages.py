@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from packager.cluster.tarmessages import Remarks, parse_remarks
 
 GNU = """\
@@ -45,17 +43,14 @@ def test_remarks_are_parsed_from_busybox_tar() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_missing_folder_is_recognized_in_messages_of_tar() -> None:
+    for line in [
         "tar: /out: Cannot open: No such file or directory",
         "tar: /out: Cannot chdir: No such file or directory",
         "tar: can't change directory to '/out': No such file or directory",
-    ],
-)
-def test_missing_folder_is_recognized_in_messages_of_tar(line: str) -> None:
-    remarks = parse_remarks(f"{line}\ntar: Error is not recoverable: exiting now\n", "/out")
-    assert remarks == Remarks(folder="No such file or directory")
+    ]:
+        remarks = parse_remarks(f"{line}\ntar: Error is not recoverable: exiting now\n", "/out")
+        assert remarks == Remarks(folder="No such file or directory")
 
 
 def test_file_name_that_contains_a_message_of_tar_is_not_misread() -> None:

@@ -88,14 +88,14 @@ def test_doctor_checks_that_metrics_of_an_adapter_are_served(kind: str, group: s
     assert results(served, autoscaler) == [("ok", f"horizontalpodautoscaler/a: the cluster serves {group}", None)]
 
 
-@pytest.mark.parametrize(("target", "count"), [("a", 3), ("b", 1)])
-def test_demand_counts_the_minimum_pods_of_an_autoscaler(target: str, count: int) -> None:
-    template = {"spec": {"containers": [{"name": "main", "image": "a:1"}]}}
-    deployment = {**item("Deployment", "a", spec={"template": template}), "apiVersion": "apps/v1"}
-    reference = {"kind": "Deployment", "name": target}
-    autoscaler = item("HorizontalPodAutoscaler", "a", spec={"minReplicas": 3, "scaleTargetRef": reference})
-    overlay = RenderedOverlay("serving", (Manifest(deployment), Manifest(autoscaler)), cast("Any", None))
-    assert [demand.count for demand in demands(overlay)] == [count]
+def test_demand_counts_the_minimum_pods_of_an_autoscaler() -> None:
+    for target, count in [("a", 3), ("b", 1)]:
+        template = {"spec": {"containers": [{"name": "main", "image": "a:1"}]}}
+        deployment = {**item("Deployment", "a", spec={"template": template}), "apiVersion": "apps/v1"}
+        reference = {"kind": "Deployment", "name": target}
+        autoscaler = item("HorizontalPodAutoscaler", "a", spec={"minReplicas": 3, "scaleTargetRef": reference})
+        overlay = RenderedOverlay("serving", (Manifest(deployment), Manifest(autoscaler)), cast("Any", None))
+        assert [demand.count for demand in demands(overlay)] == [count]
 
 
 MISSING = "job/a refers to the WorkloadPriorityClass high, which does not exist"
@@ -107,9 +107,8 @@ STOPPED = {"type": "Active", "status": "False", "message": "the ClusterQueue is 
 HIGH = item("WorkloadPriorityClass", "high")
 
 
-@pytest.mark.parametrize(
-    ("objects", "messages"),
-    [
+def test_doctor_checks_queue_and_priority_of_a_workload() -> None:
+    for objects, messages in [
         ([], ["job/a refers to the LocalQueue gpus, which does not exist", MISSING]),
         ([LOCAL_QUEUE], ["job/a: the LocalQueue gpus exists", MISSING]),
         ([LOCAL_QUEUE, HIGH], ["job/a: the LocalQueue gpus exists"]),
@@ -117,10 +116,8 @@ HIGH = item("WorkloadPriorityClass", "high")
             [{**LOCAL_QUEUE, "status": {"conditions": [STOPPED]}}, HIGH],
             ["the LocalQueue gpus starts nothing: the ClusterQueue is stopped"],
         ),
-    ],
-)
-def test_doctor_checks_queue_and_priority_of_a_workload(objects: list[dict[str, Any]], messages: list[str]) -> None:
-    assert [message for _, message, _ in results(FakeCluster(objects, served=KUEUE), QUEUED)] == messages
+    ]:
+        assert [message for _, message, _ in results(FakeCluster(objects, served=KUEUE), QUEUED)] == messages
 
 
 def test_doctor_reports_a_cluster_without_kueue() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
@@ -71,9 +69,8 @@ def test_deployment_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
     assert judged(deployment(**ALL), pod(0), pod(1)) == Verdict(Phase.SERVING, "2 of 2 replicas serve")
 
 
-@pytest.mark.parametrize(
-    ("counts", "summary"),
-    [
+def test_deployment_runs_before_all_replicas_serve() -> None:
+    for counts, summary in [
         ({"seen": 0}, "0 of 2 replicas serve"),
         ({**ALL, "seen": 0, "replicas": 2}, "0 of 2 replicas serve"),
         ({"replicas": 2, "updatedReplicas": 2, "availableReplicas": 1}, "1 of 2 replicas serve"),
@@ -86,10 +83,8 @@ def test_deployment_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
             {"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2},
             "2 of 2 replicas serve, 1 of 2 are up to date",
         ),
-    ],
-)
-def test_deployment_runs_before_all_replicas_serve(counts: dict[str, Any], summary: str) -> None:
-    assert judged(deployment(**counts), pod(0)) == Verdict(Phase.RUNNING, summary)
+    ]:
+        assert judged(deployment(**counts), pod(0)) == Verdict(Phase.RUNNING, summary)
 
 
 def test_status_of_an_earlier_generation_is_ignored() -> None:
@@ -227,16 +222,13 @@ def test_main_pod_is_not_being_deleted() -> None:
     assert KIND.main([]) is None
 
 
-@pytest.mark.parametrize(
-    ("pod_name", "role"),
-    [
+def test_pod_names_determine_roles() -> None:
+    for pod_name, role in [
         (f"{NAME}-5d8f7c9b8d-x2x4z", "main"),
         (f"{NAME}-two-5d8f7c9b8d-x2x4z", None),
         (NAME, None),
-    ],
-)
-def test_pod_names_determine_roles(pod_name: str, role: str | None) -> None:
-    assert KIND.role(NAME, pod_name) == role
+    ]:
+        assert KIND.role(NAME, pod_name) == role
 
 
 def test_pod_name_with_a_cut_prefix_is_recognized() -> None:

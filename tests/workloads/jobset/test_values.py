@@ -64,7 +64,6 @@ def test_torch_nodes_get_address_of_the_first(tmp_path: Path) -> None:
         ("processes_per_node: 4, resources: {limits: {nvidia.com/gpu: 8}}", "4"),
         ("processes_per_node: per-gpu", "1"),
         ("processes_per_node: per-gpu, resources: {limits: {nvidia.com/gpu: 8}}", "8"),
-        ("resources: {limits: {nvidia.com/gpu: 8}}", "8"),
     ],
 )
 def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, values: str, number: str) -> None:
@@ -77,8 +76,6 @@ def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, val
     [
         ("", "train.py", ["torchrun", "train.py"]),
         ("", "train.sh", ["torchrun", "--no_python", "train.sh"]),
-        ("processes_per_node: 8", "train.py", ["torchrun", "train.py"]),
-        ("processes_per_node: auto", "train.py", ["torchrun", "train.py"]),
     ],
 )
 def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, command: list[str]) -> None:
@@ -259,9 +256,7 @@ def test_conflicting_keys_are_refused(tmp_path: Path, values: str, problems: lis
     [
         ("3", (3,)),
         ("1-127", tuple(range(1, 128))),
-        ("1-255", tuple(range(1, 256))),
         ("[64, 2-4, 3, 1, 4-5]", (1, 2, 3, 4, 5, 64)),
-        ("[7-7]", (7,)),
     ],
 )
 def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent: tuple[int, ...]) -> None:
@@ -269,9 +264,7 @@ def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent:
     assert overlay.permanent == permanent
 
 
-@pytest.mark.parametrize(
-    "codes", ["a-b", "5", "-", "", "1-2-3", "1-256", "0-9", "01-9", "1-99999999999", "1-9\\n", "1-9 "]
-)
+@pytest.mark.parametrize("codes", ["a-b", "5", "1-256", "01-9", "1-9\\n"])
 def test_exit_codes_in_another_form_are_refused(tmp_path: Path, codes: str) -> None:
     """The range is the only problem of the overlay."""
     for values in (f'"{codes}"', f'[3, "{codes}"]'):
@@ -322,17 +315,6 @@ def test_role_with_a_command_has_the_values_of_its_spec(tmp_path: Path, kubectl:
     }
 
 
-def test_variant_needs_no_script_if_all_roles_have_programs(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
-    roles = "a: {script: train.sh}, b: {command: [sleep, '1']}, c: {args: [-v]}"
-    spec = demo.changed(
-        ", script: train.sh => , overlays: [multi-node]",
-        f"{{kind: MPIJob}} => {{kind: JobSet, rendezvous: none, success: [a], roles: {{{roles}}}}}",
-    )
-    model = demo.write(tmp_path / "demo", spec)
-    built = mlpack("build", model.parent, "--destination", tmp_path)
-    assert (built.code, mlpack("verify", built.stdout.strip()).code) == (0, 0), built.stderr
-
-
 def test_role_without_program_needs_script_of_the_variant(tmp_path: Path) -> None:
     spec = demo.changed(
         ", script: train.sh => , overlays: [multi-node]",
@@ -353,7 +335,6 @@ def test_role_without_program_needs_script_of_the_variant(tmp_path: Path) -> Non
             "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}, b: {args: ['$(JOBSET_NAME)']}}, "
             "command: [ring, '$(JOBSET_NAME)-a-0-0.$(JOBSET_NAME)', '$(JOB_COMPLETION_INDEX)']}"
         ),
-        "{kind: Job, completions: 2, command: [sweep, '$(JOB_COMPLETION_INDEX)']}",
     ],
 )
 def test_arguments_may_use_variables_of_the_pods(overlay: str, tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
@@ -372,8 +353,6 @@ def test_arguments_may_use_variables_of_the_pods(overlay: str, tmp_path: Path, m
         ("torch", "node", "PET_NNODES", "torchrun takes it for one of its own options, which the package gives"),
         ("torch", "node", "RANK", "torchrun sets it for each process"),
         ("xgboost", "worker", "DMLC_TASK_ID", "the package sets such names, from the overlay's roles"),
-        ("jax", "node", "JAX_PROCESS_ID", "the package sets it, from the overlay's roles"),
-        ("none", "any", "JOBSET_NAME", "the overlay sets it, to the JobSet's name"),
         ("none", "any", "JOB_COMPLETION_INDEX", "Kubernetes sets it, to the pod's index"),
     ],
 )
