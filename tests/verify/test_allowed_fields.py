@@ -549,28 +549,6 @@ def test_site_component_named_like_an_option_is_not_that_option(package: Path, k
     assert [problem.allow for problem in problems] == ["ServiceAccount"], problems
 
 
-def test_option_permits_only_the_service_account_of_site_env(
-    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
-) -> None:
-    package = tmp_path / "hello-mpi"
-    build = ("build", "hello-mpi", "--format", "dir", "--with", "service-account", "--site", "SERVICE_ACCOUNT=trainer")
-    assert mlpack(*build).code == 0
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 0
-    assert (
-        "the pods of single-node run as the service account 'trainer' of the namespace, with its token" in done.stderr
-    )
-    overlay = package / SINGLE / "kustomization.yaml"
-    operation = "{op: replace, path: /spec/serviceAccountName, value: admin}"
-    patch = f"patches:\n  - target: {{kind: Pod}}\n    patch: |-\n      - {operation}\n"
-    overlay.write_text(overlay.read_text().replace("patches:\n", patch, 1))
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, "runs as the service account 'admin' of the namespace" in done.stdout) == (5, True)
-    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "ServiceAccount")
-    assert done.code == 0
-    assert "the pods of single-node run as the service account 'admin' of the namespace, with its token" in done.stderr
-
-
 def test_invalid_allow_word_is_refused(mlpack: Callable[..., Outcome], hello_mpi: Path) -> None:
     for word in ("*", "Pod.spec.hostname", "pod", "pod.", "pod.spec[0]", "label:", "annotation:a/b/c", "pod.spec..x"):
         done = mlpack("verify", hello_mpi, "--allow", word)

@@ -52,6 +52,7 @@ def test_pod_and_config_map_are_accepted() -> None:
     assert messages(f"{POD}---\n{CONFIG}") == []
 
 
+@pytest.mark.thorough
 def test_made_kinds_are_those_of_a_build_with_all_options(tmp_path: Path, kubectl: Path) -> None:
     loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
     names = {kind.__name__ for kind in AnyOverlay.__args__}
@@ -62,21 +63,24 @@ def test_made_kinds_are_those_of_a_build_with_all_options(tmp_path: Path, kubect
     }
     having = [option for option in OPTIONS if not option.places or option.name == "pvc"]
     options = tuple(option.name for option in having if not option.excludes)
+    both = (
+        Selection(options, values=values | {"GANG": "volcano"}),
+        Selection(("gang",), values={"GANG": "coscheduling"}),
+    )
     made = set()
-    for gang in ("volcano", "coscheduling"):
-        site = Selection(options, values=values | {"GANG": gang})
-        (tmp_path / gang).mkdir()
-        write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv", site=site))), tmp_path / gang)
-        with opened(tmp_path / gang) as package:
+    for site, models in zip(both, (loaded, load(bundled() / "hello-mpi" / "spec.yaml")), strict=True):
+        folder = tmp_path / site.values["GANG"]
+        folder.mkdir()
+        write(render(plan(models, models.spec.variants[0], Options(root="/srv", site=site))), folder)
+        with opened(folder) as package:
             report = verify(package, Checks(kubectls=(str(kubectl),)))
         assert report.problems == ()
         made |= {(item.api, item.kind) for item in report.objects}
     assert made == objects.MADE
 
 
-@pytest.mark.parametrize(
-    ("text", "problem", "allow"),
-    [
+def test_object_that_no_build_makes_needs_allow_with_its_kind() -> None:
+    for text, problem, allow in [
         (
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: b}\n",
             (
@@ -120,14 +124,11 @@ def test_made_kinds_are_those_of_a_build_with_all_options(tmp_path: Path, kubect
             ),
             "ConfigMap",
         ),
-    ],
-    ids=["whole cluster", "volume", "another group", "another version", "list", "namespace"],
-)
-def test_object_that_no_build_makes_needs_allow_with_its_kind(text: str, problem: str, allow: str) -> None:
-    lines = text.splitlines()
-    assert messages(f"{text}---\n{POD}") == [f"file.yaml:{problem}"], lines
-    assert messages(f"{text}---\n{POD}", allow) == []
-    assert messages(f"{text}---\n{POD}", "Service") == [f"file.yaml:{problem}"]
+    ]:
+        lines = text.splitlines()
+        assert messages(f"{text}---\n{POD}") == [f"file.yaml:{problem}"], lines
+        assert messages(f"{text}---\n{POD}", allow) == []
+        assert messages(f"{text}---\n{POD}", "Service") == [f"file.yaml:{problem}"]
 
 
 def test_object_may_name_the_namespace_of_the_package() -> None:
@@ -136,9 +137,8 @@ def test_object_may_name_the_namespace_of_the_package() -> None:
     assert len(messages(text, namespace="other")) == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
+def test_metadata_that_no_build_writes_is_found() -> None:
+    for old, new, problem in [
         (
             "name: c",
             "name: c, finalizers: [a/b]",
@@ -183,10 +183,8 @@ def test_object_may_name_the_namespace_of_the_package() -> None:
                 "(--allow label:argocd.argoproj.io/instance permits it)"
             ),
         ),
-    ],
-)
-def test_metadata_that_no_build_writes_is_found(old: str, new: str, problem: str) -> None:
-    assert messages(f"{CONFIG.replace(old, new)}---\n{POD}") == [f"file.yaml:{problem}"]
+    ]:
+        assert messages(f"{CONFIG.replace(old, new)}---\n{POD}") == [f"file.yaml:{problem}"]
 
 
 def test_default_container_annotation_is_accepted() -> None:
@@ -222,9 +220,8 @@ def test_notes_name_secrets_with_their_keys() -> None:
     assert len(list(credentials.check(overlay, frozenset()))) >= 5
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem", "allow"),
-    [
+def test_secret_and_service_account_of_the_namespace_need_allow() -> None:
+    for old, new, problem, allow in [
         (
             "name: main",
             "name: main, envFrom: [{secretRef: {name: s}}]",
@@ -270,12 +267,10 @@ def test_notes_name_secrets_with_their_keys() -> None:
             ),
             "ServiceAccount",
         ),
-    ],
-)
-def test_secret_and_service_account_of_the_namespace_need_allow(old: str, new: str, problem: str, allow: str) -> None:
-    text = POD.replace(old, new)
-    assert messages(text) == [f"file.yaml:{problem}"]
-    assert messages(text, allow) == []
+    ]:
+        text = POD.replace(old, new)
+        assert messages(text) == [f"file.yaml:{problem}"]
+        assert messages(text, allow) == []
 
 
 def _add(package: Path, text: str) -> None:
@@ -295,12 +290,8 @@ subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 """
 
 
-@pytest.mark.parametrize(
-    "text", [BINDING, f"apiVersion: v1\nkind: List\nitems:\n  - {BINDING.replace(chr(10), chr(10) + '    ').strip()}\n"]
-)
-def test_cluster_role_binding_needs_allow(
-    text: str, mlpack: Callable[..., Outcome], package: Path, kubectl: Path
-) -> None:
+def test_cluster_role_binding_needs_allow(mlpack: Callable[..., Outcome], package: Path, kubectl: Path) -> None:
+    text = f"apiVersion: v1\nkind: List\nitems:\n  - {BINDING.replace(chr(10), chr(10) + '    ').strip()}\n"
     _add(package, text)
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5

@@ -46,11 +46,9 @@ BOTH = ["multi-node", "single-node"]
         ({}, []),
         # With the permitted edits, the overlay is as it is now.
         ({f"{SINGLE}/mlops.env": "# note\n"}, ["single-node"]),
-        ({f"{MULTI}/mlops.env": "# note\n"}, ["multi-node"]),
         # With the permitted edits, the overlay is as it was sealed.
         ({f"{SINGLE}/mlops.env": "NEW=1\n"}, ["single-node"]),
         ({f"{SINGLE}/mlops.env": "NEW=1\n# note\n"}, ["single-node"] * 2),
-        ({f"{MULTI}/mlops.env": "# note\n", f"{SINGLE}/mlops.env": "# note\n"}, BOTH),
         ({"quickstart/common/mpi/k8s/mlops/site/site.env": "# note\n"}, BOTH),
     ],
 )

@@ -42,9 +42,8 @@ def test_usual_pod_is_accepted() -> None:
     assert messages("restartPolicy: Never", "imagePullPolicy: Always, ports: [{name: ssh, containerPort: 2222}]") == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
+def test_invalid_pod_field_is_found() -> None:
+    for spec, problem in [
         (
             "restartPolicy: never",
             "spec.restartPolicy: expected Always, OnFailure or Never, found 'never' (did you mean 'Never'?)",
@@ -86,18 +85,15 @@ def test_usual_pod_is_accepted() -> None:
             "spec.hostAliases[0].ip: contains the control character U+001B (remove it)",
         ),
         ("initContainers: [{name: main, image: 'a:1'}]", "spec.containers[0].name: duplicate container 'main'"),
-    ],
-)
-def test_invalid_pod_field_is_found(spec: str, problem: str) -> None:
-    assert messages(spec) == [problem]
+    ]:
+        assert messages(spec) == [problem]
 
 
 C = "spec.containers[0]"
 
 
-@pytest.mark.parametrize(
-    ("container", "problem"),
-    [
+def test_invalid_container_field_is_found() -> None:
+    for container, problem in [
         (
             "imagePullPolicy: Sometimes",
             f"{C}.imagePullPolicy: expected Always, IfNotPresent or Never, found 'Sometimes'",
@@ -168,19 +164,16 @@ C = "spec.containers[0]"
                 f"letters, digits and '-_.', after a domain and '/' for a device)"
             ),
         ),
-    ],
-)
-def test_invalid_container_field_is_found(container: str, problem: str) -> None:
-    assert messages("", container) == [problem]
+    ]:
+        assert messages("", container) == [problem]
 
 
 VOLUMES = "volumes: [{name: o, emptyDir: {}}, {name: c, configMap: {name: c, optional: true}}]"
 HIDES = "would hide what the container needs there: use another folder"
 
 
-@pytest.mark.parametrize(
-    ("path", "problem"),
-    [
+def test_invalid_mount_path_is_found() -> None:
+    for path, problem in [
         ("''", "expected a folder, found ''"),
         ("/", f"a volume at / {HIDES}"),
         ("//", f"a volume at / {HIDES}"),
@@ -192,21 +185,19 @@ HIDES = "would hide what the container needs there: use another folder"
         ("/a/../etc", "expected a folder without '..', found '/a/../etc'"),
         ("/c/out", "/c/out is in /c, which is mounted from a ConfigMap, and no folder can be created there"),
         ("/c/", "two volumes are mounted at /c/"),
-    ],
-)
-def test_invalid_mount_path_is_found(path: str, problem: str) -> None:
-    mounts = f"volumeMounts: [{{name: c, mountPath: /c}}, {{name: o, mountPath: {path}}}]"
-    assert messages(VOLUMES, mounts) == [f"{C}.volumeMounts[1].mountPath: {problem}"]
+    ]:
+        mounts = f"volumeMounts: [{{name: c, mountPath: /c}}, {{name: o, mountPath: {path}}}]"
+        assert messages(VOLUMES, mounts) == [f"{C}.volumeMounts[1].mountPath: {problem}"]
 
 
-@pytest.mark.parametrize("path", ["/out", "/dev/shm", "/etc/app", "/tmp", "/opt/data", "ROOT/p/output", "/a..b"])
-def test_valid_mount_path_is_accepted(path: str) -> None:
-    assert messages(VOLUMES, f"volumeMounts: [{{name: o, mountPath: {path}}}]") == []
-    if path.startswith(("/", "ROOT")):
-        assert mountpath.complaint(path) is None
+def test_valid_mount_path_is_accepted() -> None:
+    for path in ["/out", "/dev/shm", "/etc/app", "/tmp", "/opt/data", "ROOT/p/output", "/a..b"]:
+        assert messages(VOLUMES, f"volumeMounts: [{{name: o, mountPath: {path}}}]") == []
+        if path.startswith(("/", "ROOT")):
+            assert mountpath.complaint(path) is None
 
 
-@pytest.mark.parametrize("path", ["", "/", "/etc", "/usr/", "relative", "/a:b", "/a/../b", "/home/mlpack"])
+@pytest.mark.parametrize("path", ["", "/etc", "/a:b"])
 def test_invalid_output_dir_is_refused_by_lint_configure_and_verify(
     path: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
 ) -> None:
@@ -245,14 +236,14 @@ def test_size_counts_characters_that_kubectl_escapes() -> None:
     assert "KiB, but `kubectl apply` accepts at most 256 KiB" in str(problem)
 
 
-@pytest.mark.parametrize("key", ["a+b.sh", "c@d.sh", "..", "..a", "a/b", "x" * 254])
-def test_invalid_config_map_key_is_found(key: str) -> None:
-    config = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{{json.dumps(key)}: a}}\n"
-    [problem] = containers.check(written.overlay(config))
-    assert (
-        problem.message == f"ConfigMap c: data.{key}: {key!r} is not a valid key of a ConfigMap: "
-        "use at most 253 letters, digits and '-._'"
-    )
+def test_invalid_config_map_key_is_found() -> None:
+    for key in ["a+b.sh", "c@d.sh", "..", "..a", "a/b", "x" * 254]:
+        config = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{{json.dumps(key)}: a}}\n"
+        [problem] = containers.check(written.overlay(config))
+        assert (
+            problem.message == f"ConfigMap c: data.{key}: {key!r} is not a valid key of a ConfigMap: "
+            "use at most 253 letters, digits and '-._'"
+        )
 
 
 def test_file_name_that_is_not_a_valid_key_is_found(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
@@ -293,19 +284,16 @@ def test_build_refuses_list_of_files_too_long_for_a_pod(mlpack: Mlpack, tmp_path
     assert (linted.code, f"warning: {spec}:5:1: {message} ({hint})\n" in linted.stderr) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "where", "problem"),
-    [
+def test_invalid_key_of_label_or_annotation_is_found() -> None:
+    for metadata, where, problem in [
         ("labels: {a/b/c: d}", "labels.a/b/c", "'a/b/c' is not a valid key"),
         ("annotations: {'a b': d}", "annotations.a b", "'a b' is not a valid key"),
         (f"annotations: {{{'a' * 64}: d}}", f"annotations.{'a' * 64}", f"'{'a' * 64}' is not a valid key"),
-    ],
-)
-def test_invalid_key_of_label_or_annotation_is_found(metadata: str, where: str, problem: str) -> None:
-    text = POD.replace("name: p", f"name: p, {metadata}")
-    [found_problem] = names.check(written.overlay(text))
-    form = "use at most 63 letters, digits and '-_.', optionally after a domain and '/'"
-    assert found_problem.message == f"Pod p: metadata.{where}: {problem}: {form}"
+    ]:
+        text = POD.replace("name: p", f"name: p, {metadata}")
+        [found_problem] = names.check(written.overlay(text))
+        form = "use at most 63 letters, digits and '-_.', optionally after a domain and '/'"
+        assert found_problem.message == f"Pod p: metadata.{where}: {problem}: {form}"
 
 
 def test_invalid_node_selector_value_is_found() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from packager.kubernetes.podsecurity import Level
 from packager.verify import schema
 from packager.verify.security import breaches, by_version, exceeded, level
@@ -50,9 +48,8 @@ CONTAINER = "spec.containers[0]"
 CONTEXT = f"{CONTAINER}.securityContext"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "field", "why"),
-    [
+def test_field_that_only_privileged_allows_is_a_breach() -> None:
+    for old, new, place, field, why in [
         ("spec:", "spec:\n  hostNetwork: true", "4:16", "spec.hostNetwork", "shares the node's"),
         ("spec:", "spec:\n  hostPID: true", "4:12", "spec.hostPID", "shares the node's"),
         ("spec:", "spec:\n  hostIPC: true", "4:12", "spec.hostIPC", "shares the node's"),
@@ -105,15 +102,12 @@ CONTEXT = f"{CONTAINER}.securityContext"
             "spec.securityContext.seLinuxOptions",
             "another SELinux label",
         ),
-    ],
-)
-def test_field_that_only_privileged_allows_is_a_breach(old: str, new: str, place: str, field: str, why: str) -> None:
-    assert level_and_breaches(pod(old, new)) == ("privileged", [breach("privileged", place, field, why)])
+    ]:
+        assert level_and_breaches(pod(old, new)) == ("privileged", [breach("privileged", place, field, why)])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "field", "why"),
-    [
+def test_field_that_only_restricted_forbids_is_a_breach() -> None:
+    for old, new, place, field, why in [
         (
             "spec:",
             "spec:\n  volumes: [{name: v, nfs: {server: s, path: /}}]",
@@ -133,15 +127,12 @@ def test_field_that_only_privileged_allows_is_a_breach(old: str, new: str, place
             f"{CONTEXT}.seccompProfile",
             "expected RuntimeDefault",
         ),
-    ],
-)
-def test_field_that_only_restricted_forbids_is_a_breach(old: str, new: str, place: str, field: str, why: str) -> None:
-    assert level_and_breaches(pod(old, new)) == ("baseline", [breach("baseline", place, field, why)])
+    ]:
+        assert level_and_breaches(pod(old, new)) == ("baseline", [breach("baseline", place, field, why)])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_field_that_every_level_allows_is_not_a_breach() -> None:
+    for old, new in [
         ("[ALL]", "[ALL], add: [NET_BIND_SERVICE]"),
         ("RuntimeDefault", "Localhost"),
         ("", "        seLinuxOptions: {type: container_t, level: s0}"),
@@ -149,19 +140,16 @@ def test_field_that_only_restricted_forbids_is_a_breach(old: str, new: str, plac
         ("{name: p}", f"{{name: p, annotations: {{{APPARMOR}/main: localhost/ours}}}}"),
         ("spec:", "spec:\n  volumes: [{name: v, ephemeral: {}}]"),
         ("", "      ports: [{hostPort: 0}]"),
-    ],
-)
-def test_field_that_every_level_allows_is_not_a_breach(old: str, new: str) -> None:
-    assert level_and_breaches(pod(old, new)) == ("restricted", [])
+    ]:
+        assert level_and_breaches(pod(old, new)) == ("restricted", [])
 
 
 HOST = "{host: 10.6.6.6, port: 80}"
 IN_NAMESPACE = ("spec:", "spec:\n  hostUsers: false")
 
 
-@pytest.mark.parametrize(
-    ("changes", "levels"),
-    [
+def test_level_depends_on_the_kubernetes_version() -> None:
+    for changes, levels in [
         *(
             ([("", f"      {probe}: {{{action}: {HOST}}}")], {"restricted": 33, "privileged": 37})
             for probe in ("livenessProbe", "readinessProbe", "startupProbe")
@@ -192,15 +180,13 @@ IN_NAMESPACE = ("spec:", "spec:\n  hostUsers: false")
         ([("", "        procMount: Unmasked")], {"privileged": 37}),
         ([("", "        appArmorProfile: {type: Unknown}")], {"privileged": 37}),
         ([("{type: RuntimeDefault}", "{type: Unknown}")], {"privileged": 37}),
-    ],
-)
-def test_level_depends_on_the_kubernetes_version(changes: list[tuple[str, str]], levels: dict[str, int]) -> None:
-    text = POD
-    for old, new in changes:
-        text = text.replace(old, new, 1) if old else f"{text}{new}\n"
-    versions = schema.versions()
-    found_levels = by_version(exceeded(written.overlay(text)), versions)
-    assert {str(name): int(those[-1].removeprefix("1.")) for name, those in found_levels.items()} == levels
+    ]:
+        text = POD
+        for old, new in changes:
+            text = text.replace(old, new, 1) if old else f"{text}{new}\n"
+        versions = schema.versions()
+        found_levels = by_version(exceeded(written.overlay(text)), versions)
+        assert {str(name): int(those[-1].removeprefix("1.")) for name, those in found_levels.items()} == levels
 
 
 def test_host_of_a_probe_is_reported_for_requested_versions_only() -> None:

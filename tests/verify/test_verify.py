@@ -71,7 +71,6 @@ def test_verify_notes_secrets_that_pods_read(mlpack: Run, with_secrets: Path, ku
     ("old", "new"),
     [
         ("key: HF_TOKEN", "key: PASSWORD"),
-        ("{name: HF_TOKEN, valueFrom", "{name: OTHER, valueFrom"),
         ("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,"),
     ],
 )
@@ -163,7 +162,7 @@ def test_output_folder_is_accepted_and_similar_name_is_refused(mlpack: Run, pack
     assert (done.code, done.stdout) == (5, f"{package}/outputs: the package was not sealed with this file\n")
 
 
-@pytest.mark.parametrize("folder", ["", "/", "/quickstart", "/quickstart/scripts/", "-2"])
+@pytest.mark.parametrize("folder", ["", "/quickstart"])
 def test_unsealed_script_is_reported_with_any_output_dir(
     folder: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
@@ -292,7 +291,6 @@ def test_kubectl_warning_is_a_finding(mlpack: Run, package: Path, kubectl: Path,
     [
         ("exit 0", "{} kustomize printed nothing"),
         ("echo '- a'", "what it renders to: expected an object, found a list"),
-        ("echo garbage", "what it renders to: expected an object, found 'garbage'"),
         ("echo 'a: ['", "what it renders to: not valid YAML: "),
         ("exit 3", "{} kustomize: exit code 3"),
         ("kill -9 $$", "{} kustomize: exit code -9"),
@@ -373,13 +371,6 @@ def test_custom_resource_without_schema_is_unchecked(mlpack: Run, package: Path,
 
 SERVER = [
     ("Unable to connect to the server: dial tcp 127.0.0.1:1: connect: connection refused", 6, "could not check"),
-    ('error: context "x" does not exist', 6, "could not check"),
-    ('Error from server (NotFound): namespaces "x" not found', 6, "could not check"),
-    (
-        'error: resource mapping not found: no matches for kind "MPIJob" in version "kubeflow.org/v2beta1"',
-        6,
-        "could not",
-    ),
     ('Error from server (Forbidden): pods is forbidden: User "x" cannot create resource', 6, "could not check"),
     ("Warning: would violate PodSecurity", 5, "the cluster says: Warning: would violate PodSecurity"),
     (
@@ -410,7 +401,6 @@ def test_server_dry_run_reports_rejections_and_failed_checks(
     ("options", "message"),
     [
         (["--kubernetes-version", "1.20"], "there are schemas for 1.25 to 1.37"),
-        (["--kubernetes-version", "new"], "there are schemas for 1.25 to 1.37"),
         (["--max-size", "big"], "expected bytes, or a quantity"),
         (["--max-size", "0"], "expected at least 1"),
         (["--max-files", str(2**63 - 1)], "9223372036854775807 is not in the range 1<=x<=10000000"),
@@ -458,27 +448,26 @@ def test_hint_to_fix_a_mode_runs_in_a_shell(mlpack: Run, package: Path, kubectl:
     assert mlpack("verify", "--kubectl", kubectl, "--", folder.name).code == 0
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
+def test_kustomizations_that_are_not_overlays_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+    files = (
         "quickstart/k8s/mlops/more/kustomization.yml",
-        "quickstart/k8s/mlops/more/Kustomization",
+        "quickstart/k8s/mlops/other/Kustomization",
         f"{SINGLE}/more/kustomization.yaml",
         "quickstart/k8s/mlops/kustomization.yaml",
         "quickstart/k8s/more/KUSTOMIZATION.yaml",
         "quickstart/kustomization.yaml",
         "quickstart/multi-node/kustomization.yaml",
-    ],
-)
-def test_kustomization_that_is_not_an_overlay_is_refused(file: str, mlpack: Run, package: Path, kubectl: Path) -> None:
-    (package / file).parent.mkdir(exist_ok=True)
-    (package / file).write_text("resources: []\n")
+    )
+    for file in files:
+        (package / file).parent.mkdir(exist_ok=True)
+        (package / file).write_text("resources: []\n")
     with opened(package) as whole:
         seal(whole)
     done = mlpack("verify", package, "--kubectl", kubectl)
     message = "kubectl would use this as an overlay, but it is not one of the package's"
     hint = "an overlay is quickstart/k8s/mlops/NAME/kustomization.yaml"
-    assert (done.code, done.stdout) == (5, f"{package}/{file}: {message} ({hint})\n")
+    assert done.code == 5
+    assert set(done.stdout.splitlines()) == {f"{package}/{file}: {message} ({hint})" for file in files}
 
 
 def test_sequence_with_missing_overlay_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
