@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import socket
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,25 +79,6 @@ def test_copy_omits_files_of_mlpack_if_tar_can_do_so(pod: Path, *, can_exclude: 
     assert copied(pod).remarks.is_complete
     others = set() if can_exclude else {".mlpack-packages/torch.py", "deep/.mlpack-a.sha256"}
     assert set(arrived(pod)) == {".own", "deep/mlpack-a", *others}
-
-
-def test_copy_skips_odd_names_and_receives_later_files(pod: Path) -> None:
-    for name in ("a", "new\nline", "esc\x1b[2J", "zürich", "back\\slash", os.fsdecode(b"\xff")):
-        (pod / name).write_text(name, errors="surrogateescape")
-    result = copied(pod)
-    assert sorted(result.received.skipped) == sorted(["'new\\nline'", "'esc\\x1b[2J'", "'\\udcff'"])
-    assert arrived(pod) == {name: name for name in ("a", "zürich", "back\\slash")}
-    assert result.remarks.is_complete
-
-
-def test_copy_skips_sockets_and_links(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (pod / "link").symlink_to("/etc/passwd")
-    monkeypatch.chdir(pod)  # the path of a socket is short
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind("sock")
-    result = copied(pod)
-    assert (result.received.skipped, result.remarks.left_out) == (("link",), ("sock",))
-    assert arrived(pod) == {}
 
 
 def test_copy_reports_a_folder_without_permission_to_enter(pod: Path) -> None:

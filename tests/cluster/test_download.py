@@ -106,16 +106,6 @@ def test_pull_skips_and_lists_links_devices_and_odd_names(pod: LocalPod, tmp_pat
     assert required.listing.unnamed == 1
 
 
-def test_pull_names_an_unreadable_folder(pod: LocalPod, tmp_path: Path) -> None:
-    pod.put({"secret/x": b"", "a": b"a"})
-    (pod.claim / "data/secret").chmod(0)
-    required = pulled(pod, tmp_path / "here")
-    (pod.claim / "data/secret").chmod(0o755)
-    assert len(required.listing.unread) == 1
-    assert required.listing.unread[0].endswith("Permission denied")
-    assert read(tmp_path / "here") == {"a": b"a"}
-
-
 @pytest.mark.parametrize("size", [1, download.LARGE])
 def test_changed_file_replaces_no_local_file_and_other_files_arrive(pod: LocalPod, tmp_path: Path, size: int) -> None:
     pod.put({"a": bytes(size), "b": b"b", "c": bytes(size)})
@@ -134,20 +124,6 @@ def test_pull_names_unreadable_files_and_receives_the_others(pod: LocalPod, tmp_
     required = pulled(pod, tmp_path / "here")
     assert required.unread == ("large: Permission denied", "secret key: Permission denied")
     assert read(tmp_path / "here") == {"a": b"a", "z": b"z"}
-
-
-def test_files_that_grow_or_vanish_during_a_pull_do_not_stop_the_others(pod: LocalPod, tmp_path: Path) -> None:
-    """Two files grow until their archive is larger than all listed files together."""
-    files = {f"{number:02}": b"%d" % number for number in range(20)}
-    pod.put({**files, "large": LARGE})
-    required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
-    pod.put({"03": bytes(900_000), "11": bytes(900_000)})
-    for name in ("07", "large"):
-        (pod.claim / "data" / name).unlink()
-    changed = download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
-    assert sorted(changed) == ["03", "07", "11", "large"]
-    arrived = {path: content for path, content in read(tmp_path / "here").items() if not path.startswith(PARTS)}
-    assert arrived == {path: content for path, content in files.items() if path not in changed}
 
 
 @pytest.mark.parametrize("path", ["sub/a", "a"])
@@ -180,23 +156,6 @@ def test_pull_discards_files_that_were_not_requested(
     assert download.fetch(pod.shell(), pod.place, required, here, lambda _size: None) == ("a",)
     left = {path: content for path, content in read(tmp_path).items() if PARTS not in path}
     assert left == {"here/mine": b"m"}
-
-
-def test_pull_ends_if_more_follows_after_the_requested_files(
-    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name in ("./a", "./b", "./c"):
-            info = tarfile.TarInfo(name)
-            info.size = 1
-            tar.addfile(info, io.BytesIO(b"x"))
-    (pod.home / "archive").write_bytes(stream.getvalue())
-    monkeypatch.setattr(download, "_PACK", f"cat {pod.home}/archive\n")
-    entry = StoredEntry("a", "file", 1, 0)
-    required = download.Required((download.Remote(entry, hashlib.sha256(b"x").hexdigest()),), (), Listing((entry,)))
-    assert download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None) == ()
-    assert read(tmp_path / "here") == {"a": b"x"}
 
 
 @pytest.mark.parametrize("size", [download.LARGE, 1])

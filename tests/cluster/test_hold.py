@@ -109,11 +109,6 @@ def test_terminated_hold_ends_at_once(start: Start, tmp_path: Path) -> None:
         assert running.wait(timeout=60) == 5
 
 
-def test_killed_program_ends_with_the_code_of_its_signal(start: Start) -> None:
-    with start("kill -KILL $$", seconds=1) as running:
-        assert running.wait(timeout=60) == 137
-
-
 def test_other_indexes_of_a_set_are_not_held(start: Start, tmp_path: Path) -> None:
     with start("exit 6", variables=INDEXED) as running:
         assert running.wait(timeout=60) == 6

@@ -127,25 +127,6 @@ def test_watch_keeps_last_state_of_deleted_pod() -> None:
     assert kubectl.calls == ["get pods --selector=app=a --watch --output-watch-events --output=json"]
 
 
-def test_watch_leaves_out_pods_older_than_the_workload() -> None:
-    kubectl = FakeKubectl([lines(("ADDED", pod("a", {})))])
-    with watch(kubectl) as watching:
-        watching.begin(PODS)
-        until(lambda: watching.pods_since(BEGIN))
-        assert watching.pods_since(datetime(2026, 11, 22, tzinfo=UTC)) == []
-
-
-def test_watch_begins_again_after_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubectl reports the error 410 as an object of the kind Status, and ends."""
-    monkeypatch.setattr(podwatch, "_FIRST_PAUSE", 0.01)
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
-    kubectl = FakeKubectl([lines(("ERROR", gone)), b"not JSON\n", lines(("ADDED", pod("a", {})))])
-    with watch(kubectl) as watching:
-        watching.begin(PODS)
-        until(lambda: watching.pods_since(BEGIN))
-    assert len(kubectl.calls) == 3
-
-
 def test_watch_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each watch begins with the pods that exist, so that events alone do not show that it works."""
     pauses: list[float | None] = []
@@ -186,18 +167,6 @@ def test_log_is_read_from_start_of_container() -> None:
     assert log
     assert (log.data, log.is_cut) == (line(1, "x"), False)
     assert kubectl.calls[1:] == ["logs a --container=node --timestamps --follow"]
-
-
-def test_log_that_breaks_off_is_read_again_at_next_event() -> None:
-    running = pod("a", {"running": {}})
-    kubectl = FakeKubectl([lines(("ADDED", running))])
-    with watch(kubectl, list) as watching:
-        watching.begin(PODS)
-        until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
-        kubectl.logs["a"] = line(1, "x")
-        watching.take({"type": "MODIFIED", "object": running})
-        until(lambda: (log := watching.log(running)) and log.data)
-    assert len(kubectl.calls) == 3
 
 
 def test_number_of_logs_read_at_once_is_limited() -> None:
@@ -251,15 +220,6 @@ def test_reader_continues_with_kept_log() -> None:
     rest = b"".join(reader.read_kept(log)).decode().split()
     assert rest == texts[len(read.split()) :]
     assert (reader.gaps, reader.is_complete) == (0, True)
-
-
-def test_reader_reports_gap_before_cut_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podwatch, "LOG_BYTES", 50)
-    reader, log = LogReader(cast("Kubectl", None), pod("a", FAILED)), KeptLog()
-    for second in range(9):
-        log.add(line(second, "x"))
-    assert b"".join(reader.read_kept(log)) == b"x\n"
-    assert reader.gaps == 1
 
 
 def test_attempt_between_two_snapshots_is_reported_with_its_cause() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import resource
-import signal
 import subprocess
 import sys
 import tarfile
@@ -212,6 +211,7 @@ def test_receive_uses_less_than_32_mib_for_a_header_of_256_mib(tmp_path: Path) -
     assert int(grown) < 32 << 10, "KiB"
 
 
+@pytest.mark.thorough
 def test_receive_leaves_no_partial_file_if_a_write_fails(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from packager.cluster.receive import receive\n"
@@ -226,16 +226,3 @@ def test_receive_leaves_no_partial_file_if_a_write_fails(tmp_path: Path) -> None
     )
     assert done.stdout == b"File too large\n"
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
-
-
-@pytest.mark.thorough
-def test_receive_removes_the_leftovers_of_a_killed_process(tmp_path: Path) -> None:
-    sent = archive(Item(b"./a", content=b"theirs"), LAST)
-    child = os.fork()
-    if child == 0:
-        receive(io.BytesIO(sent), tmp_path, advance=lambda _size: os.kill(os.getpid(), signal.SIGKILL))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    (left,) = tmp_path.iterdir()
-    assert sorted(path.name for path in left.iterdir()) == ["file", "mark"]
-    assert receive(io.BytesIO(sent), tmp_path).files == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "last"]

@@ -66,13 +66,6 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     return info
 
 
-def test_files_arrive_with_their_folders_and_times(tmp_path: Path) -> None:
-    received = receive(packed((member("./", tarfile.DIRTYPE), b""), (member("./deep/a.txt"), b"hello")), tmp_path)
-    assert (received.files, received.size, received.skipped) == (1, 5, ())
-    assert (tmp_path / "deep/a.txt").read_bytes() == b"hello"
-    assert (tmp_path / "deep/a.txt").stat().st_mtime == 1_000_000_000
-
-
 def test_receive_replaces_files_of_the_same_name_and_keeps_others(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "mine").write_text("kept")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,22 +46,6 @@ def test_lost_connection_raises_an_error_in_ask(pod: LocalPod) -> None:
     pod.cut("out 10")
     with pytest.raises(BrokenOffError, match="connection reset by peer"):
         pod.shell().ask("echo 0123456789 0123456789\n")
-
-
-def test_lost_connection_adds_no_line_to_the_input(pod: LocalPod) -> None:
-    pod.cut("out 0")
-    has_ended = threading.Event()
-    received = Path(pod.data) / "received"
-
-    def chunks() -> Iterator[bytes]:
-        has_ended.wait()
-        yield b"12345"
-
-    pod.put({})
-    with pytest.raises(BrokenOffError):
-        pod.shell().ask('head -c 5 | cat >"$1"', str(received), given=chunks())
-    has_ended.set()
-    assert received.read_bytes() == b""
 
 
 def test_refused_command_raises_an_error_in_ask(pod: LocalPod) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from packager.base.errors import UnreachableError
 from packager.cluster.follow import follow
 from packager.cluster.steady import SteadyReader
 from packager.kubernetes.snapshot import Snapshot
@@ -129,37 +128,11 @@ def test_workload_is_read_if_events_are_wanted(cluster: Cluster) -> None:
     assert cluster.reads == [True, True, True]
 
 
-def test_watch_begins_with_the_first_poll_that_needs_no_events(cluster: Cluster) -> None:
-    cluster.read(events=True)
-    assert cluster.watch.begun == []
-    cluster.read(events=False)
-    assert cluster.watch.begun == ["a"]
-
-
 def test_missing_workload_is_read_in_every_poll(cluster: Cluster) -> None:
     cluster.watch.changes, cluster.snapshot = 3, None
     assert [cluster.read(events=False) for _ in range(3)] == [None] * 3
     assert len(cluster.reads) == 3
     assert cluster.watch.begun == []
-
-
-def test_workload_is_read_in_the_poll_after_an_error(cluster: Cluster) -> None:
-    cluster.watch.changes = 3
-    answers: list[Snapshot | UnreachableError] = [RUNNING, UnreachableError("it does not answer"), RUNNING]
-
-    def read(*, events: bool) -> Snapshot | None:
-        cluster.reads.append(events)
-        answer = answers[len(cluster.reads) - 1]
-        if isinstance(answer, UnreachableError):
-            raise answer
-        return answer
-
-    reader = SteadyReader(read, kinds()["Pod"], cast("PodWatch", cluster.watch), lambda: BEGIN)
-    reader(events=False)
-    with pytest.raises(UnreachableError):
-        reader(events=True)
-    reader(events=False)
-    assert len(cluster.reads) == 3
 
 
 def test_follower_reads_a_steady_workload_in_every_tenth_poll_and_reports_each_second(cluster: Cluster) -> None:

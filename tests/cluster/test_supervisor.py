@@ -75,6 +75,7 @@ def test_script_starts_program_again_and_reports_its_ends(start: Start, tmp_path
         assert running.wait(timeout=60) == 0
 
 
+@pytest.mark.thorough
 def test_script_ends_whenever_it_is_terminated(start: Start, tmp_path: Path) -> None:
     """A signal to a child that has still the trap of the script would be lost."""
     (tmp_path / "dev").mkdir()
@@ -163,12 +164,3 @@ def test_code_outside_of_config_maps_is_refused() -> None:
 
     with pytest.raises(UsageError, match="does not come from ConfigMaps"):
         supervised(manifests("single-node", use_image))
-
-
-def test_package_without_code_is_refused() -> None:
-    def remove_code(objects: list[dict[str, Any]]) -> None:
-        for container in objects[-1]["spec"]["containers"]:
-            container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] != "scripts"]
-
-    with pytest.raises(UsageError, match="no pod has code"):
-        supervised(manifests("single-node", remove_code))

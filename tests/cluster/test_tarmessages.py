@@ -58,20 +58,7 @@ def test_file_name_that_contains_a_message_of_tar_is_not_misread() -> None:
     assert parse_remarks(stderr, "/out") == Remarks(unread=("a: file changed as we read it: Permission denied",))
 
 
-def test_unrecognized_messages_are_kept_up_to_a_limit() -> None:
-    stderr = "".join(f"line {number} {'x' * 400}\n" for number in range(1000))
-    remarks = parse_remarks(stderr, "/out")
-    assert (len(remarks.others), remarks.more) == (20, 980)
-    assert remarks.others[0] == f"line 0 {'x' * 290}..."
-    assert remarks.is_complete
-
-
 def test_names_beyond_a_thousand_are_only_counted() -> None:
     stderr = "".join(f"tar: ./{number}: Cannot open: Permission denied\n" for number in range(50_001))
     remarks = parse_remarks(stderr, "/out")
     assert (len(remarks.unread), remarks.more) == (1_000, 49_001)
-
-
-def test_warnings_of_kubectl_are_ignored() -> None:
-    stderr = "W1122 10:00:00.000000    7 warnings.go:70] deprecated\ncommand terminated with exit code 1\n"
-    assert parse_remarks(stderr, "/out") == Remarks()

@@ -119,13 +119,6 @@ def test_listing_skips_lines_of_a_hostile_pod(monkeypatch: pytest.MonkeyPatch, l
     assert (listing.entries, len(listing.skipped)) == ((), 1)
 
 
-def test_each_unreadable_file_is_named_although_the_pod_gives_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "_WHY_UNREAD", "echo 'Input/output error'")
-    with local_pod() as pod:
-        reasons = workspace.why_unread(pod.shell(), pod.place, ["a", "b"])
-    assert reasons == ("a: Input/output error", "b: it cannot be read")
-
-
 @pytest.mark.parametrize("tools", ["GNU", "busybox"])
 def test_unreadable_and_missing_files_have_a_reason_and_no_digest(tools: str) -> None:
     with local_pod() as pod:

@@ -84,13 +84,6 @@ def test_empty_keys_keep_the_image_s_command(rendered: Callable[..., Any], keys:
     assert {key: got[key] for key in ("command", "args", "workingDir") if key in got} == program
 
 
-def test_script_starts_in_the_root_folder(rendered: Callable[..., Any]) -> None:
-    got = container(rendered(demo.SPEC))
-    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
-    assert got["workingDir"] == "/"
-    assert [entry["name"] for entry in got["env"]] == ["HOME", "MLPACK_ENV_DIR"]
-
-
 def test_package_without_files_has_no_config_map_of_scripts(rendered: Callable[..., Any]) -> None:
     objects = rendered(spec("{kind: Pod}"))
     name = "demo-fp32-training"
@@ -100,26 +93,6 @@ def test_package_without_files_has_no_config_map_of_scripts(rendered: Callable[.
         f"Pod/{name}-single-node",
     ]
     assert "scripts" not in str(objects[f"Pod/{name}-single-node"])
-
-
-def test_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) -> None:
-    text = demo.changed(", script: train.sh => , overlays: [single-node]", "{kind: Pod} => {kind: Pod, command: [X]}")
-    got = container(rendered(text.replace("[X]", "[sh, $(MODEL_DIR)/quickstart/scripts/train.sh]")))
-    assert got["command"] == ["sh", "$(MODEL_DIR)/quickstart/scripts/train.sh"]
-    assert {"name": "scripts", "mountPath": "ROOT/demo-fp32-training/quickstart/scripts", "readOnly": True} in got[
-        "volumeMounts"
-    ]
-
-
-def test_folders_below_root_are_absolute_in_the_environment(rendered: Callable[..., Any]) -> None:
-    """A program that starts elsewhere than in / would look for ROOT/… below its own folder."""
-    env = container(rendered(spec("{kind: Pod}")))["env"][2:]
-    package = "/ROOT/demo-fp32-training"
-    assert env == [
-        {"name": "MODEL_DIR", "value": package},
-        {"name": "OUTPUT_DIR", "value": f"{package}/output"},
-        {"name": "CACHE", "value": "/ROOT/cache"},
-    ]
 
 
 @pytest.mark.parametrize(
@@ -201,12 +174,6 @@ def test_readme_describes_the_program(tmp_path: Path, overlay: str, sentence: st
     assert f"One process on one node. {sentence} {unedited}" in " ".join(text.split())
     assert "The workload runs in the image `demo:1.0`, which contains all its code, from the registry" in text
     assert "quickstart/scripts" not in text
-
-
-def test_readme_lists_parameters_of_an_overlay(tmp_path: Path) -> None:
-    text = readme(tmp_path, spec("{kind: Pod, environment: {STEPS: {value: 5, description: How many.}}}"))
-    table = text.partition("In `quickstart/k8s/mlops/single-node/mlops.env` alone:\n")[2].strip().partition("\n\n")[0]
-    assert table == "| key | value as built | what it does |\n|---|---|---|\n| `STEPS` | `5` | How many. |"
 
 
 def readme(folder: Path, text: str) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from packager.base.errors import ClusterError
 from packager.cluster.doctor.case import Case
 from packager.cluster.doctor.companions import beside
 from packager.cluster.doctor.demand import demands
@@ -56,15 +55,6 @@ def test_doctor_checks_that_the_class_of_an_ingress_exists() -> None:
     assert results(FakeCluster(), INGRESS) == [("fails", message, "kubectl get ingressclasses")]
     there = FakeCluster([item("IngressClass", "nginx")])
     assert results(there, INGRESS) == [("ok", "ingress/a: the IngressClass nginx exists", None)]
-
-
-def test_doctor_accepts_an_ingress_without_a_class() -> None:
-    assert results(FakeCluster(), item("Ingress", "a", spec={})) == []
-
-
-def test_doctor_raises_an_error_without_permission_to_get_ingressclasses() -> None:
-    with pytest.raises(ClusterError, match="cannot get resource"):
-        results(FakeCluster(denied={"get ingressclasses"}), INGRESS)
 
 
 def test_doctor_checks_that_the_metrics_of_an_autoscaler_are_served() -> None:

@@ -15,7 +15,6 @@ from packager.modelspec.settings import parse_setting
 from packager.package.tree import write
 from packager.verify import kinds as checks
 from packager.verify import objects
-from packager.workloads.structures import pods
 from tests import demo, written
 
 if TYPE_CHECKING:
@@ -101,19 +100,6 @@ def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
     assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
 
 
-def test_service_and_container_have_ports_of_the_spec(tmp_path: Path) -> None:
-    settings = ("overlays.multi-node.ports.grpc.port=8500", "overlays.multi-node.ports.grpc.protocol=grpc")
-    manifests = built(tmp_path, *settings)
-    assert manifests["service.yaml"]["spec"]["ports"] == [
-        {"name": "http", "port": 8080, "targetPort": "http", "appProtocol": "http"},
-        {"name": "grpc", "port": 8500, "targetPort": "grpc", "appProtocol": "grpc"},
-    ]
-    assert manifests["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0]["ports"] == [
-        {"name": "http", "containerPort": 8080},
-        {"name": "grpc", "containerPort": 8500},
-    ]
-
-
 @pytest.mark.parametrize(
     ("ready", "handler"),
     [
@@ -150,13 +136,6 @@ def test_config_map_names_depend_on_content(tmp_path: Path, kubectl: Path, file:
     (package / file).write_bytes((package / file).read_bytes() + b"# more\nMORE=1\n")
     assert len(before) == 3
     assert len(names() - before) == 1
-
-
-def test_pods_are_spread_by_rollout() -> None:
-    manifest = written.overlay(APPLIED).manifests[0]
-    assert [(group.count, group.computes, group.workload_label, group.field_path) for group in pods(manifest)] == [
-        (2, True, "pod-template-hash", "spec.template.spec")
-    ]
 
 
 def test_built_deployment_has_no_problems() -> None:

@@ -14,7 +14,6 @@ from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.modelspec.load import load
 from packager.verify import kinds as checks
-from packager.workloads.job.array import listed
 from packager.workloads.job.life import Job
 from packager.workloads.structures import pods as pods_in
 from packager.workloads.structures import reserved
@@ -131,12 +130,6 @@ def test_failed_array_names_failed_indexes() -> None:
         assert (verdict.phase, verdict.summary) == (Phase.FAILED, summary)
 
 
-def test_failed_array_shows_log_of_the_failed_pod() -> None:
-    verdict = judged(job("Failed:BackoffLimitExceeded", failed=1), pod(1, ENDED_WITH_3), pod(2, DONE))
-    [cause] = verdict.findings
-    assert (cause.subject, cause.log[-1]) == (f"pod/{JOB}-1-abcd0", "no such file: train.csv")
-
-
 def test_array_reports_refused_pod_while_others_run() -> None:
     about = {"kind": "Job", "name": JOB, "uid": f"Job-{JOB}"}
     message = (
@@ -171,10 +164,6 @@ def test_pod_names_of_an_array_determine_roles() -> None:
 def test_array_lists_last_pod_of_each_index_in_order() -> None:
     pods = [pod(2), pod(0, ENDED_WITH_3), pod(0, attempt=1)]
     assert [entry["metadata"]["name"] for entry in KIND.listed(pods)] == [f"{JOB}-0-abcd1", f"{JOB}-2-abcd0"]
-
-
-def test_listed_joins_consecutive_numbers() -> None:
-    assert listed([0, 2, 3, 4, 7]) == "0, 2-4, 7"
 
 
 MANIFEST = """\

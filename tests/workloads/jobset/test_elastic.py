@@ -222,13 +222,6 @@ def test_elastic_is_refused_beside_gang(mlpack: Callable[..., Outcome]) -> None:
     assert f"gang and elastic cannot be combined: {reason}" in done.stderr
 
 
-def test_elastic_is_refused_for_a_package_without_torchrun(mlpack: Callable[..., Outcome]) -> None:
-    done = mlpack("build", "hello-mpi", "--with", "elastic", "--site", "ELASTIC_MIN=1")
-    assert done.code == 2
-    reason = "it is for a JobSet whose nodes start torchrun, and hello-mpi has none"
-    assert f"--with elastic: {reason}" in done.stderr
-
-
 @pytest.mark.parametrize("value", ["0", "10000"])
 def test_build_refuses_invalid_least_number_of_nodes(mlpack: Callable[..., Outcome], value: str) -> None:
     done = mlpack("build", "llm-finetune", "--with", "elastic", "--site", f"ELASTIC_MIN={value}")

@@ -113,11 +113,6 @@ def test_jobset_names_first_failure_before_lost_connections() -> None:
     ]
 
 
-def test_jobset_names_earliest_of_several_failures() -> None:
-    verdict = judged(jobset(FAILED), job(FAILING), failed(0, 14, "late"), failed(1, 9, "early"))
-    assert verdict.summary == "node 1: container node ended with exit code 1"
-
-
 def test_lost_connection_is_the_cause_if_other_pods_fail_much_later() -> None:
     verdict = judged(jobset(FAILED), job(FAILING), failed(0, 9, "Connection refused"), failed(1, 30, "no more data"))
     assert verdict.summary == "node 0: container node ended with exit code 1"

@@ -107,16 +107,6 @@ def test_permanent_exit_codes_become_failure_policies(tmp_path: Path) -> None:
     assert problem.hint == "did you mean 'worker'?"
 
 
-def test_only_the_leader_declares_the_rendezvous_port(tmp_path: Path) -> None:
-    spec = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}")["spec"]
-    containers = [job["template"]["spec"]["template"]["spec"]["containers"][0] for job in spec["replicatedJobs"]]
-    assert [container.get("ports") for container in containers] == [
-        [{"name": "rendezvous", "containerPort": 9091}],
-        None,
-        None,
-    ]
-
-
 def test_pods_of_each_role_have_count_and_purpose(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
     groups = pods(written.overlay(yaml.safe_dump(manifest)).manifests[0])
@@ -300,13 +290,6 @@ def test_verify_refuses_replicas_of_a_job_in_a_rendezvous(tmp_path: Path) -> Non
         "replicas: expected 1, found 2",
         "edit parallelism and completions instead: each Job counts its pods from 0 on",
     )
-
-
-def test_verify_accepts_replicas_of_a_job_without_rendezvous(tmp_path: Path) -> None:
-    manifest = built(tmp_path, "rendezvous: none, roles: {shard: {replicas: 2}}, success: [shard]")
-    manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
-    manifest["spec"]["network"] = {"enableDNSHostnames": False, "subdomain": "shards"}
-    assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
 
 
 @pytest.mark.parametrize(

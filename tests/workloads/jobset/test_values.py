@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from packager.base.errors import SpecError
-from packager.builder.plan import Options, plan
-from packager.builder.render import render
-from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
-from packager.package import tree
-from packager.workloads.program import Program, Run
+from packager.workloads.program import Run
 from tests import demo
 
 if TYPE_CHECKING:
@@ -285,34 +280,6 @@ def test_names_of_pods_above_63_characters_are_refused(tmp_path: Path) -> None:
     assert [problem.message for problem in error.value.problems] == [
         f"the overlay 'multi-node' makes the name {longest!r}: 64 characters, the limit is 63"
     ]
-
-
-def test_role_overrides_command_and_environment(tmp_path: Path) -> None:
-    roles = 'a: {command: [nc, -l], args: ["80"], environment: {LEVEL: 3}}, b: {}'
-    overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
-    assert overlay.program_of("a", Run(("train.sh",))) == Program(("nc", "-l"), ("80",))
-    assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
-
-
-def test_role_with_a_command_has_the_values_of_its_spec(tmp_path: Path, kubectl: Path) -> None:
-    roles = "a: {command: [nc], environment: {A: home/x, B: home/mlpack/y, C: ROOTS/x}}"
-    spec = demo.changed(
-        f"{{kind: MPIJob}} => {{kind: JobSet, rendezvous: none, success: [a], roles: {{{roles}}}}}",
-        ", script: train.sh => , overlays: [multi-node]",
-    )
-    model = load(demo.write(tmp_path / "demo", spec))
-    (tmp_path / "package").mkdir()
-    tree.write(render(plan(model, model.spec.variants[0], Options())), tmp_path / "package")
-    rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops/multi-node", program=str(kubectl))
-    (jobset,) = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "JobSet"]
-    (container,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
-    values = {variable["name"]: variable.get("value") for variable in container["env"]}
-    assert {name: values[name] for name in ("A", "B", "C", "HOME")} == {
-        "A": "home/x",
-        "B": "home/mlpack/y",
-        "C": "ROOTS/x",
-        "HOME": "/home/mlpack",
-    }
 
 
 def test_role_without_program_needs_script_of_the_variant(tmp_path: Path) -> None:
