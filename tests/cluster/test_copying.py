@@ -66,21 +66,6 @@ def test_copy_names_unreadable_files_and_receives_the_rest(pod: Path) -> None:
     assert arrived(pod) == {"a secret": "x", "deep/z.txt": "z"}
 
 
-@pytest.mark.parametrize("can_exclude", [True, False])
-def test_copy_omits_files_of_mlpack_if_tar_can_do_so(pod: Path, *, can_exclude: bool) -> None:
-    (pod / ".mlpack-packages").mkdir()
-    for name in (".mlpack-packages/torch.py", "deep/.mlpack-a.sha256", "deep/mlpack-a", ".own"):
-        (pod / name).write_text("x")
-    if not can_exclude:  # as busybox of Debian
-        (pod.parent / "tar").write_text('#!/bin/sh\ncase " $*" in *" --"*) exit 1 ;; esac\nexec /usr/bin/tar "$@"\n')
-        (pod.parent / "tar").chmod(0o755)
-        kubectl = pod.parent / "kubectl"
-        kubectl.write_text(KUBECTL.replace("cd /", f"PATH={pod.parent}:$PATH; cd /"))
-    assert copied(pod).remarks.is_complete
-    others = set() if can_exclude else {".mlpack-packages/torch.py", "deep/.mlpack-a.sha256"}
-    assert set(arrived(pod)) == {".own", "deep/mlpack-a", *others}
-
-
 def test_copy_reports_a_folder_without_permission_to_enter(pod: Path) -> None:
     pod.chmod(0)
     with pytest.raises(ClusterError) as error:

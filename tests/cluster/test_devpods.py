@@ -158,14 +158,6 @@ def test_pod_without_the_script_is_left_unchanged(pod: Pod) -> None:
     assert [path.name for path in pod.home.iterdir() if path.name != "kubectl"] == ["code"]
 
 
-def test_worker_without_a_script_of_its_own_gets_code(pod: Pod) -> None:
-    worker = DevPod("w", "2", "worker", str(pod.code), is_supervised=False)
-    with connected(pod.kubectl, worker, "ann@desk") as session:
-        session.open()
-        run(session, code("first"))
-    assert (pod.code / "line.txt").read_text() == "first\n"
-
-
 def test_dev_pod_is_a_running_pod_with_the_script_or_its_folder() -> None:
     plain = pod_of_role("p", "worker", 0)
     assert dev_pod(plain) is None

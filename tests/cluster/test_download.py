@@ -117,26 +117,6 @@ def test_changed_file_replaces_no_local_file_and_other_files_arrive(pod: LocalPo
     assert arrived == {"a": b"mine", "b": b"b", "c": bytes(size)}
 
 
-def test_pull_names_unreadable_files_and_receives_the_others(pod: LocalPod, tmp_path: Path) -> None:
-    pod.put({"a": b"a", "secret key": b"s", "z": b"z", "large": LARGE})
-    for name in ("secret key", "large"):
-        (pod.claim / "data" / name).chmod(0)
-    required = pulled(pod, tmp_path / "here")
-    assert required.unread == ("large: Permission denied", "secret key: Permission denied")
-    assert read(tmp_path / "here") == {"a": b"a", "z": b"z"}
-
-
-@pytest.mark.parametrize("path", ["sub/a", "a"])
-def test_pull_does_not_follow_a_local_link(pod: LocalPod, tmp_path: Path, path: str) -> None:
-    pod.put({path: b"x"})
-    elsewhere = write(tmp_path / "elsewhere", {})
-    here = write(tmp_path / "here", {})
-    (here / path.partition("/")[0]).symlink_to(elsewhere)
-    with pytest.raises((VerificationError, ClusterError)):
-        pulled(pod, here, force=True)
-    assert list(elsewhere.iterdir()) == []
-
-
 @pytest.mark.parametrize("names", [["./mine"], ["../out"]])
 def test_pull_discards_files_that_were_not_requested(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]

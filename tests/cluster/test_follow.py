@@ -268,15 +268,6 @@ def test_launcher_that_vanishes_between_two_polls_is_named_as_cause_of_failure()
         )
 
 
-def test_pod_deleted_after_its_observed_end_succeeds_despite_a_wrong_clock() -> None:
-    running, _, end = stages("pod-deleted")
-    ended = deepcopy(end)
-    ended.workload["status"]["phase"] = "Running"
-    del ended.workload["metadata"]["deletionTimestamp"]
-    last = play("Pod", lambda now: [running, ended, end][min(2, int(now))])[-1][1]
-    assert last.verdict.phase is Phase.SUCCEEDED
-
-
 def test_worker_missing_from_the_next_poll_is_lost() -> None:
     running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
     done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]

@@ -97,11 +97,6 @@ def test_terminated_program_is_not_held(start: Start, tmp_path: Path) -> None:
     assert not (tmp_path / "held").exists()
 
 
-def test_program_that_is_terminated_as_it_starts_ends(start: Start) -> None:
-    with start("exec sleep 30", before="kill -TERM $$") as running:
-        assert running.wait(timeout=20) == 143
-
-
 def test_terminated_hold_ends_at_once(start: Start, tmp_path: Path) -> None:
     with start("exit 5") as running:
         until(tmp_path / "held")

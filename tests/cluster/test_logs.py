@@ -149,18 +149,6 @@ def test_rotated_log_repeats_no_lines_and_counts_its_gaps() -> None:
     assert read(reading) == b""
 
 
-def test_empty_log_after_rotation_is_a_gap_once_the_container_ends() -> None:
-    server = Server(numbered(1))
-    reading = reader(server)
-    read(reading)
-    server.lines = []
-    read(reading)
-    assert reading.gaps == 0  # at this point, the empty answer may be one that broke off
-    for _look in range(2):
-        read(reading, state="terminated")
-        assert reading.gaps == 1
-
-
 def test_unfinished_line_of_100_mib_is_read_in_less_than_4_mib_of_memory() -> None:
     class Endless:
         left = 100 << 20
@@ -326,17 +314,6 @@ def test_tail_of_an_empty_log_leaves_no_later_line_out() -> None:
     assert read(reading, restarts=restarts) == b""
     server.lines = numbered(1, 2, 3)
     assert read(reading, restarts=restarts) == b"line 0\nline 1\nline 2\n"
-
-
-def test_tail_leaves_out_only_the_log_before_the_first_restart() -> None:
-    server = Kubelet(numbered(1, 2), previous=[(0, b"old\n")])
-    reading = part_reader(server, tail=1)
-    assert read(reading, restarts=1) == b"line 1\n"
-    server.previous, server.lines = (
-        [*server.lines, (3 * 10**9, b"end\n")],
-        [(4 * 10**9, b"new\n"), (4 * 10**9, b"two\n")],
-    )
-    assert read(reading, restarts=2) == b"end\nnew\ntwo\n"
 
 
 def test_since_leaves_out_earlier_lines_of_its_second() -> None:

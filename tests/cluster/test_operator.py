@@ -145,14 +145,6 @@ def test_unpullable_image_ends_the_wait_for_the_operator_within_a_minute(cluster
     assert cluster.clock() < 60
 
 
-def test_refused_creation_of_pods_ends_the_wait_for_the_operator(cluster: FakeCluster, manifest: Path) -> None:
-    cluster.objects[1] = deployment(available=0)
-    refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
-    cluster.objects[1]["status"]["conditions"] = [refused]
-    with pytest.raises(ClusterError, match="cannot create its pods: pods is forbidden: exceeded quota"):
-        list(wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest)))
-
-
 def test_operator_install_ends_after_its_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=0)
     done = mlpack("operator", "install", "mpi", "--from", manifest, "--timeout", "0s")
@@ -186,19 +178,6 @@ def test_operator_status_exits_with_7_without_a_crd(mlpack: Mlpack, cluster: Fak
     assert done.stderr == (
         "hint: mlpack operator install mpi --kubeconfig 'my config' --context 'a b' --kubectl ./kubectl\n"
     )
-
-
-def test_operator_status_exits_with_7_if_only_the_crd_is_installed(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    cluster.objects = [crd("v2beta1")]
-    done = mlpack("operator", "status", "mpi")
-    assert done.code == 7
-    assert "alive   no: it has no Deployment and no lease" in done.stdout
-
-
-def test_operator_status_exits_with_6_without_permission_to_list(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    cluster.objects = [crd("v2beta1")]
-    cluster.denied = {"list deployments", "list leases"}
-    assert mlpack("operator", "status", "mpi").code == 6
 
 
 def test_operator_uninstall_refuses_while_jobs_are_running(mlpack: Mlpack, cluster: FakeCluster) -> None:

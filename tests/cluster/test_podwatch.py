@@ -17,7 +17,6 @@ from packager.cluster import podwatch
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.logs import LogReader
 from packager.cluster.podwatch import KeptLog, PodWatch, events
-from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet
 from tests.fake_cluster import item
@@ -191,14 +190,6 @@ def test_log_keeps_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log.data == line(10, "x")
 
 
-def test_number_of_kept_pods_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podwatch, "_MOST_PODS", 2)
-    kubectl = FakeKubectl([lines(*(("ADDED", pod(text, {})) for text in "abc"))])
-    with watch(kubectl) as watching:
-        watching.begin(PODS)
-        until(lambda: list(map(name, watching.pods_since(BEGIN))) == ["b", "c"])
-
-
 def test_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podwatch, "_OBJECT_BYTES", 10)
     with pytest.raises(ValueError, match="more than 10 bytes"):
@@ -242,13 +233,3 @@ def test_attempt_between_two_snapshots_is_reported_with_its_cause() -> None:
     assert kept
     messages = [finding.message for finding in JobSet().warnings(kept)]
     assert messages == ["attempt 1 of 2: node 0: container node ended with exit code 3"]
-
-
-def test_watch_is_not_begun_for_jobset_without_retries() -> None:
-    kubectl = FakeKubectl([])
-    workload = item("JobSet", "a", metadata={"creationTimestamp": "2026-11-21T00:00:00Z"}, spec={}, status={})
-    with watch(kubectl) as watching:
-        LogKeeper(lambda *, events: Snapshot(workload), cast("Kubectl", kubectl), JobSet(), watching)(  # noqa: ARG005
-            events=True
-        )
-    assert kubectl.calls == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.errors import ClusterError, VerificationError
+from packager.base.errors import ClusterError
 from packager.cluster.receive import receive
 from packager.cluster.results import output_of
 
@@ -71,13 +71,3 @@ def test_receive_replaces_files_of_the_same_name_and_keeps_others(tmp_path: Path
     (tmp_path / "mine").write_text("kept")
     receive(packed((member("a"), b"new")), tmp_path)
     assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [("a", "new"), ("mine", "kept")]
-
-
-def test_receive_does_not_follow_an_existing_link(tmp_path: Path) -> None:
-    into, elsewhere = tmp_path / "into", tmp_path / "elsewhere"
-    into.mkdir()
-    elsewhere.mkdir()
-    (into / "sub").symlink_to(elsewhere)
-    with pytest.raises(VerificationError, match="link"):
-        receive(packed((member("sub/x"), b"x")), into)
-    assert list(elsewhere.iterdir()) == []

@@ -78,16 +78,6 @@ def test_workload_is_read_once_while_its_watch_sees_no_change(cluster: Cluster) 
     assert cluster.reads == [False]
 
 
-def test_repeated_snapshot_has_its_new_age(cluster: Cluster) -> None:
-    cluster.watch.changes = 3
-    cluster.read(events=False)
-    cluster.snapshot = None
-    cluster.seconds = 70
-    repeated = cluster.read(events=False)
-    assert repeated
-    assert repeated.age == pytest.approx(70)
-
-
 def test_workload_is_read_again_after_a_change(cluster: Cluster) -> None:
     cluster.watch.changes = 3
     cluster.read(events=False)
@@ -119,20 +109,6 @@ def test_workload_is_read_in_every_poll_without_a_working_watch(
         cluster.watch.changes = number
         cluster.read(events=False)
     assert cluster.reads == [False, False]
-
-
-def test_workload_is_read_if_events_are_wanted(cluster: Cluster) -> None:
-    cluster.watch.changes = 3
-    for events in (True, True, False, True):
-        cluster.read(events=events)
-    assert cluster.reads == [True, True, True]
-
-
-def test_missing_workload_is_read_in_every_poll(cluster: Cluster) -> None:
-    cluster.watch.changes, cluster.snapshot = 3, None
-    assert [cluster.read(events=False) for _ in range(3)] == [None] * 3
-    assert len(cluster.reads) == 3
-    assert cluster.watch.begun == []
 
 
 def test_follower_reads_a_steady_workload_in_every_tenth_poll_and_reports_each_second(cluster: Cluster) -> None:

@@ -153,14 +153,3 @@ def test_digest_depends_on_everything_except_code() -> None:
 def test_container_that_cannot_start_again_is_refused(field: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         supervised(manifests("single-node", lambda objects: objects[-1]["spec"]["containers"][0].pop(field)))
-
-
-def test_code_outside_of_config_maps_is_refused() -> None:
-    def use_image(objects: list[dict[str, Any]]) -> None:
-        for volume in objects[-1]["spec"]["volumes"]:
-            if volume["name"] == "scripts":
-                del volume["configMap"]
-                volume["image"] = {"reference": "a/b:1"}
-
-    with pytest.raises(UsageError, match="does not come from ConfigMaps"):
-        supervised(manifests("single-node", use_image))

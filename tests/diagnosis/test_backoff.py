@@ -109,13 +109,6 @@ def test_next_pull_is_at_most_five_minutes_after_the_last_one() -> None:
     assert shown(only(snapshot).next_try) == "20:51:40"
 
 
-def test_image_without_events_has_no_next_pull() -> None:
-    snapshot = recorded("job-image", age=277)
-    finding = only(type(snapshot)(snapshot.workload, snapshot.children, snapshot.pods, age=277))
-    assert finding.next_try is None
-    assert UNREACHABLE.format("absent") in finding.message
-
-
 @pytest.mark.parametrize(
     ("age", "last"),
     [
@@ -129,13 +122,6 @@ def test_job_reports_its_next_attempt(age: float, last: str | None) -> None:
     assert (diagnosis.phase, diagnosis.summary) == (Phase.RUNNING, "pods: 4 error")
     assert [(finding.reason, finding.final_after) for finding in diagnosis.findings] == [("Retried", NEVER)] * 4
     assert [shown(finding.next_try) for finding in diagnosis.findings] == [None, None, None, last]
-
-
-def test_next_attempt_is_at_most_ten_minutes_away() -> None:
-    snapshot = recorded("job-retried", age=104)
-    snapshot.workload["spec"]["backoffLimit"] = 5000
-    snapshot.workload["status"]["failed"] = 4000
-    assert shown(verdict(snapshot).findings[-1].next_try) == "21:04:53"
 
 
 def test_job_that_has_ended_has_no_next_attempt() -> None:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from packager.base.runner import SYSTEM
-from packager.kubernetes.podsecurity import Level
 from packager.package import ids
 from packager.package.layout import INVENTORY
-from packager.package.opened import opened
-from packager.rendering import render
-from packager.verify import Checks, trust
 from packager.verify.changes import permitted
 from tests.files import replace
 
@@ -92,16 +87,6 @@ def test_privileged_patch_is_listed_line_by_line_and_refused(mlpack: Run, packag
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 5
 
 
-def test_trust_refuses_privileged_patch_unless_the_level_allows_it(package: Path, kubectl: Path) -> None:
-    _append(package / PATCH, PRIVILEGED)
-    with opened(package) as whole:
-        overlay = render.render(whole, "single-node", (str(kubectl),), SYSTEM).overlay
-        assert overlay
-        [problem] = trust(whole, overlay, Checks((str(kubectl),)))
-        assert problem.message.endswith("node's own rights, which the package did not ask for when it was sealed")
-        assert trust(whole, overlay, Checks((str(kubectl),), level=Level.privileged)) == []
-
-
 def test_json_contains_every_edited_line(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
     replace(package / PATCH, "    fsGroup: 1000\n", "    fsGroup: 1000\n  activeDeadlineSeconds: 5\n")
@@ -139,14 +124,6 @@ def test_edit_that_weakens_the_level_is_refused_beside_a_sealed_option(
     reason = "expected true, which the package did not ask for when it was sealed (--pod-security baseline accepts it)"
     assert set(done.stdout.splitlines()) == {f"{where}: {reason}"}
     assert done.code == 5
-
-
-def test_blank_lines_at_the_end_have_numbers_of_the_file(mlpack: Run, package: Path, kubectl: Path) -> None:
-    env = package / SINGLE / "mlops.env"
-    _append(env, "\n")
-    count = len(env.read_text(encoding="utf-8").splitlines())
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert f"mlops.env:{count}: '' is new\n" in done.stderr
 
 
 def test_edited_lines_are_compared_with_sealed_ones(mlpack: Run, package: Path, kubectl: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.verify import containers, kinds, names, references, schema
+from packager.verify import kinds, names, references, schema
 from tests import written
 
 if TYPE_CHECKING:
@@ -90,15 +90,6 @@ def test_longest_valid_names_and_labels_are_accepted() -> None:
         "kind: Job\nmetadata: {name: a, labels: {empty: '', case: A_b.c-d}}\n",
     ]:
         assert messages(names.check, text) == []
-
-
-def test_containers_of_job_set_are_checked() -> None:
-    assert messages(containers.check, JOB_SET) == [
-        (
-            "file.yaml:12:33: JobSet NAME: spec.replicatedJobs[1].template.spec.template.spec.containers[0]: "
-            "the container has no image"
-        )
-    ]
 
 
 WITH_MAP = """\
@@ -241,13 +232,6 @@ def test_mpijob_that_mpi_operator_would_misread_is_found() -> None:
         assert old in MPI_JOB
         for text, problems in ((MPI_JOB, []), (MPI_JOB.replace(old, new), [problem])):
             assert messages(kinds.check, text) + messages(references.check, text) == problems
-
-
-def test_wrong_mpi_is_found_without_number_of_workers() -> None:
-    job = MPI_JOB.replace("Worker: {replicas: 1}", "Worker: {}")
-    assert messages(kinds.check, job) == []
-    [problem] = messages(kinds.check, job.replace("Implementation: OpenMPI", "Implementation: Intel"))
-    assert problem.endswith("the launcher runs 'openmpi', and the job's mpiImplementation is 'Intel'")
 
 
 def test_value_of_wrong_type_is_found() -> None:

@@ -242,10 +242,3 @@ def test_server_check_without_answer_is_unchecked(
     assert [line for line in report.unchecked if "cluster" in line] == [
         f"the cluster could not check {name}: {message}" for name in ("multi-node", "single-node")
     ]
-
-
-def test_invalid_yaml_from_kubectl_is_reported(package: Path) -> None:
-    rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("a: [", ()))
-    with opened(package) as opened_package, rendered:
-        problems = [str(problem) for problem in verify(opened_package, Checks()).problems]
-    assert any("what it renders to: " in problem for problem in problems), problems

@@ -90,16 +90,3 @@ def test_inventory_with_invalid_claim_name_is_refused(mlpack: Mlpack, shared: Pa
         inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "workspace": claim}))
         done = mlpack("verify", shared)
         assert (done.code, "expected the name of a claim at 'workspace'" in done.stderr) == (5, True)
-
-
-def test_workspace_without_kustomization_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
-    (shared / OVERLAY / "kustomization.yaml").unlink()
-    listed = problems(mlpack, shared, kubectl)
-    assert any("has no kustomization.yaml" in line for line in listed), listed
-
-
-def test_invalid_claim_size_is_reported_at_its_line(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
-    site = shared / "quickstart/common/mpi/k8s/mlops/site/site.env"
-    replace(site, "CLAIM_SIZE=10Gi", "CLAIM_SIZE=a lot")
-    (line,) = problems(mlpack, shared, kubectl)
-    assert line.startswith(f"{site}:51:1: CLAIM_SIZE: expected a quantity such as 10Gi, found ")

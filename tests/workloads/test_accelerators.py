@@ -41,11 +41,3 @@ def test_configure_reports_replaced_gpus_once(
     assert notes(mlpack("configure", package, "--with", "gpu", *dry_run)) == NOTES
     again = [] if not dry_run else NOTES
     assert notes(mlpack("configure", package, "--with", "gpu", "--registry", "r.example")) == again
-
-
-def test_build_reports_gpus_of_the_spec_in_whose_place_is_a_claim(mlpack: Callable[..., Outcome]) -> None:
-    done = mlpack("build", "hello-mpi", *SPEC, "--with", "device-claim", "--site", "DEVICE_CLAIM=gpus")
-    assert notes(done) == [
-        "note: device-claim replaces nvidia.com/gpu: 4 of multi-node (worker)",
-        "note: device-claim replaces amd.com/gpu: 2 of single-node (pod)",
-    ]

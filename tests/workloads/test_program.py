@@ -125,11 +125,6 @@ def test_edited_folders_reach_the_program_with_one_slash(
                 assert program_container["workingDir"] == "/nfs/demo-fp32-training/quickstart/scripts"
 
 
-def test_folders_without_placeholder_stay_unchanged(rendered: Callable[..., Any]) -> None:
-    env = container(rendered(spec("{kind: Pod}"), options=Options(root="/nfs")))["env"]
-    assert [entry["name"] for entry in env] == ["HOME", "MLPACK_ENV_DIR"]
-
-
 def test_mpirun_starts_a_command(rendered: Callable[..., Any]) -> None:
     objects = rendered(
         spec(
@@ -149,39 +144,6 @@ def test_environment_of_an_overlay_overrides_variant_and_spec(rendered: Callable
         "ConfigMap/demo-fp32-training-env-single-node"
     ]["data"]
     assert (data["STEPS"], data["OWN"], data["CACHE"]) == ("5", "a b", "ROOT/cache")
-
-
-REFERENCES = "`$(KEY)` in it is replaced by the value of KEY in `mlops.env`."
-ENTRYPOINT = "It starts the image's own entrypoint, in the image's working directory"
-REPLACED = (
-    "A pod that a drain, a preemption or the loss of its node has stopped is replaced, and does not count as a failure."
-)
-
-
-@pytest.mark.parametrize(
-    ("overlay", "sentence"),
-    [
-        (
-            "{kind: Pod, command: [a]}",
-            f"It starts the `command` in the overlay's manifest, in the image's working directory; {REFERENCES}",
-        ),
-        ("{kind: Job, args: [a]}", f"{ENTRYPOINT}, with the `args` in the overlay's manifest; {REFERENCES} {REPLACED}"),
-    ],
-)
-def test_readme_describes_the_program(tmp_path: Path, overlay: str, sentence: str) -> None:
-    text = readme(tmp_path, spec(overlay))
-    unedited = "It runs unedited where the nodes can pull the image."
-    assert f"One process on one node. {sentence} {unedited}" in " ".join(text.split())
-    assert "The workload runs in the image `demo:1.0`, which contains all its code, from the registry" in text
-    assert "quickstart/scripts" not in text
-
-
-def readme(folder: Path, text: str) -> str:
-    loaded = load(demo.write(folder, text))
-    entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
-    content = entries["README.md"]
-    assert isinstance(content, bytes)
-    return content.decode()
 
 
 def test_references_are_found_as_kubernetes_expands_them() -> None:
@@ -207,33 +169,6 @@ def test_package_without_files_verifies(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("show", "./demo").stdout.split("\n")[3].split() == [
         *("fp32", "training", "demo-fp32-training", "single-node,", "multi-node", "-"),
     ]
-
-
-def test_script_gets_arguments_and_folder_of_the_variant(rendered: Callable[..., Any]) -> None:
-    text = demo.changed(
-        "script: train.sh => script: train.sh, workdir: ., args: [--steps, $(STEPS)]",
-        "environment: {STEPS: 3}",
-    )
-    got = container(rendered(text))
-    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
-    assert got["args"] == ["--steps", "$(STEPS)"]
-    assert got["workingDir"] == "/ROOT/demo-fp32-training/quickstart/scripts"
-    package = "/ROOT/demo-fp32-training"
-    assert got["env"] == [
-        {"name": "HOME", "value": "/home/mlpack"},
-        {"name": "MLPACK_ENV_DIR", "value": "/etc/mlpack/env"},
-        {"name": "MODEL_DIR", "value": package},
-        {"name": "OUTPUT_DIR", "value": f"{package}/output"},
-    ]
-
-
-def test_overlay_overrides_script_arguments_and_folder(rendered: Callable[..., Any]) -> None:
-    variant = "script: train.sh => script: train.sh, workdir: ., args: [a]"
-    other = "{kind: Pod} => {kind: Pod, script: other.sh, args: [b, c], workdir: /opt/x}"
-    text = demo.changed(variant, other, "[train.sh] => [train.sh, other.sh]")
-    got = container(rendered(text, files={"other.sh": demo.SCRIPT}))
-    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/other.sh"]
-    assert (got["args"], got["workingDir"]) == (["b", "c"], "/opt/x")
 
 
 def test_mpijob_passes_arguments_and_folder_to_every_rank(rendered: Callable[..., Any]) -> None:

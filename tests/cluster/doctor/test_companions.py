@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from packager.cluster.manifests import Manifests
 
 INGRESS = item("Ingress", "a", spec={"ingressClassName": "nginx"})
-CPU = {"type": "Resource", "resource": {"name": "cpu"}}
-AUTOSCALER = item("HorizontalPodAutoscaler", "a", spec={"metrics": [CPU]})
 
 
 def results(cluster: FakeCluster, *objects: dict[str, Any]) -> list[tuple[str, str, str | None]]:
@@ -55,14 +53,6 @@ def test_doctor_checks_that_the_class_of_an_ingress_exists() -> None:
     assert results(FakeCluster(), INGRESS) == [("fails", message, "kubectl get ingressclasses")]
     there = FakeCluster([item("IngressClass", "nginx")])
     assert results(there, INGRESS) == [("ok", "ingress/a: the IngressClass nginx exists", None)]
-
-
-def test_doctor_checks_that_the_metrics_of_an_autoscaler_are_served() -> None:
-    message = "horizontalpodautoscaler/a needs metrics.k8s.io, which the cluster does not serve: install metrics-server"
-    fix = "kubectl api-resources --api-group=metrics.k8s.io"
-    assert results(FakeCluster(), AUTOSCALER) == [("fails", message, fix)]
-    served = FakeCluster(served={"metrics.k8s.io/v1beta1": []})
-    assert results(served, AUTOSCALER) == [("ok", "horizontalpodautoscaler/a: the cluster serves metrics.k8s.io", None)]
 
 
 @pytest.mark.parametrize(

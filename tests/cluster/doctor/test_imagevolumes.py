@@ -41,11 +41,6 @@ def found(cluster: FakeCluster, pods: tuple[Any, ...]) -> list[tuple[str, str, s
     return [(str(result.state), result.message, result.fix) for result in image_volumes(case)]
 
 
-def test_volumes_check_says_nothing_about_pods_without_images() -> None:
-    pods = tuple(structures.pods(Manifest({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}})))
-    assert found(FakeCluster([node("a", "v1.20.0", "docker://20")]), pods) == []
-
-
 def test_volumes_check_passes_with_new_kubelet_and_runtime() -> None:
     versions = "kubelet v1.36.0 and containerd 2.2.1"
     expected = [("ok", f"the nodes can mount images as volumes: {versions}", None)]

@@ -30,12 +30,6 @@ def test_a_character_has_eight_dots() -> None:
     assert terminal.drawn(curves("0", "1"), 12, 2) == ["1 │    ⢀⡠⠤⠒⠉", "0 │⣀⠤⠒⠊⠁", "   0       1"]
 
 
-def test_a_single_value_is_a_dot_in_the_middle() -> None:
-    lines = drawn(curves("7"), 20, 3)
-    assert sum(line.count("*") for line in lines) == 1
-    assert "*" in lines[1]
-
-
 def test_extreme_values_fit_into_the_drawing() -> None:
     for values in [("-1.7e308", "1.7e308"), ("1e-320", "2e-320"), ("0", "0")]:
         lines = drawn(curves(*values), 40, 5)

@@ -8,7 +8,7 @@ from typing import Any
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict
+from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.deployment.life import Deployment
 from tests.fake_cluster import Object, item
 
@@ -154,13 +154,6 @@ def test_crash_loop_of_an_earlier_rollout_does_not_end_the_wait() -> None:
     ]
 
 
-def test_crash_loop_of_a_job_is_not_final() -> None:
-    looping = pod(0, state={"waiting": {"reason": "CrashLoopBackOff"}})
-    looping["spec"]["restartPolicy"] = "OnFailure"
-    [finding] = judged(deployment(), looping).findings
-    assert (finding.reason, finding.final_after) == ("CrashLoopBackOff", NEVER)
-
-
 def test_full_quota_is_reported() -> None:
     message = 'pods "a" is forbidden: exceeded quota: mine, requested: pods=1, used: pods=2, limited: pods=2'
     full = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
@@ -210,11 +203,6 @@ def test_unnoticed_change_is_reported_after_eight_seconds() -> None:
     assert diagnose(KIND, snapshot, memory.add(snapshot, 110)).phase is Phase.SERVING
 
 
-def test_controller_with_an_event_is_not_reported_as_missing() -> None:
-    event = unhealthy(deployment(), "Scaled up replica set a to 2")
-    assert "ControllerSilent" not in [one.reason for one in judged(deployment(seen=0), events=(event,), age=9).findings]
-
-
 def test_main_pod_is_not_being_deleted() -> None:
     pods = [pod(0), pod(1, metadata={"deletionTimestamp": at(20)})]
     assert KIND.main(pods) is pods[0]
@@ -229,12 +217,6 @@ def test_pod_names_determine_roles() -> None:
         (NAME, None),
     ]:
         assert KIND.role(NAME, pod_name) == role
-
-
-def test_pod_name_with_a_cut_prefix_is_recognized() -> None:
-    name = "a" * 63
-    assert KIND.role(name, f"{'a' * 58}x2x4z") == "main"
-    assert KIND.role(name, "b" * 63) is None
 
 
 def test_failed_pod_of_a_deployment_is_replaced() -> None:

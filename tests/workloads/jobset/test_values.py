@@ -107,15 +107,6 @@ def test_gpu_key_decides_options_of_a_role(tmp_path: Path) -> None:
     ("rendezvous", "role", "variables"),
     [
         (
-            "jax",
-            "node",
-            {
-                "JAX_COORDINATOR_ADDRESS": f"{HOST.format('node')}:8476",
-                "JAX_NUM_PROCESSES": "2",
-                "JAX_PROCESS_ID": INDEX,
-            },
-        ),
-        (
             "xgboost",
             "worker",
             {
@@ -133,18 +124,6 @@ def test_other_rendezvous_set_expected_variables(
 ) -> None:
     overlay = loaded(tmp_path, f"rendezvous: {rendezvous}, success: [{role}], roles: {{{role}: {{replicas: 2}}}}")
     assert environment(overlay, role) == {**dict([NAME]), **variables}
-
-
-def test_role_overrides_script_and_resources(tmp_path: Path) -> None:
-    roles = "a: {script: train.py, resources: {limits: {memory: 1Gi}}}, b: {}"
-    overlay = loaded(
-        tmp_path, f"rendezvous: none, success: [a], resources: {{limits: {{memory: 2Gi}}}}, roles: {{{roles}}}"
-    )
-    assert [overlay.program_of(role, Run(("train.sh",))).command[-1].rpartition("/")[2] for role in "ab"] == [
-        "train.py",
-        "train.sh",
-    ]
-    assert [overlay.resources_of(role).limits for role in "ab"] == [{"memory": "1Gi"}, {"memory": "2Gi"}]
 
 
 @pytest.mark.parametrize(

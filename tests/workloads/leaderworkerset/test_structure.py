@@ -93,12 +93,6 @@ def test_leaders_and_workers_are_counted_over_all_groups() -> None:
     ]
 
 
-def test_leaders_without_a_template_are_as_the_workers() -> None:
-    text = APPLIED.replace("leaderTemplate", "workerTemplate", 1).replace("    workerTemplate", "    other", 2)
-    (workload, *_) = written.overlay(text.replace("    other", "    workerTemplate", 1)).manifests
-    assert [(entry.role, entry.count) for entry in pods(workload)] == [("", 6)]
-
-
 def test_name_that_leaves_no_room_for_a_hash_is_a_problem() -> None:
     found = problems(f"name: a => name: {'a' * 51}")
     assert any("63 characters" not in problem and "at most 63" in problem for problem in found), found
