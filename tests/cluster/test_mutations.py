@@ -3,7 +3,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from packager.cluster.mutations import is_token, mutations
+from packager.cluster.mutations import mutations
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -138,11 +138,6 @@ def test_policy_change_is_one_line_with_path_and_old_and_new_value() -> None:
         answer = stored()
         change(answer, path, value)
         assert [str(difference) for difference in mutations(POD, answer)] == [change_line]
-
-
-def test_is_token_recognizes_the_volume_of_a_service_account_token() -> None:
-    volumes = stored()["spec"]["volumes"]
-    assert [volume["name"] for volume in volumes if not is_token(volume)] == ["code"]
 
 
 def test_mutations_leave_out_defaults_of_a_crd() -> None:

@@ -284,15 +284,6 @@ def test_operator_install_takes_the_upstream_manifest_only_with_the_pinned_diges
 
 
 @pytest.mark.usefixtures("cluster")
-def test_unreachable_upstream_is_reported_with_the_alternative(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MPIJob, "operator", replace(MPI, url="http://127.0.0.1:1/operator.yaml"))
-    done = mlpack("operator", "install", "mpi")
-    assert done.code == 6
-    assert "could not be fetched" in done.stderr
-    assert "hint: download the file another way and pass it with --from FILE" in done.stderr
-
-
-@pytest.mark.usefixtures("cluster")
 def test_operator_install_refuses_a_file_without_manifests(mlpack: Mlpack, tmp_path: Path) -> None:
     text = "just words"
     (tmp_path / "x.yaml").write_text(text)

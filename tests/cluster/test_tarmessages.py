@@ -56,9 +56,3 @@ def test_missing_folder_is_recognized_in_messages_of_tar() -> None:
 def test_file_name_that_contains_a_message_of_tar_is_not_misread() -> None:
     stderr = "tar: ./a: file changed as we read it: Cannot open: Permission denied\n"
     assert parse_remarks(stderr, "/out") == Remarks(unread=("a: file changed as we read it: Permission denied",))
-
-
-def test_names_beyond_a_thousand_are_only_counted() -> None:
-    stderr = "".join(f"tar: ./{number}: Cannot open: Permission denied\n" for number in range(50_001))
-    remarks = parse_remarks(stderr, "/out")
-    assert (len(remarks.unread), remarks.more) == (1_000, 49_001)

@@ -46,8 +46,9 @@ TOGETHER = (
         "too-many-processes too-long-name missing-volume"
     ),
     (
-        "unknown-field text-for-a-number missing-field operators-name missing-configmap missing-claim image-without-tag "
-        "request-above-limit binding-to-cluster-admin object-of-another-namespace read-secret privileged-edit"
+        "unknown-field text-for-a-number missing-field operators-name missing-configmap missing-claim "
+        "image-without-tag request-above-limit binding-to-cluster-admin object-of-another-namespace read-secret "
+        "privileged-edit"
     ),
     "missing-script hidden-system half-a-device added-workload",
     (

@@ -126,20 +126,6 @@ def test_edit_that_weakens_the_level_is_refused_beside_a_sealed_option(
     assert done.code == 5
 
 
-def test_edited_lines_are_compared_with_sealed_ones(mlpack: Run, package: Path, kubectl: Path) -> None:
-    """A permitted change of an id, or a permitted new key, in the same line does not hide the sealed text."""
-    replace(package / PATCH, "runAsGroup: 1000", "runAsGroup: 0  # x")
-    env = package / SINGLE / "mlops.env"
-    lines = env.read_text(encoding="utf-8").splitlines()
-    number = next(number for number, line in enumerate(lines, 1) if line.startswith("REGISTRY="))
-    replace(env, lines[number - 1], "EXTRA=1")
-    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:EXTRA", "-o", "json")
-    assert [tuple(change.values())[1:] for change in done.json["changes"]] == [
-        (number, lines[number - 1], "EXTRA=1", False),
-        (9, "    runAsGroup: 1000", "    runAsGroup: 0  # x", False),
-    ]
-
-
 def test_weaker_level_is_found_in_any_kind_of_edit(mlpack: Run, package: Path, kubectl: Path) -> None:
     operation = "{op: add, path: /spec/hostPID, value: true}"
     patch = f"  - patch: |-\n      - {operation}\n    target: {{kind: Pod}}\n"

@@ -74,19 +74,6 @@ def test_digest_as_received_covers_edits(mlpack: Run, package: Path, kubectl: Pa
     assert (report["digest"], report["received"]) == (sealed, received)
 
 
-def test_digest_as_received_is_the_same_for_folder_and_archive(
-    mlpack: Run, package: Path, kubectl: Path, tmp_path: Path
-) -> None:
-    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=mirror.example")
-    subprocess.run(["tar", "--format=ustar", "-czf", "p.tar.gz", "hello-mpi"], cwd=tmp_path, check=True)
-    (package / "output").mkdir()
-    (package / "output/log.txt").touch()
-    (package / ".git").mkdir()
-    reports = [mlpack("verify", path, "--kubectl", kubectl, "-o", "json").json for path in (package, "p.tar.gz")]
-    assert reports[0]["received"] == reports[1]["received"]
-    assert reports[0]["valid"] is reports[1]["valid"] is True
-
-
 def test_expected_digest_matches_sealed_or_received_package(mlpack: Run, package: Path, kubectl: Path) -> None:
     def expect(digest: str) -> Outcome:
         return mlpack("verify", package, "--kubectl", kubectl, "--expect", digest)

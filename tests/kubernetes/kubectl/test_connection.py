@@ -227,15 +227,6 @@ def test_private_kubeconfig_refers_to_credential_files_by_absolute_path(
     assert config["users"] == [{"name": "a", "user": {"tokenFile": f"{first.parent}/other"}}]
 
 
-def test_private_kubeconfig_keeps_name_of_login_program_on_path(
-    pinned: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "config").write_text(kubeconfig(a={"exec": {**LOGIN, "command": "login"}}), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    _, config = pinned(Path("config"), kubeconfig="config")
-    assert config["users"][0]["user"]["exec"]["command"] == "login"
-
-
 def test_connection_uses_kubeconfig_of_user_for_refreshed_tokens(program: str, tmp_path: Path) -> None:
     path = tmp_path / "config"
     user = {"auth-provider": {"name": "oidc", "config": {"refresh-token": "used once"}}}

@@ -259,11 +259,3 @@ def test_results_have_one_folder_per_index(mlpack: Mlpack, array: Life, tmp_path
         "2/a.txt",
     ]
     assert "no results of the indexes that have ended: 0\n" in done.stderr
-
-
-def test_results_of_one_index_have_no_subfolder(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
-    array.archive = packed((member("./a.txt"), b"hello")).getvalue()
-    assert mlpack("results", "hello-mpi", "out", "-n", "team", "--worker", "2").code == 0
-    assert (tmp_path / "out/a.txt").read_bytes() == b"hello"
-    gone = mlpack("results", "hello-mpi", "out", "-n", "team", "--worker", "0")
-    assert gone.code == 7

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -160,31 +159,6 @@ def test_node_that_is_drained_while_torchrun_starts_stops_it(tmp_path: Path) -> 
         for _ in range(20):
             done = subprocess.run(**shown, check=False, capture_output=True, timeout=30)
             assert (done.returncode, done.stdout) == (3, "stopped\n")
-
-
-@pytest.mark.thorough
-def test_node_that_is_drained_just_after_torchrun_has_ended_succeeds(tmp_path: Path) -> None:
-    with server() as store:
-        options = arguments(tmp_path, "1", store.getsockname()[1], "kill -TERM $PPID")
-        script = tmp_path / SCRIPT.name
-        wait = "    while torchrun.poll() is None:\n"
-        text = script.read_text()
-        assert wait in text
-        script.write_text(text.replace(wait, f"    time.sleep(1)\n{wait}"))
-        assert subprocess.run(**options, check=False).returncode == 0
-
-
-def test_node_that_waits_for_node_0_ends_when_it_is_drained(tmp_path: Path, fifo: Path) -> None:
-    store = server()
-    shown = arguments(tmp_path, "1", store.getsockname()[1], "read -r code <fifo; exit $code")
-    with subprocess.Popen(**shown, stderr=subprocess.PIPE) as node:
-        with fifo.open("w") as stream:
-            store.close()
-            stream.write("1\n")
-        assert node.stderr
-        assert "waiting" in node.stderr.readline()
-        node.terminate()
-        assert node.wait(30) == 128 + signal.SIGTERM
 
 
 def test_node_fails_if_node_0_does_not_come(tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ They are the templates' own, with other folders in the place of /run/mlpack and 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +19,7 @@ from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 BASE = TEMPLATES["mpijob"] / "quickstart/common/FRAMEWORK/k8s/mlops/base"
 SENTENCE = "processes were killed for taking more memory than their worker may, in:"
@@ -159,13 +158,6 @@ class Job:
         return done.returncode, done.stderr, self.status.read_text() if self.status.exists() else ""
 
 
-def has_pending_sigterm(process: subprocess.Popen[bytes]) -> bool:
-    """Whether SIGTERM waits for a process that SIGSTOP has stopped."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    (pending,) = re.findall(r"^ShdPnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return bool(int(pending, 16) & 1 << signal.SIGTERM - 1)
-
-
 SHELLS = pytest.mark.parametrize("shell", ["sh", pytest.param("busybox sh", marks=pytest.mark.thorough)])
 
 
@@ -214,14 +206,6 @@ def test_launcher_that_is_stopped_lets_the_ranks_end(job: Job, code: int, expect
     other.wait()
 
 
-@pytest.mark.parametrize("begun", [(), (0, 1)])
-def test_launcher_that_is_stopped_before_ranks_begin_ends_mpirun(job: Job, begun: tuple[int, ...]) -> None:
-    job.begin(*begun)
-    with job.running(0) as launcher:
-        launcher.terminate()
-        assert launcher.wait(30) == 9
-
-
 @SHELLS
 def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Job, shell: str) -> None:
     shell = shell.replace("busybox", tools.require("busybox")) if "busybox" in shell else shell
@@ -234,36 +218,6 @@ def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Jo
         assert rank.wait(30) == -signal.SIGTERM
         assert launcher.poll() is None
     assert launcher.returncode == 143
-
-
-@SHELLS
-def test_mpirun_ends_that_has_just_been_started(job: Job, shell: str) -> None:
-    shell = shell.replace("busybox", tools.require("busybox")) if "busybox" in shell else shell
-    job.insert_after_mpirun("kill -TERM $$")
-    job.program("mpirun", "exec sleep 30")
-    environment = {**os.environ, "PATH": f"{job.root}/bin:{os.environ['PATH']}"}
-    argv = [*shell.split(), str(job.root / "mpi-launcher.sh"), "openmpi", "all", "x"]
-    assert subprocess.run(argv, env=environment, timeout=20, check=False).returncode == 143
-
-
-def test_ranks_get_sigterm_once_for_each_launcher(job: Job) -> None:
-    assert job.session(0, "stop") == 1
-    job.begin(0)
-    rank = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
-    rank.send_signal(signal.SIGSTOP)
-    os.waitpid(rank.pid, os.WUNTRACED)
-    assert job.session(0, "stop") == 0
-    assert has_pending_sigterm(rank)
-    job.forget(0, rank)
-    started_to_save = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
-    started_to_save.send_signal(signal.SIGSTOP)
-    os.waitpid(started_to_save.pid, os.WUNTRACED)
-    assert job.session(0, "stop") == 0
-    assert not has_pending_sigterm(started_to_save)
-    job.begin(0)
-    assert job.session(0, "stop") == 0
-    assert has_pending_sigterm(started_to_save)
-    job.forget(0, started_to_save)
 
 
 def test_launcher_fails_if_ranks_of_a_stopped_worker_end_with_0(job: Job) -> None:
