@@ -23,7 +23,7 @@ def test_curves_of_one_name_share_a_figure() -> None:
 
 
 def test_points_and_ticks_are_drawn_inside_the_figure() -> None:
-    for points in [
+    cases: list[list[Point]] = [
         [(0, 0.0)],
         [(5, None)],
         [(0, 1e308), (1, -1e308)],
@@ -32,7 +32,8 @@ def test_points_and_ticks_are_drawn_inside_the_figure() -> None:
         [(7, 1.0), (8, None), (9, 1.0)],
         [(step, math.sin(step)) for step in range(500)],
         [(0, 1.0), (1, 1.0 + 1e-15)],
-    ]:
+    ]
+    for points in cases:
         (figure,) = figures([made(*points)])
         for tick in (*figure.across, *figure.up):
             assert 0 <= tick.at <= WIDTH
