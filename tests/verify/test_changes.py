@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from packager.package import ids
 from packager.package.layout import INVENTORY
 from packager.verify.changes import permitted
@@ -110,6 +112,7 @@ def test_json_contains_every_edited_line(mlpack: Run, package: Path, kubectl: Pa
     ]
 
 
+@pytest.mark.thorough
 def test_edit_that_weakens_the_level_is_refused_beside_a_sealed_option(
     mlpack: Run, kubectl: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.files import replace
 from tests.verify.test_edits import LIST, _listed_digest
 
@@ -100,6 +102,7 @@ def test_files_that_no_overlay_reads_are_problems(mlpack: Run, package: Path, ku
     assert (done.code, done.stdout.splitlines()) == (5, lines)
 
 
+@pytest.mark.thorough
 def test_component_of_site_places_pods_beside_those_of_its_namespace_only(
     mlpack: Run, package: Path, kubectl: Path
 ) -> None:

@@ -155,6 +155,7 @@ def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: P
         assert "'API_TOKEN=***' was 'API_TOKEN=***'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_more_than_500_edited_lines_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / ENV, "# a comment\n" * changes.MOST_LINES)
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -180,7 +181,7 @@ def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubec
     assert mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}").code == 0
 
 
-@pytest.mark.parametrize("part", ["data", "binaryData"])
+@pytest.mark.parametrize("part", ["data", pytest.param("binaryData", marks=pytest.mark.thorough)])
 def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path, part: str) -> None:
     """A module beside the program shadows one of Python's."""
     [name] = [
@@ -319,7 +320,7 @@ def test_options_of_weaker_level_switched_on_by_an_edit_are_refused(mlpack: Run,
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
 
 
-@pytest.mark.parametrize("option", ["nfs", "host-network"])
+@pytest.mark.parametrize("option", [pytest.param("nfs", marks=pytest.mark.thorough), "host-network"])
 def test_option_of_weaker_level_needs_pod_security_flag(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
     values = {
         "nfs": ("NFS_SERVER=nfs.example.com",),
@@ -351,6 +352,7 @@ def test_service_account_added_by_an_edit_needs_allow(mlpack: Run, package: Path
     )
 
 
+@pytest.mark.thorough
 def test_service_account_changed_by_an_edit_is_refused(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--with", "service-account", "--site", "SERVICE_ACCOUNT=trainer")
     assert mlpack(*build).code == 0

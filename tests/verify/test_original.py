@@ -34,6 +34,7 @@ class CountingRunner(Runner):
 BOTH = ["multi-node", "single-node"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("edits", "more"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from packager.package.opened import opened
@@ -140,6 +141,7 @@ def with_resources(package: Path, count: int) -> Path:
     return pod
 
 
+@pytest.mark.thorough
 def test_more_notes_than_anyone_reads_are_a_problem(package: Path, kubectl: Path, mlpack: Mlpack) -> None:
     with_resources(package, MOST_NOTES)
     done = mlpack("verify", package, "--kubectl", kubectl)

@@ -71,7 +71,7 @@ def test_verify_notes_secrets_that_pods_read(mlpack: Run, with_secrets: Path, ku
     ("old", "new"),
     [
         ("key: HF_TOKEN", "key: PASSWORD"),
-        ("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,"),
+        pytest.param("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,", marks=pytest.mark.thorough),
     ],
 )
 def test_secret_references_beyond_the_spec_need_allow(
@@ -230,6 +230,7 @@ def test_package_is_unchecked_without_kubectl(mlpack: Run, package: Path) -> Non
     assert mlpack("verify", package, "--kubectl", "no-such-kubectl", "-o", "json").json["valid"] is None
 
 
+@pytest.mark.thorough
 def test_two_kubectls_must_render_the_same(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     oldest = kubectls.kubectl(kubectls.VERSIONS[0])
     assert mlpack("verify", package, "--kubectl", kubectl, "--kubectl", oldest).code == 0

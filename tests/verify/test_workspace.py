@@ -58,6 +58,7 @@ def test_workspace_is_verified_and_cannot_be_deployed(mlpack: Mlpack, shared: Pa
     assert (refused.code, "has no overlay 'workspace'; it has: multi-node, single-node" in refused.stderr) == (2, True)
 
 
+@pytest.mark.thorough
 def test_configure_sets_storage_class_and_size_of_the_claim(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
     assert rendered(shared, kubectl)["spec"] == spec

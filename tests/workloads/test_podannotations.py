@@ -92,6 +92,7 @@ OWN_DOMAINS = (
 )
 
 
+@pytest.mark.thorough
 def test_annotations_of_own_domains_need_the_site_file_of_the_user(
     mlpack: Mlpack, site: Path, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from packager.builder.plan import Options, plan
@@ -145,6 +146,7 @@ def test_pods_of_any_content_are_read_without_an_error() -> None:
 ROLES = ("yes", "yes-too", "no", "on", "null", "true", "y")
 
 
+@pytest.mark.thorough
 def test_roles_that_are_yaml_keywords_stay_strings(tmp_path: Path, kubectl: Path) -> None:
     roles = ", ".join(f"'{role}': {{replicas: 1, environment: {{'ON': 'null', N: '1e3'}}}}" for role in ROLES)
     spec = demo.changed(

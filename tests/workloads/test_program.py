@@ -196,7 +196,7 @@ def test_script_variable_chooses_one_of_several_scripts(rendered: Callable[..., 
     ("script", "hint"),
     [
         ("../../../bin/sh", ""),
-        ("src/othr.sh", " (did you mean 'src/other.sh'?)"),
+        pytest.param("src/othr.sh", " (did you mean 'src/other.sh'?)", marks=pytest.mark.thorough),
     ],
 )
 def test_configure_and_verify_refuse_an_unlisted_script(mlpack: Mlpack, tmp_path: Path, script: str, hint: str) -> None:
@@ -214,6 +214,7 @@ def test_configure_and_verify_refuse_an_unlisted_script(mlpack: Mlpack, tmp_path
     assert problem.endswith(f"ConfigMap {package}-env-multi-node: data.SCRIPT: {message}{hint}")
 
 
+@pytest.mark.thorough
 def test_configure_and_verify_accept_a_listed_script(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
     assert mlpack("build", "./demo", "--format", "dir").code == 0
