@@ -6,7 +6,7 @@ import io
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -110,8 +110,9 @@ class Slow:
     ],
 )
 def test_marked_stream_ends_at_its_mark(data: bytes, content: bytes, code: int | None) -> None:
-    for kind in (io.BytesIO, Slow):
-        marked = Marked(kind(data), "MARK")
+    stream: Any
+    for stream in (io.BytesIO(data), Slow(data)):
+        marked = Marked(stream, "MARK")
         assert (b"".join(iter(lambda marked=marked: marked.read(3), b"")), marked.code) == (content, code)  # type: ignore[misc]
 
 

@@ -69,6 +69,7 @@ def test_checks_handle_any_value_in_any_field(hello_mpi: Path) -> None:
 
 
 def test_verify_handles_any_rendered_document(hello_mpi: Path) -> None:
+    document: Any
     for document in (None, [], "text", 7, {}, {"kind": []}, {"metadata": 1}, {"kind": "Pod", "spec": []}):
         with opened(hello_mpi) as opened_package, _rendering(document):
             verify(opened_package, Checks())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -136,6 +136,7 @@ def test_structures_recognize_listed_kinds_and_versions() -> None:
 
 
 def test_pods_of_any_content_are_read_without_an_error() -> None:
+    value: Any
     for value in [None, 7, "x", [], {"spec": []}, {"spec": {"replicatedJobs": {}}}]:
         for kind in ["MPIJob", "JobSet", "Job", "Pod", "Deployment"]:
             data = {**(value if isinstance(value, dict) else {"spec": value}), "kind": kind}

@@ -206,7 +206,13 @@ def test_refusal_of_admission_is_not_denied_error() -> None:
     assert not isinstance(explained_error(answer), DeniedError)
 
 
-@pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
+ASK: tuple[Callable[[Kubectl], object], ...] = (
+    lambda kubectl: kubectl.json("get", "pods"),
+    lambda kubectl: kubectl.raw("/apis"),
+)
+
+
+@pytest.mark.parametrize("ask", ASK)
 def test_client_stops_hanging_kubectl_at_deadline(ask: Callable[[Kubectl], object], tmp_path: Path) -> None:
     (tmp_path / "kubectl").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "kubectl").chmod(0o755)
@@ -242,14 +248,14 @@ def test_client_limits_timeout_to_deadline() -> None:
 
 
 def test_client_reports_truncated_response() -> None:
-    for ask in [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")]:
+    for ask in ASK:
         runner = Scripted(process.Finished(0, '{"items": [', ""))
         with pytest.raises(UnreachableError, match="the cluster's response was cut off"):
             ask(Kubectl(runner=runner))
 
 
 def test_client_reports_killed_kubectl() -> None:
-    for ask in [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")]:
+    for ask in ASK:
         runner = Scripted(process.Finished(-9, "", ""))
         with pytest.raises(ClusterError, match=r"^kubectl was ended by signal 9 before it had a response$"):
             ask(Kubectl(runner=runner))

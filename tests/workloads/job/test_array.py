@@ -87,6 +87,7 @@ def test_array_is_in_manifest_and_readme(tmp_path: Path) -> None:
 
 
 def test_array_reports_number_of_finished_indexes() -> None:
+    counts: Any
     for counts, summary in [
         ({}, "0 of 4 done"),
         ({"succeeded": 3, "active": 1}, "3 of 4 done"),

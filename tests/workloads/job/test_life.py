@@ -250,6 +250,8 @@ def test_pod_names_determine_roles() -> None:
 
 
 def test_attempts_count_pods_of_the_job() -> None:
+    spec: Any
+    status: Any
     for spec, status, attempts in [
         ({}, {}, None),
         ({}, {"active": 1}, 1),
@@ -277,6 +279,9 @@ def evicted(attempt: int = 1) -> Object:
 
 
 def test_evicted_pod_has_hint_to_wait_while_a_retry_is_left() -> None:
+    conditions: list[str]
+    spec: Any
+    status: Any
     for conditions, spec, status, hint in [
         ([], {"backoffLimit": 1}, {"failed": 1}, WAIT),
         ([], {"backoffLimit": 1}, {"uncountedTerminatedPods": {"failed": ["u1"]}}, WAIT),

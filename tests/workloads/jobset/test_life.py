@@ -169,6 +169,7 @@ def test_permanent_exit_code_fails_jobset_before_its_pods_have_stopped() -> None
 
 
 def test_rule_for_other_failures_does_not_end_the_jobset() -> None:
+    rules: Any
     for end, rules in [
         (FAILING, [PERMANENT]),
         (BY_CODE, [{**PERMANENT, "targetReplicatedJobs": ["other"]}]),
