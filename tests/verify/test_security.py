@@ -48,7 +48,6 @@ CONTAINER = "spec.containers[0]"
 CONTEXT = f"{CONTAINER}.securityContext"
 
 
-M = "spec.containers[0].securityContext"
 UNSAFE = """\
 kind: Pod
 metadata: {name: p, annotations: {container.apparmor.security.beta.kubernetes.io/main: unconfined}}
@@ -84,23 +83,23 @@ PRIVILEGED = [
     ("7:33", "spec.volumes[0].hostPath", "a folder of the node"),
     ("8:37", "spec.securityContext.seLinuxOptions", "another SELinux label"),
     ("11:26", "spec.containers[0].ports[0].hostPort", "a port of the node"),
-    ("16:21", f"{M}.privileged", "has the node's own rights"),
-    ("17:39", f"{M}.windowsOptions.hostProcess", "a process of the node"),
-    ("18:44", f"{M}.capabilities.add[0]", "the capability SYS_ADMIN"),
-    ("19:32", f"{M}.seccompProfile.type", "seccomp is off"),
-    ("20:33", f"{M}.appArmorProfile.type", "AppArmor is off"),
-    ("21:20", f"{M}.procMount", "shows all of /proc"),
-    ("22:25", f"{M}.seLinuxOptions", "another SELinux label"),
-    ("23:52", f"{M}.sysctls[1]", "not one of the safe sysctls"),
+    ("16:21", f"{CONTEXT}.privileged", "has the node's own rights"),
+    ("17:39", f"{CONTEXT}.windowsOptions.hostProcess", "a process of the node"),
+    ("18:44", f"{CONTEXT}.capabilities.add[0]", "the capability SYS_ADMIN"),
+    ("19:32", f"{CONTEXT}.seccompProfile.type", "seccomp is off"),
+    ("20:33", f"{CONTEXT}.appArmorProfile.type", "AppArmor is off"),
+    ("21:20", f"{CONTEXT}.procMount", "shows all of /proc"),
+    ("22:25", f"{CONTEXT}.seLinuxOptions", "another SELinux label"),
+    ("23:52", f"{CONTEXT}.sysctls[1]", "not one of the safe sysctls"),
     ("25:41", "spec.containers[1].securityContext.seLinuxOptions", "another SELinux label"),
 ]
 BASELINE = [
     ("7:60", "spec.volumes[1].nfs", "a volume of this kind"),
-    ("13:35", f"{M}.allowPrivilegeEscalation", "expected false"),
-    ("14:23", f"{M}.runAsNonRoot", "expected true"),
-    ("15:20", f"{M}.runAsUser", "root"),
-    ("18:30", f"{M}.capabilities.drop", "expected ALL"),
-    ("18:55", f"{M}.capabilities.add[1]", "the capability KILL"),
+    ("13:35", f"{CONTEXT}.allowPrivilegeEscalation", "expected false"),
+    ("14:23", f"{CONTEXT}.runAsNonRoot", "expected true"),
+    ("15:20", f"{CONTEXT}.runAsUser", "root"),
+    ("18:30", f"{CONTEXT}.capabilities.drop", "expected ALL"),
+    ("18:55", f"{CONTEXT}.capabilities.add[1]", "the capability KILL"),
     ("25:24", "spec.containers[1].securityContext.allowPrivilegeEscalation", "expected false"),
     ("25:24", "spec.containers[1].securityContext.capabilities.drop", "expected ALL"),
     ("25:24", "spec.containers[1].securityContext.seccompProfile", "expected RuntimeDefault"),
