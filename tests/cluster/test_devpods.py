@@ -95,7 +95,7 @@ def run(session: PodSession, code: Code) -> None:
     session.wait()
 
 
-@pytest.mark.parametrize("programs", ["GNU", "busybox"])
+@pytest.mark.parametrize("programs", ["GNU", pytest.param("busybox", marks=pytest.mark.thorough)])
 def test_code_is_replaced_as_a_whole_and_started_again(pod: Pod, programs: str) -> None:
     if programs == "busybox":
         busybox = tools.require("busybox")

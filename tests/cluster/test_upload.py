@@ -156,7 +156,7 @@ def test_push_refuses_a_folder_behind_a_link_out_of_the_claim(pod: LocalPod, tmp
     assert str(refused.value) == f"{pod.data} is behind a link that leads out of the claim c"
 
 
-@pytest.mark.parametrize("tools", ["coreutils", "busybox"])
+@pytest.mark.parametrize("tools", ["coreutils", pytest.param("busybox", marks=pytest.mark.thorough)])
 def test_push_reports_full_storage_without_waiting_for_kubectl(pod: LocalPod, tmp_path: Path, tools: str) -> None:
     """The script ends and stops reading, so kubectl may wait forever to pass on the rest."""
     if tools == "busybox":

@@ -119,7 +119,7 @@ def test_listing_skips_lines_of_a_hostile_pod(monkeypatch: pytest.MonkeyPatch, l
     assert (listing.entries, len(listing.skipped)) == ((), 1)
 
 
-@pytest.mark.parametrize("tools", ["GNU", "busybox"])
+@pytest.mark.parametrize("tools", ["GNU", pytest.param("busybox", marks=pytest.mark.thorough)])
 def test_unreadable_and_missing_files_have_a_reason_and_no_digest(tools: str) -> None:
     with local_pod() as pod:
         if tools == "busybox":
