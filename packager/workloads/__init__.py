@@ -4,6 +4,8 @@ The union `AnyOverlay` of their types in a spec, in `anyoverlay.py`, lists all k
 the templates follow from it. The other classes of the kind's name are in the modules beside the type, `structure.py` of
 its manifests and `life.py` of its life in a cluster. Each module is imported when it is asked for, so that a build does
 not pay for these two, nor `verify` for the types of specs.
+
+Tests: workloads/test_pods.py.
 """
 
 from __future__ import annotations

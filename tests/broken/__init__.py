@@ -40,17 +40,22 @@ def build(folder: Path, model: str = "hello-mpi") -> Path:
     return folder
 
 
-def make(fault: Fault, good: Path, folder: Path) -> Path:
-    """Copy the package `good` to the new `folder`, put `fault` in, and return the folder.
+def make(good: Path, folder: Path, *faults: Fault) -> Path:
+    """Copy the package `good` to the new `folder`, put faults in, and return the folder.
 
-    Unless the fault is one of the files themselves, the copy is sealed again: it is what somebody built, and no
-    digest tells the fault.
+    The copy is sealed again with all faults that are not of the files themselves: it is what somebody built, and no
+    digest tells these faults.
     """
     shutil.copytree(good, folder)
-    fault.put_in(folder)
-    if fault.sealed:
+    sealed = [fault for fault in faults if fault.sealed]
+    for fault in sealed:
+        fault.put_in(folder)
+    if sealed:
         with opened(folder) as package:
             seal(package)
+    for fault in faults:
+        if not fault.sealed:
+            fault.put_in(folder)
     return folder
 
 

@@ -10,4 +10,4 @@ from tests.broken import FAULTS, MODELS, build, make
 destination = Path(sys.argv[1])
 good = {model: build(destination / "good" / model, model) for model in MODELS}
 for fault in FAULTS:
-    print(make(fault, good[fault.model], destination / fault.name))  # noqa: T201 - the paths are what it is asked for
+    print(make(good[fault.model], destination / fault.name, fault))  # noqa: T201 - the paths are what it is asked for

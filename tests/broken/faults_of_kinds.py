@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.broken.faults import Fault, append, edit, edits
+from tests.broken.faults import Fault, appended, changed, edit, edits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,54 +50,37 @@ def _order_twice(package: Path) -> None:
 
 
 _fault = partial(Fault, model=MODEL)
+_changed = partial(changed, model=MODEL)
+_appended = partial(appended, model=MODEL)
 
 FAULTS_OF_KINDS = (
-    _fault(
-        "long-pod-name",
-        "JobSet refuses the set",
-        _rename,
-        JOBSET,
-        "name: every-kind-of-workload-here",
-    ),
-    _fault(
-        "success-of-no-role",
-        "JobSet refuses the set",
-        edit(JOBSET, "      - worker\n", "      - workers\n"),
-        JOBSET,
-        "- workers",
-    ),
-    _fault(
+    _fault("long-pod-name", "JobSet refuses the set", _rename, JOBSET, "name: every-kind-of-workload-here"),
+    _changed("success-of-no-role", "JobSet refuses the set", JOBSET, "      - worker\n", "      - workers\n"),
+    _changed(
         "waits-for-a-later-role",
         "JobSet refuses the set",
-        edit(
-            JOBSET,
-            "    - name: scheduler\n",
-            "    - name: scheduler\n      dependsOn: [{name: worker, status: Ready}]\n",
-        ),
         JOBSET,
-        "dependsOn:",
+        "    - name: scheduler\n",
+        "    - name: scheduler\n      dependsOn: [{name: worker, status: Ready}]\n",
+        line="dependsOn:",
     ),
     _fault("ordered-twice", "JobSet refuses the set", _order_twice, JOBSET, "dependsOn:"),
-    _fault(
+    _changed(
         "more-pods-than-a-number-holds",
         "JobSet refuses the set",
-        edit(JOBSET, "    - name: server\n      replicas: 1 ", "    - name: server\n      replicas: 2000000000 "),
         JOBSET,
-        "replicas: 2000000000",
+        "    - name: server\n      replicas: 1 ",
+        "    - name: server\n      replicas: 2000000000 ",
+        line="replicas: 2000000000",
     ),
-    _fault(
-        "misspelt-operator",
-        "the API server refuses the set",
-        edit(JOBSET, "operator: All", "operator: all"),
-        JOBSET,
-        "operator: all",
-    ),
-    _fault(
+    _changed("misspelt-operator", "the API server refuses the set", JOBSET, "operator: All", "operator: all"),
+    _changed(
         "long-address-of-a-coordinator",
         "JobSet refuses the set",
-        edit(JOBSET, "  replicatedJobs:\n", "  coordinator: {replicatedJob: scheduler}\n  replicatedJobs:\n"),
         JOBSET,
-        "coordinator:",
+        "  replicatedJobs:\n",
+        "  coordinator: {replicatedJob: scheduler}\n  replicatedJobs:\n",
+        line="coordinator:",
     ),
     _fault(
         "fewer-completions-than-pods",
@@ -109,11 +92,11 @@ FAULTS_OF_KINDS = (
         JOBSET,
         "completions: 2",
     ),
-    _fault(
+    _changed(
         "restarted-in-place",
         "a failed pod is deleted, and its log with it",
-        edit(JOBSET, "restartPolicy: Never", "restartPolicy: OnFailure"),
         JOBSET,
+        "restartPolicy: Never",
         "restartPolicy: OnFailure",
     ),
     _fault(
@@ -133,25 +116,15 @@ FAULTS_OF_KINDS = (
         JOBSET,
         'value: "3"',
     ),
-    _fault(
-        "variable-of-the-rendezvous",
-        "the pods ignore a value that was set",
-        append(f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"),
-        f"{SET}/mlops.env",
-        "DMLC_NUM_WORKER=8",
+    _appended(
+        "variable-of-the-rendezvous", "the pods ignore a value that was set", f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"
     ),
-    _fault(
-        "job-without-end",
-        "the API server refuses the Job",
-        edit(JOB, "restartPolicy: Never", "restartPolicy: Always"),
-        JOB,
-        "restartPolicy: Always",
-    ),
-    _fault(
+    _changed("job-without-end", "the API server refuses the Job", JOB, "restartPolicy: Never", "restartPolicy: Always"),
+    _changed(
         "job-without-a-log",
         "the failed pod is deleted, and its log with it",
-        edit(JOB, "restartPolicy: Never", "restartPolicy: OnFailure"),
         JOB,
+        "restartPolicy: Never",
         "restartPolicy: OnFailure",
     ),
     _fault(
@@ -164,39 +137,30 @@ FAULTS_OF_KINDS = (
         JOB,
         "completionMode: Indexed",
     ),
-    _fault(
-        "index-for-all",
-        "the pods ignore a value that was set",
-        append(f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"),
-        f"{SHARDS}/mlops.env",
-        "JOB_COMPLETION_INDEX=0",
+    _appended(
+        "index-for-all", "the pods ignore a value that was set", f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"
     ),
-    _fault(
+    _changed(
         "selector-of-other-pods",
         "the API server refuses the Deployment",
-        edit(DEPLOYMENT, "instance: every-kind-serving", "instance: every-kind-server"),
         DEPLOYMENT,
+        "instance: every-kind-serving",
         "instance: every-kind-server",
     ),
-    _fault(
+    _changed(
         "no-room-to-roll",
         "the API server refuses the Deployment",
-        edit(DEPLOYMENT, "maxSurge: 1", "maxSurge: 0"),
         DEPLOYMENT,
-        "maxUnavailable: 0",
+        "maxSurge: 1",
+        "maxSurge: 0",
+        line="maxUnavailable: 0",
     ),
-    _fault(
-        "probe-of-no-port",
-        "no pod ever becomes ready",
-        edit(DEPLOYMENT, "port: http\n", "port: htpp\n"),
-        DEPLOYMENT,
-        "port: htpp",
-    ),
-    _fault(
+    _changed("probe-of-no-port", "no pod ever becomes ready", DEPLOYMENT, "port: http\n", "port: htpp\n"),
+    _changed(
         "service-to-no-port",
         "no request reaches the pods",
-        edit(f"{SERVING}/service.yaml", "targetPort: http", "targetPort: htpp"),
         f"{SERVING}/service.yaml",
+        "targetPort: http",
         "targetPort: htpp",
     ),
 )

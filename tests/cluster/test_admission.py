@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from packager.cluster.admission import object_changes, pod_changes
 from packager.cluster.dry_run import Trial
 from packager.kubernetes.manifest import Manifest
@@ -31,9 +29,8 @@ def trial(path: str, value: Any, *, role: str = "worker") -> Trial:
     return Trial(Pods(Manifest({"kind": "Job"}), (), role), sent, frozenset({"job-name"}), answer)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "harm"),
-    [
+def test_pod_changes_report_harm_to_labels_containers_and_restart_policy() -> None:
+    for path, value, harm in [
         ("labels/job-name", "other", "the pods are found by this label"),
         ("labels/job-name", None, "the pods are found by this label"),
         ("labels/team", "b", None),
@@ -45,14 +42,10 @@ def trial(path: str, value: Any, *, role: str = "worker") -> Trial:
         ("spec/restartPolicy", "Always", "pods that are started again and again do not end"),
         ("spec/restartPolicy", "OnFailure", None),
         ("spec/schedulerName", "other", None),
-    ],
-)
-def test_pod_changes_report_harm_to_labels_containers_and_restart_policy(
-    path: str, value: Any, harm: str | None
-) -> None:
-    (change,) = pod_changes([trial(path, value)])
-    assert change.harm == harm
-    assert str(change).startswith("the cluster changes the pods of worker: ")
+    ]:
+        (change,) = pod_changes([trial(path, value)])
+        assert change.harm == harm
+        assert str(change).startswith("the cluster changes the pods of worker: ")
 
 
 def test_pod_changes_of_several_roles_are_merged_into_one() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from packager.cluster.companions import state
 from tests.fake_cluster import item
 
@@ -19,9 +17,8 @@ def inability(kind: str, message: str) -> dict[str, Any]:
     return {"conditions": [{"type": kind, "status": "False", "message": message}], "desiredReplicas": 2}
 
 
-@pytest.mark.parametrize(
-    ("obj", "text"),
-    [
+def test_state_describes_objects_beside_a_workload() -> None:
+    for obj, text in [
         (None, "not found"),
         (item("Service", "a", spec={"ports": [PORT]}), "ClusterIP: http 8080"),
         (
@@ -46,7 +43,5 @@ def inability(kind: str, message: str) -> dict[str, Any]:
         ),
         (item("PodDisruptionBudget", "a", status={"disruptionsAllowed": 1}), "1 pod may be evicted now"),
         (item("ConfigMap", "a"), "exists"),
-    ],
-)
-def test_state_describes_objects_beside_a_workload(obj: dict[str, Any] | None, text: str) -> None:
-    assert state(obj) == text
+    ]:
+        assert state(obj) == text

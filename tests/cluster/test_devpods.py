@@ -95,7 +95,7 @@ def run(session: PodSession, code: Code) -> None:
     session.wait()
 
 
-@pytest.mark.parametrize("programs", ["GNU", "busybox"])
+@pytest.mark.parametrize("programs", ["GNU", pytest.param("busybox", marks=pytest.mark.thorough)])
 def test_code_is_replaced_as_a_whole_and_started_again(pod: Pod, programs: str) -> None:
     if programs == "busybox":
         busybox = tools.require("busybox")
@@ -117,6 +117,7 @@ def test_code_is_replaced_as_a_whole_and_started_again(pod: Pod, programs: str) 
         assert session.code == code("second").digest
 
 
+@pytest.mark.thorough
 def test_program_that_ignores_signals_is_killed_with_its_children(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     own = _SCRIPT.replace(STATE, f"{pod.home}/dev").replace("-lt 10 ]", "-lt 1 ]")
     monkeypatch.setattr(devpods, "_SCRIPT", own)
@@ -155,22 +156,6 @@ def test_pod_without_the_script_is_left_unchanged(pod: Pod) -> None:
     with pytest.raises(ClusterError, match="pod/p was not deployed by `mlpack dev`"), pod.session():
         pytest.fail("there is a session")
     assert [path.name for path in pod.home.iterdir() if path.name != "kubectl"] == ["code"]
-
-
-def test_failed_copy_is_reported_with_its_reason(pod: Pod) -> None:
-    with pod.running(), pod.session() as session:
-        pod.code.rmdir()
-        session.put(code("first").archive(NOW))
-        with pytest.raises(ClusterError, match=r"pod/p: its code cannot be replaced: .*code"):
-            session.wait()
-
-
-def test_worker_without_a_script_of_its_own_gets_code(pod: Pod) -> None:
-    worker = DevPod("w", "2", "worker", str(pod.code), is_supervised=False)
-    with connected(pod.kubectl, worker, "ann@desk") as session:
-        session.open()
-        run(session, code("first"))
-    assert (pod.code / "line.txt").read_text() == "first\n"
 
 
 def test_dev_pod_is_a_running_pod_with_the_script_or_its_folder() -> None:

@@ -106,26 +106,6 @@ def test_pull_skips_and_lists_links_devices_and_odd_names(pod: LocalPod, tmp_pat
     assert required.listing.unnamed == 1
 
 
-def test_pull_names_an_unreadable_folder(pod: LocalPod, tmp_path: Path) -> None:
-    pod.put({"secret/x": b"", "a": b"a"})
-    (pod.claim / "data/secret").chmod(0)
-    required = pulled(pod, tmp_path / "here")
-    (pod.claim / "data/secret").chmod(0o755)
-    assert len(required.listing.unread) == 1
-    assert required.listing.unread[0].endswith("Permission denied")
-    assert read(tmp_path / "here") == {"a": b"a"}
-
-
-@pytest.mark.parametrize("size", [1, download.LARGE])
-def test_pull_discards_a_file_that_changes_during_the_transfer(pod: LocalPod, tmp_path: Path, size: int) -> None:
-    pod.put({"a": bytes(size)})
-    required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
-    pod.put({"a": b"x" * size})
-    changed = download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
-    assert changed == ("a",)
-    assert all(path.startswith(PARTS) for path in read(tmp_path / "here"))
-
-
 @pytest.mark.parametrize("size", [1, download.LARGE])
 def test_changed_file_replaces_no_local_file_and_other_files_arrive(pod: LocalPod, tmp_path: Path, size: int) -> None:
     pod.put({"a": bytes(size), "b": b"b", "c": bytes(size)})
@@ -137,61 +117,7 @@ def test_changed_file_replaces_no_local_file_and_other_files_arrive(pod: LocalPo
     assert arrived == {"a": b"mine", "b": b"b", "c": bytes(size)}
 
 
-def test_pull_names_unreadable_files_and_receives_the_others(pod: LocalPod, tmp_path: Path) -> None:
-    pod.put({"a": b"a", "secret key": b"s", "z": b"z", "large": LARGE})
-    for name in ("secret key", "large"):
-        (pod.claim / "data" / name).chmod(0)
-    required = pulled(pod, tmp_path / "here")
-    assert required.unread == ("large: Permission denied", "secret key: Permission denied")
-    assert read(tmp_path / "here") == {"a": b"a", "z": b"z"}
-
-
-def test_files_that_grow_or_vanish_during_a_pull_do_not_stop_the_others(pod: LocalPod, tmp_path: Path) -> None:
-    """Two files grow until their archive is larger than all listed files together."""
-    files = {f"{number:02}": b"%d" % number for number in range(20)}
-    pod.put({**files, "large": LARGE})
-    required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
-    pod.put({"03": bytes(900_000), "11": bytes(900_000)})
-    for name in ("07", "large"):
-        (pod.claim / "data" / name).unlink()
-    changed = download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
-    assert sorted(changed) == ["03", "07", "11", "large"]
-    arrived = {path: content for path, content in read(tmp_path / "here").items() if not path.startswith(PARTS)}
-    assert arrived == {path: content for path, content in files.items() if path not in changed}
-
-
-def test_hard_links_arrive_as_files(pod: LocalPod, tmp_path: Path) -> None:
-    pod.put({"ckpt-10.pt": b"weights"})
-    (pod.claim / "data/latest.pt").hardlink_to(pod.claim / "data/ckpt-10.pt")
-    required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
-    download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
-    assert read(tmp_path / "here") == {"ckpt-10.pt": b"weights", "latest.pt": b"weights"}
-
-
-def test_pull_leaves_only_whole_files_wherever_the_stream_is_cut(pod: LocalPod, tmp_path: Path) -> None:
-    files = {str(number): os.urandom(700) for number in range(8)}
-    pod.put(files)
-    for cut in range(0, 14_000, 900):
-        here = write(tmp_path / f"here-{cut}", dict.fromkeys(files, b"mine"))
-        required = download.compare(pod.shell(), pod.place, here, force=True)
-        pod.cut(f"out {cut}")
-        with pytest.raises(BrokenOffError):
-            download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
-        assert all(content in (b"mine", files[path]) for path, content in read(here).items())
-
-
-@pytest.mark.parametrize("path", ["sub/a", "a"])
-def test_pull_does_not_follow_a_local_link(pod: LocalPod, tmp_path: Path, path: str) -> None:
-    pod.put({path: b"x"})
-    elsewhere = write(tmp_path / "elsewhere", {})
-    here = write(tmp_path / "here", {})
-    (here / path.partition("/")[0]).symlink_to(elsewhere)
-    with pytest.raises((VerificationError, ClusterError)):
-        pulled(pod, here, force=True)
-    assert list(elsewhere.iterdir()) == []
-
-
-@pytest.mark.parametrize("names", [["./mine"], ["../out"], ["/tmp/mlpack-out"], ["./a/b"]])
+@pytest.mark.parametrize("names", [["./mine"], ["../out"]])
 def test_pull_discards_files_that_were_not_requested(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
@@ -212,28 +138,11 @@ def test_pull_discards_files_that_were_not_requested(
     assert left == {"here/mine": b"m"}
 
 
-def test_pull_ends_if_more_follows_after_the_requested_files(
-    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name in ("./a", "./b", "./c"):
-            info = tarfile.TarInfo(name)
-            info.size = 1
-            tar.addfile(info, io.BytesIO(b"x"))
-    (pod.home / "archive").write_bytes(stream.getvalue())
-    monkeypatch.setattr(download, "_PACK", f"cat {pod.home}/archive\n")
-    entry = StoredEntry("a", "file", 1, 0)
-    required = download.Required((download.Remote(entry, hashlib.sha256(b"x").hexdigest()),), (), Listing((entry,)))
-    assert download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None) == ()
-    assert read(tmp_path / "here") == {"a": b"x"}
-
-
-@pytest.mark.parametrize("named", ["{}/mine", "../../mine"])
 @pytest.mark.parametrize("size", [download.LARGE, 1])
 def test_pull_opens_no_file_that_a_pod_names_as_a_digest(
-    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, named: str
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
+    named = "{}/mine"
     pod.put({"a": b"a" * size, "b": b"b"})
     (tmp_path / "mine").write_bytes(b"mine")
     digest = named.format(tmp_path)
@@ -243,8 +152,7 @@ def test_pull_opens_no_file_that_a_pod_names_as_a_digest(
     assert read(tmp_path) == {"mine": b"mine", "here/b": b"b"}
 
 
-@pytest.mark.parametrize("script", ["yes", "head -c 6000000 /dev/zero"])
-@pytest.mark.parametrize("size", [1, download.LARGE])
+@pytest.mark.parametrize(("script", "size"), [("yes", download.LARGE), ("head -c 6000000 /dev/zero", 1)])
 def test_pull_discards_more_bytes_than_the_pod_listed(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, size: int
 ) -> None:

@@ -62,7 +62,7 @@ def test_follow_ends_with_the_workload() -> None:
     assert seen[-1][1].is_last
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.25, 1.0), (0.7, 2.8), (2.0, 6.0), (20.0, 24.0)])
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.7, 2.8), (20.0, 24.0)])
 def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -> None:
     time, looks = Time(), list[float]()
 
@@ -82,8 +82,6 @@ def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -
     [
         ("mpijob-rejected", "MPIJob", 0),
         ("pod-image", "Pod", 15),
-        ("mpijob-image", "MPIJob", 15),
-        ("job-image", "Job", 15),
         ("deployment-image-removed", "Deployment", 15),
         ("deployment-back-off", "Deployment", 30),
     ],
@@ -127,17 +125,6 @@ def test_follow_reports_and_survives_a_lost_connection() -> None:
     assert len(silent) == 20
     assert silent[-1].silence == pytest.approx(20, abs=1.1)
     assert seen[-1][1].verdict.phase is Phase.SUCCEEDED
-
-
-def test_follow_ignores_a_refusal_by_a_server_that_is_starting() -> None:
-    snapshot = recorded("pod-unschedulable")
-
-    def show(now: float) -> Snapshot:
-        if now == 2:
-            raise ClusterError('pods "x" is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io not found')
-        return snapshot
-
-    assert len(play("Pod", show, until=5)) >= 5
 
 
 def test_follow_raises_a_refusal_of_its_first_poll() -> None:
@@ -190,7 +177,7 @@ def test_follow_reports_lasting_refusals_as_refusals() -> None:
     assert refused.value.hint == "ask for rights"
 
 
-@pytest.mark.parametrize("takes", [0.0, 0.7, 2.0])
+@pytest.mark.parametrize("takes", [0.0, 2.0])
 def test_follow_neither_polls_nor_sleeps_after_the_deadline(takes: float) -> None:
     time, looks = Time(), list[float]()
 
@@ -203,17 +190,6 @@ def test_follow_neither_polls_nor_sleeps_after_the_deadline(takes: float) -> Non
     assert len(list(follow(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep))) == len(looks)
     assert looks[-1] < 5
     assert time.now == 5
-
-
-def test_follow_yields_no_update_if_the_cluster_is_silent_until_the_deadline() -> None:
-    time = Time()
-
-    def read(*, events: bool) -> Snapshot:
-        assert isinstance(events, bool)
-        time.now += 5
-        raise UnreachableError("kubectl did not finish within 5 seconds")
-
-    assert list(follow(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep)) == []
 
 
 def test_follow_ends_when_the_workload_is_deleted() -> None:
@@ -250,16 +226,6 @@ def test_success_that_lost_a_worker_is_a_failure() -> None:
     assert [finding.subject for finding in last.verdict.findings] == ["pod/fault-cpu-multi-node-worker-1"]
 
 
-def test_workers_deleted_after_the_end_of_the_launcher_do_not_fail_the_job() -> None:
-    running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
-    done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
-    tidied = deepcopy(running)
-    tidied.pods[0]["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0}}
-    tidied.pods[2]["metadata"]["deletionTimestamp"] = "2026-11-21T00:20:00Z"
-    last = play("MPIJob", lambda now: running if now < 2 else tidied if now < 4 else done)[-1][1]
-    assert last.verdict.phase is Phase.SUCCEEDED
-
-
 def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
     """Return three snapshots of a pod that was stopped: running, terminating, and the recorded end."""
     end = recorded(case)
@@ -273,7 +239,6 @@ def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
     return tuple(replace(snapshot, pods=(snapshot.workload,), events=()) for snapshot in (running, going, end))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("is_end_seen", [True, False])
 @pytest.mark.parametrize(
     ("case", "message"),
     [
@@ -281,21 +246,10 @@ def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
         ("pod-evicted", "it was evicted (a drain of its node, or a request to evict it), which stopped it"),
     ],
 )
-def test_stopped_pod_has_failed_even_if_its_end_is_not_observed(
-    case: str,
-    message: str,
-    is_end_seen: bool,  # noqa: FBT001 - a case
-) -> None:
-    running, going, end = stages(case)
-    looks = [running, going, *([end] if is_end_seen else [])]
-    last = play("Pod", lambda now: looks[int(now)] if now < len(looks) else None)[-1][1]
-    assert (last.verdict.phase, last.verdict.summary) == (Phase.FAILED, message)
-
-
-def test_deletion_between_two_polls_is_not_a_success() -> None:
-    running, *_ = stages("pod-deleted")
-    last = play("Pod", lambda now: running if now < 2 else None)[-1][1]
-    assert (last.verdict.phase, last.verdict.summary) == (Phase.ABSENT, "it was deleted")
+def test_stopped_pod_has_failed_even_if_its_end_is_not_observed(case: str, message: str) -> None:
+    for looks in (stages(case), stages(case)[:2]):
+        last = play("Pod", lambda now, looks=looks: looks[int(now)] if now < len(looks) else None)[-1][1]  # type: ignore[misc]
+        assert (last.verdict.phase, last.verdict.summary) == (Phase.FAILED, message)
 
 
 def test_launcher_that_vanishes_between_two_polls_is_named_as_cause_of_failure() -> None:
@@ -314,15 +268,6 @@ def test_launcher_that_vanishes_between_two_polls_is_named_as_cause_of_failure()
         )
 
 
-def test_pod_deleted_after_its_observed_end_succeeds_despite_a_wrong_clock() -> None:
-    running, _, end = stages("pod-deleted")
-    ended = deepcopy(end)
-    ended.workload["status"]["phase"] = "Running"
-    del ended.workload["metadata"]["deletionTimestamp"]
-    last = play("Pod", lambda now: [running, ended, end][min(2, int(now))])[-1][1]
-    assert last.verdict.phase is Phase.SUCCEEDED
-
-
 def test_worker_missing_from_the_next_poll_is_lost() -> None:
     running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
     done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
@@ -334,22 +279,7 @@ def test_worker_missing_from_the_next_poll_is_lost() -> None:
     ]
 
 
-def test_worker_reported_as_lost_after_the_launcher_ended_is_named_as_cause() -> None:
-    end = recorded("mpijob-worker-deleted")
-    ended = deepcopy(replace(end, events=()))
-    del ended.workload["status"]["completionTime"]
-    ended.workload["status"]["conditions"].pop()
-    running = deepcopy(ended)
-    running.pods[0]["status"] |= {"phase": "Running"}
-    running.pods[0]["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-11-22T16:09:12Z"}}
-    last = play("MPIJob", lambda now: running if now < 2 else ended if now < 4 else end)[-1][1]
-    assert last.verdict.phase is Phase.FAILED
-    assert last.verdict.summary == (
-        "pod/fault-multi-node-worker-1: it was deleted, which stopped it while the job was running"
-    )
-
-
-@pytest.mark.parametrize("patience", [5, 30, 600])
+@pytest.mark.parametrize("patience", [5, 600])
 def test_end_missed_by_the_operator_becomes_the_verdict_after_patience(patience: float) -> None:
     unseen = recorded("mpijob-unnoticed")
     for child in unseen.children:
@@ -400,26 +330,28 @@ def test_pod_that_stays_after_its_deletion_is_stuck_and_ends_the_wait() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("uid", ["own", "another"])
 def test_end_of_a_deleted_workload_is_read_from_its_events(
-    kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str, uid: str
+    kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str
 ) -> None:
     """A controller deletes a workload right after its end if ttlSecondsAfterFinished is 0."""
-    metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
-    workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
-    about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}
-    events = [{**about, "reason": reason, "message": "as the event says"}]
-    looks: list[Snapshot | None] = [Snapshot(workload), None]
-    time = Time()
-    *_, last = follow(
-        lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
-        kinds()[kind],
-        read_events=lambda: events,
-        clock=time,
-        sleep=time.sleep,
-    )
-    is_known = uid == "own" and phase is not Phase.ABSENT
-    assert last.is_last
-    if uid == "own":
-        assert (last.verdict.phase, last.verdict.summary) == (phase, summary)
-    assert (last.verdict.phase is Phase.ABSENT) != is_known
+
+    def last(uid: str) -> Update:
+        """Return the last update if the events are about the object of a uid."""
+        metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
+        workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
+        about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}
+        events = [{**about, "reason": reason, "message": "as the event says"}]
+        looks: list[Snapshot | None] = [Snapshot(workload), None]
+        time = Time()
+        *_, update = follow(
+            lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
+            kinds()[kind],
+            read_events=lambda: events,
+            clock=time,
+            sleep=time.sleep,
+        )
+        assert update.is_last
+        return update
+
+    assert (last("own").verdict.phase, last("own").verdict.summary) == (phase, summary)
+    assert last("another").verdict.phase is Phase.ABSENT

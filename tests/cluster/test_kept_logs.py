@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 from packager.base.errors import UnreachableError
 from packager.cluster.kept_logs import LogKeeper
@@ -122,15 +123,10 @@ def test_log_keeper_returns_empty_logs_if_the_cluster_does_not_answer() -> None:
     assert kept(FakeKubectl(UnreachableError("away")), present) == [{"a-node-0-1-x": ()}]
 
 
-def long(*parts: bytes, step: float = 0) -> tuple[str, ...]:
-    """Return the kept lines of a pod's log."""
-    present = Snapshot(WORKLOAD, pods=(pod(0), pod(1, **GOING)))
-    return tuple(kept(FakeKubectl(parts, step), present)[0]["a-node-0-0-x"])
-
-
 PREFIX = b"[pod/a-node-0-0-x/node] "
 
 
+@pytest.mark.thorough
 def test_long_log_of_one_pod_does_not_displace_another_log() -> None:
     """One pod prints 128 MiB: the end is kept, after a note that earlier lines are left out."""
     flood = (PREFIX + b"x" * 1023 + b"\n") * 1024
@@ -142,29 +138,6 @@ def test_long_log_of_one_pod_does_not_displace_another_log() -> None:
     lines = logs["a-node-0-0-x"]
     assert lines[0] == "(earlier lines are left out: the last 64 KiB are kept)"
     assert (len(lines), set(lines[1:-1]), lines[-1]) == (65, {"x" * 1023}, "Traceback")
-
-
-def test_line_of_100_mib_is_cut_in_its_middle() -> None:
-    middle = itertools.repeat(b"x" * (1 << 20), 100)
-    [line] = long(PREFIX + b"begin", *middle, b"end\n")
-    beginning, note, end = re.split(r"(?<=x)( .* )(?=x)", line)
-    assert (beginning.strip("x"), end.strip("x"), len(line) < 10_000) == ("begin", "end", True)
-    assert note == f" ({len(PREFIX) + len('beginend') + (100 << 20) - (9 << 10):,} bytes are left out) "
-
-
-def test_log_lines_are_joined_from_single_bytes() -> None:
-    assert long(*(bytes([byte]) for byte in PREFIX + b"one\n" + PREFIX + b"tw\xc3\xb6")) == ("one", "twö")
-
-
-def test_empty_lines_are_kept_up_to_a_limit() -> None:
-    lines = long(*[(PREFIX + b"\n") * 1000] * 100)
-    assert len(lines) == (64 << 10) + 1
-
-
-def test_lines_read_before_the_time_limit_are_kept() -> None:
-    endless = itertools.repeat(PREFIX + b"again\n")
-    assert set(long(*itertools.islice(endless, 1000), step=1)) == {"again"}
-    assert len(long(*itertools.islice(endless, 1000), step=1)) < 20
 
 
 def test_log_is_read_again_after_its_pod_has_ended() -> None:
@@ -182,16 +155,3 @@ def test_log_is_read_again_after_its_pod_has_ended() -> None:
         logs = {name(log.pod): log.lines for log in taken.logs}
         assert logs == {"a-node-0-0-x": ("20%",), "a-node-0-1-x": ("two", "Traceback")}
     assert len(kubectl.calls) == 2
-
-
-def test_earlier_lines_are_kept_if_later_reads_return_nothing() -> None:
-    ended = pod(1)
-    ended["status"]["phase"] = "Failed"
-    kubectl = FakeKubectl(LOGS)
-    waiting = [Snapshot(WORKLOAD, pods=(pod(0, **GOING), one)) for one in (pod(1), ended)]
-    keeper = LogKeeper(lambda *, events: waiting.pop(0), cast("Kubectl", kubectl), JobSet())  # noqa: ARG005
-    keeper(events=True)
-    kubectl.answer = []
-    taken = keeper(events=True)
-    assert taken
-    assert [log.lines for log in taken.logs] == [("20%",), ("one", "two")]

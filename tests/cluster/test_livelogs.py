@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from packager.cluster.livelogs import LiveLogs, LivePart
 from packager.kubernetes.kubectl.client import Kubectl
 
@@ -51,6 +53,7 @@ def test_logs_continue_after_broken_connection(tmp_path: Path) -> None:
     assert second.endswith("--follow --since-time=2026-11-25T23:59:59Z")
 
 
+@pytest.mark.thorough
 def test_log_of_deleted_pod_is_not_asked_for_again(tmp_path: Path) -> None:
     for name in ("again", "deleted"):
         (tmp_path / name).touch()

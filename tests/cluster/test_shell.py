@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import ClusterError, TimedOutError, VerificationError
 from packager.cluster import shell as module
-from packager.cluster.shell import BrokenOffError, ScriptError
+from packager.cluster.shell import ScriptError
 from tests.local_pod import LocalPod, local_pod
 
 if TYPE_CHECKING:
@@ -22,11 +20,6 @@ if TYPE_CHECKING:
 def pod() -> Iterator[LocalPod]:
     with local_pod() as pod:
         yield pod
-
-
-def test_script_reads_and_writes_data(pod: LocalPod) -> None:
-    content = bytes(range(256)) * 4096
-    assert pod.shell().ask('head -c "$1"\n', str(len(content)), given=[content[:1000], content[1000:]]) == content
 
 
 def test_failed_script_raises_its_code_and_message(pod: LocalPod) -> None:
@@ -42,28 +35,6 @@ def test_missing_program_is_reported_with_a_hint(pod: LocalPod) -> None:
         "the image has no find, which is needed for this",
         "--image uses another one",
     )
-
-
-def test_lost_connection_raises_an_error_in_ask(pod: LocalPod) -> None:
-    pod.cut("out 10")
-    with pytest.raises(BrokenOffError, match="connection reset by peer"):
-        pod.shell().ask("echo 0123456789 0123456789\n")
-
-
-def test_lost_connection_adds_no_line_to_the_input(pod: LocalPod) -> None:
-    pod.cut("out 0")
-    has_ended = threading.Event()
-    received = Path(pod.data) / "received"
-
-    def chunks() -> Iterator[bytes]:
-        has_ended.wait()
-        yield b"12345"
-
-    pod.put({})
-    with pytest.raises(BrokenOffError):
-        pod.shell().ask('head -c 5 | cat >"$1"', str(received), given=chunks())
-    has_ended.set()
-    assert received.read_bytes() == b""
 
 
 def test_refused_command_raises_an_error_in_ask(pod: LocalPod) -> None:

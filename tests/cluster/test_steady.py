@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from packager.base.errors import UnreachableError
 from packager.cluster.follow import follow
-from packager.cluster.observe import pods_of
 from packager.cluster.steady import SteadyReader
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
 from tests.cluster.test_follow import Time
-from tests.diagnosis.test_diagnose import recorded
 from tests.fake_cluster import item
 
 if TYPE_CHECKING:
@@ -81,16 +78,6 @@ def test_workload_is_read_once_while_its_watch_sees_no_change(cluster: Cluster) 
     assert cluster.reads == [False]
 
 
-def test_repeated_snapshot_has_its_new_age(cluster: Cluster) -> None:
-    cluster.watch.changes = 3
-    cluster.read(events=False)
-    cluster.snapshot = None
-    cluster.seconds = 70
-    repeated = cluster.read(events=False)
-    assert repeated
-    assert repeated.age == pytest.approx(70)
-
-
 def test_workload_is_read_again_after_a_change(cluster: Cluster) -> None:
     cluster.watch.changes = 3
     cluster.read(events=False)
@@ -122,54 +109,6 @@ def test_workload_is_read_in_every_poll_without_a_working_watch(
         cluster.watch.changes = number
         cluster.read(events=False)
     assert cluster.reads == [False, False]
-
-
-def test_workload_is_read_if_events_are_wanted(cluster: Cluster) -> None:
-    cluster.watch.changes = 3
-    for events in (True, True, False, True):
-        cluster.read(events=events)
-    assert cluster.reads == [True, True, True]
-
-
-def test_watch_begins_with_the_first_poll_that_needs_no_events(cluster: Cluster) -> None:
-    cluster.read(events=True)
-    assert cluster.watch.begun == []
-    cluster.read(events=False)
-    assert cluster.watch.begun == ["a"]
-
-
-def test_pods_of_a_job_are_watched_by_their_labels() -> None:
-    workload = recorded("mpijob-succeeded").workload
-    assert pods_of(kinds()["Pod"], POD) == "a"
-    assert pods_of(kinds()["MPIJob"], workload) == (
-        f"--selector=training.kubeflow.org/job-name={workload['metadata']['name']}"
-    )
-
-
-def test_missing_workload_is_read_in_every_poll(cluster: Cluster) -> None:
-    cluster.watch.changes, cluster.snapshot = 3, None
-    assert [cluster.read(events=False) for _ in range(3)] == [None] * 3
-    assert len(cluster.reads) == 3
-    assert cluster.watch.begun == []
-
-
-def test_workload_is_read_in_the_poll_after_an_error(cluster: Cluster) -> None:
-    cluster.watch.changes = 3
-    answers: list[Snapshot | UnreachableError] = [RUNNING, UnreachableError("it does not answer"), RUNNING]
-
-    def read(*, events: bool) -> Snapshot | None:
-        cluster.reads.append(events)
-        answer = answers[len(cluster.reads) - 1]
-        if isinstance(answer, UnreachableError):
-            raise answer
-        return answer
-
-    reader = SteadyReader(read, kinds()["Pod"], cast("PodWatch", cluster.watch), lambda: BEGIN)
-    reader(events=False)
-    with pytest.raises(UnreachableError):
-        reader(events=True)
-    reader(events=False)
-    assert len(cluster.reads) == 3
 
 
 def test_follower_reads_a_steady_workload_in_every_tenth_poll_and_reports_each_second(cluster: Cluster) -> None:

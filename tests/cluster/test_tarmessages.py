@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from packager.cluster.tarmessages import Remarks, parse_remarks
 
 GNU = """\
@@ -45,38 +43,16 @@ def test_remarks_are_parsed_from_busybox_tar() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_missing_folder_is_recognized_in_messages_of_tar() -> None:
+    for line in [
         "tar: /out: Cannot open: No such file or directory",
         "tar: /out: Cannot chdir: No such file or directory",
         "tar: can't change directory to '/out': No such file or directory",
-    ],
-)
-def test_missing_folder_is_recognized_in_messages_of_tar(line: str) -> None:
-    remarks = parse_remarks(f"{line}\ntar: Error is not recoverable: exiting now\n", "/out")
-    assert remarks == Remarks(folder="No such file or directory")
+    ]:
+        remarks = parse_remarks(f"{line}\ntar: Error is not recoverable: exiting now\n", "/out")
+        assert remarks == Remarks(folder="No such file or directory")
 
 
 def test_file_name_that_contains_a_message_of_tar_is_not_misread() -> None:
     stderr = "tar: ./a: file changed as we read it: Cannot open: Permission denied\n"
     assert parse_remarks(stderr, "/out") == Remarks(unread=("a: file changed as we read it: Permission denied",))
-
-
-def test_unrecognized_messages_are_kept_up_to_a_limit() -> None:
-    stderr = "".join(f"line {number} {'x' * 400}\n" for number in range(1000))
-    remarks = parse_remarks(stderr, "/out")
-    assert (len(remarks.others), remarks.more) == (20, 980)
-    assert remarks.others[0] == f"line 0 {'x' * 290}..."
-    assert remarks.is_complete
-
-
-def test_names_beyond_a_thousand_are_only_counted() -> None:
-    stderr = "".join(f"tar: ./{number}: Cannot open: Permission denied\n" for number in range(50_001))
-    remarks = parse_remarks(stderr, "/out")
-    assert (len(remarks.unread), remarks.more) == (1_000, 49_001)
-
-
-def test_warnings_of_kubectl_are_ignored() -> None:
-    stderr = "W1122 10:00:00.000000    7 warnings.go:70] deprecated\ncommand terminated with exit code 1\n"
-    assert parse_remarks(stderr, "/out") == Remarks()

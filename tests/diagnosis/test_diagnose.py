@@ -14,6 +14,7 @@ import pytest
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Past
 from packager.kubernetes.pods import failure
+from packager.kubernetes.remedy import Action
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict, grouped
 from packager.workloads.kinds import kinds
@@ -33,38 +34,40 @@ def verdict(snapshot: Snapshot, earlier: list[Finding] | None = None) -> Verdict
 
 
 @pytest.mark.parametrize(
-    ("case", "phase", "reason", "words"),
+    ("case", "reason", "words", "action", "final"),
     [
-        ("pod-exit", Phase.FAILED, "Error", "container main ended with exit code 3"),
-        ("pod-source-denied", Phase.FAILED, "NotFetched", "/private/a: no right to read it (status 403)"),
-        ("pod-source-digest", Phase.FAILED, "NotFetched", "/text: wrong digest: expected sha256 0000"),
-        ("pod-memory", Phase.FAILED, "OOMKilled", "container main used more memory than its limit of 64Mi"),
-        ("pod-image", Phase.STUCK, "ErrImagePull", "the image docker.io/mpioperator/mpi-pi:nope cannot be pulled"),
+        ("pod-exit", "Error", "container main ended with exit code 3", None, None),
+        ("pod-source-denied", "NotFetched", "/private/a: no right to read it (status 403)", Action.RENEW_KEY, None),
+        ("pod-source-digest", "NotFetched", "/text: wrong digest: expected sha256 0000", None, None),
         (
-            "pod-unschedulable",
-            Phase.STUCK,
-            "Unschedulable",
-            "no node can run it: the only node has too little cpu left",
+            "pod-memory",
+            "OOMKilled",
+            "container main used more memory than its limit of 64Mi",
+            Action.RAISE_MEMORY,
+            None,
         ),
-        ("mpijob-unschedulable", Phase.STUCK, "Unschedulable", "the only node has too little cpu left"),
-        ("jobset-gang", Phase.STUCK, "Unschedulable", "the only node has too little cpu left"),
-        ("mpijob-image", Phase.STUCK, "ErrImagePull", "network is unreachable"),
-        ("mpijob-memory", Phase.FAILED, "Error", "a rank was killed"),
-        ("mpijob-forbidden", Phase.STUCK, "PodSecurity", "the namespace enforces Pod Security restricted:latest"),
-        (
-            "mpijob-rejected",
-            Phase.STUCK,
-            "ValidationError",
-            'spec.runPolicy.cleanPodPolicy: Unsupported value: "Sometimes"',
-        ),
-        ("mpijob-quota", Phase.STUCK, "QuotaExceeded", "asked for pods=1, used pods=1 of pods=1"),
+        ("pod-image", "ErrImagePull", "docker.io/mpioperator/mpi-pi:nope cannot be pulled", Action.REACH_REGISTRY, 15),
+        ("pod-unschedulable", "Unschedulable", "the only node has too little cpu left", Action.WAIT_FOR_ROOM, NEVER),
+        ("mpijob-unschedulable", "Unschedulable", "the only node has too little cpu left", Action.WAIT_FOR_ROOM, NEVER),
+        ("jobset-gang", "Unschedulable", "the only node has too little cpu left", Action.WAIT_FOR_ROOM, NEVER),
+        ("mpijob-image", "ErrImagePull", "network is unreachable", Action.REACH_REGISTRY, 15),
+        ("mpijob-memory", "Error", "a rank was killed", Action.RAISE_MEMORY_OF_ROLE, None),
+        ("mpijob-forbidden", "PodSecurity", "enforces Pod Security restricted:latest", Action.MEET_LEVEL, 0),
+        ("mpijob-rejected", "ValidationError", 'Unsupported value: "Sometimes"', Action.CORRECT_WORKLOAD, 0),
+        ("mpijob-quota", "QuotaExceeded", "asked for pods=1, used pods=1 of pods=1", Action.WAIT_FOR_PODS, NEVER),
     ],
 )
-def test_recorded_fault_has_expected_phase_and_reason(case: str, phase: Phase, reason: str, words: str) -> None:
+def test_recorded_fault_has_expected_verdict(
+    case: str, reason: str, words: str, action: Action | None, final: float | None
+) -> None:
+    """A workload that has not failed waits, and becomes a failure after a time, if that is known."""
     diagnosis = verdict(recorded(case))
-    assert diagnosis.phase is phase
-    assert diagnosis.findings[0].reason == reason
-    assert words in diagnosis.findings[0].message
+    finding, *_ = diagnosis.findings
+    assert (diagnosis.phase, finding.reason) == (Phase.FAILED if final is None else Phase.STUCK, reason)
+    assert words in finding.message
+    assert (finding.remedy and finding.remedy.action) == action
+    if final is not None:
+        assert (diagnosis.summary, finding.final_after) == (finding.message, final)
 
 
 def test_failed_sidecars_are_reported_while_ranks_run() -> None:
@@ -82,32 +85,12 @@ def test_successful_workload_has_no_findings(case: str) -> None:
     assert (diagnosis.phase, diagnosis.findings) == (Phase.SUCCEEDED, ())
 
 
-def test_failure_shows_last_lines_of_the_container() -> None:
+def test_findings_of_recorded_faults_have_logs_hints_and_counts() -> None:
     assert verdict(recorded("pod-exit")).findings[0].log == ("rank 0: this script ends with 3",)
-
-
-def test_killed_rank_has_hint_about_memory_of_the_worker() -> None:
     assert "64Mi" in (verdict(recorded("mpijob-memory")).findings[0].hint or "")
-
-
-def test_same_finding_of_several_pods_is_reported_once() -> None:
     (finding,) = verdict(recorded("mpijob-image")).findings
     assert finding.others == 2
     assert str(finding).startswith("pod/fault-image-multi-node-launcher")
-
-
-@pytest.mark.parametrize(
-    ("case", "final"),
-    [
-        ("mpijob-rejected", 0),
-        ("mpijob-forbidden", 0),
-        ("mpijob-image", 15),
-        ("mpijob-unschedulable", NEVER),
-        ("mpijob-quota", NEVER),
-    ],
-)
-def test_findings_become_final_after_expected_time(case: str, final: float) -> None:
-    assert verdict(recorded(case)).findings[0].final_after == final
 
 
 def _untouched() -> dict[str, Any]:
@@ -152,14 +135,6 @@ def test_retry_created_after_a_refusal_clears_it() -> None:
     assert diagnosis.phase is Phase.RUNNING
 
 
-@pytest.mark.parametrize(("age", "phase"), [(10, Phase.RUNNING), (30, Phase.STUCK)])
-def test_missing_retry_is_reported_when_overdue(age: float, phase: Phase) -> None:
-    diagnosis = verdict(replace(recorded("mpijob-retry-quota", age=age), events=()))
-    assert diagnosis.phase is phase
-    late = "the launcher ended at 16:11:45 UTC, and its Job has not created another one since"
-    assert (diagnosis.summary == late) is (phase is Phase.STUCK)
-
-
 def uncounted(snapshot: Snapshot, retries: int) -> Snapshot:
     """Return the snapshot after a launcher's end if no controller updates the launcher's Job."""
     (child,) = snapshot.children
@@ -168,15 +143,16 @@ def uncounted(snapshot: Snapshot, retries: int) -> Snapshot:
     return replace(snapshot, events=())
 
 
-@pytest.mark.parametrize(("age", "phase"), [(10, Phase.RUNNING), (30, Phase.STUCK)])
-def test_a_missing_retry_is_reported_without_a_controller(age: float, phase: Phase) -> None:
-    diagnosis = verdict(uncounted(recorded("mpijob-retry-quota", age=age), 2))
-    assert diagnosis.phase is phase
+@pytest.mark.parametrize("has_controller", [True, False])
+def test_missing_retry_is_reported_when_overdue(*, has_controller: bool) -> None:
     late = "the launcher ended at 16:11:45 UTC, and its Job has not created another one since"
-    assert (diagnosis.summary == late) is (phase is Phase.STUCK)
+    for age, phase in ((10, Phase.RUNNING), (30, Phase.STUCK)):
+        seen = recorded("mpijob-retry-quota", age=age)
+        diagnosis = verdict(replace(seen, events=()) if has_controller else uncounted(seen, 2))
+        assert diagnosis.phase is phase
+        assert (diagnosis.summary == late) is (phase is Phase.STUCK)
 
 
-@pytest.mark.parametrize(("age", "told", "is_over"), [(8, 0, False), (20, 1, False), (60, 1, True)])
 @pytest.mark.parametrize(
     ("case", "ended", "summary"),
     [
@@ -184,29 +160,28 @@ def test_a_missing_retry_is_reported_without_a_controller(age: float, phase: Pha
         ("mpijob-succeeded", Phase.SUCCEEDED, "the launcher has succeeded"),
     ],
 )
-def test_end_not_counted_by_the_controller_becomes_the_verdict(
-    *, case: str, ended: Phase, summary: str, age: float, told: int, is_over: bool
-) -> None:
-    snapshot = uncounted(recorded(case, age=age), 0)
-    snapshot.workload["status"]["conditions"] = snapshot.workload["status"]["conditions"][:1]
-    snapshot.workload["status"].pop("completionTime", None)
-    diagnosis = verdict(snapshot)
-    assert diagnosis.phase is (ended if is_over else Phase.RUNNING)
-    assert (diagnosis.summary == summary) is is_over
-    word = "Failed" if ended is Phase.FAILED else "Succeeded"
-    away = f"the launcher has ended ({word}), but its Job is not updated yet"
-    findings = [finding for finding in diagnosis.findings if finding.reason == "ControllerSilent"]
-    assert [finding.message for finding in findings] == [away] * told
+def test_end_not_counted_by_the_controller_becomes_the_verdict(*, case: str, ended: Phase, summary: str) -> None:
+    for age, told, is_over in [(8, 0, False), (20, 1, False), (60, 1, True)]:
+        snapshot = uncounted(recorded(case, age=age), 0)
+        snapshot.workload["status"]["conditions"] = snapshot.workload["status"]["conditions"][:1]
+        snapshot.workload["status"].pop("completionTime", None)
+        diagnosis = verdict(snapshot)
+        assert diagnosis.phase is (ended if is_over else Phase.RUNNING)
+        assert (diagnosis.summary == summary) is is_over
+        word = "Failed" if ended is Phase.FAILED else "Succeeded"
+        away = f"the launcher has ended ({word}), but its Job is not updated yet"
+        findings = [finding for finding in diagnosis.findings if finding.reason == "ControllerSilent"]
+        assert [finding.message for finding in findings] == [away] * told
 
 
-@pytest.mark.parametrize(("age", "phase"), [(20, Phase.RUNNING), (60, Phase.FAILED)])
-def test_end_not_seen_by_the_operator_becomes_the_verdict(age: float, phase: Phase) -> None:
-    snapshot = recorded("mpijob-unnoticed", age=age)
-    snapshot.pods[2]["metadata"].pop("deletionTimestamp")
-    diagnosis = verdict(replace(snapshot, events=()))
-    assert diagnosis.phase is phase
-    away = "the launcher has ended (Failed), but mpi-operator has not updated the job yet"
-    assert away in [finding.message for finding in diagnosis.findings]
+def test_end_not_seen_by_the_operator_becomes_the_verdict() -> None:
+    for age, phase in [(20, Phase.RUNNING), (60, Phase.FAILED)]:
+        snapshot = recorded("mpijob-unnoticed", age=age)
+        snapshot.pods[2]["metadata"].pop("deletionTimestamp")
+        diagnosis = verdict(replace(snapshot, events=()))
+        assert diagnosis.phase is phase
+        away = "the launcher has ended (Failed), but mpi-operator has not updated the job yet"
+        assert away in [finding.message for finding in diagnosis.findings]
 
 
 def test_refusal_is_not_reported_once_pods_run() -> None:
@@ -296,12 +271,10 @@ def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Findin
     return list(verdict(Snapshot(pod, pods=(pod,), events=tuple(events_of_pod))).findings)
 
 
-@pytest.mark.parametrize(
-    ("reason", "reported"), [("failed to sync configmap cache", False), ('configmap "x" not found', True)]
-)
-def test_temporary_mount_failure_is_not_reported(reason: str, reported: bool) -> None:  # noqa: FBT001
-    findings = starting(("2026-11-21T00:00:00Z", f'MountVolume.SetUp failed for volume "env" : {reason}'))
-    assert bool(findings) is reported
+def test_temporary_mount_failure_is_not_reported() -> None:
+    for reason, reported in [("failed to sync configmap cache", False), ('configmap "x" not found', True)]:
+        findings = starting(("2026-11-21T00:00:00Z", f'MountVolume.SetUp failed for volume "env" : {reason}'))
+        assert bool(findings) is reported
 
 
 def mount_failed(arguments: str, output: str, volume: str = "output") -> str:
@@ -340,18 +313,15 @@ NO_HELPER = "bad option; for several filesystems (e.g. nfs, cifs) you might need
         (f"mount: TARGET: {NO_HELPER}", NO_HELPER, "nfs-common"),
     ],
 )
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_unmountable_share_is_reported_with_a_hint(output: str, why: str, hint: str) -> None:
+    for arguments in [
         "-t nfs nas:/a b",
         "-t nfs -o ro,vers=3 nas:/a b",
         "--description=Kubernetes transient mount for TARGET --scope -- mount -t nfs nas:/a b",
-    ],
-)
-def test_unmountable_share_is_reported_with_a_hint(arguments: str, output: str, why: str, hint: str) -> None:
-    [finding] = starting(("2026-11-21T00:00:00Z", mount_failed(arguments, output)))
-    assert (finding.reason, finding.message) == ("FailedMount", f"nas:/a b cannot be mounted: {why}")
-    assert hint in str(finding.hint)
+    ]:
+        [finding] = starting(("2026-11-21T00:00:00Z", mount_failed(arguments, output)))
+        assert (finding.reason, finding.message) == ("FailedMount", f"nas:/a b cannot be mounted: {why}")
+        assert hint in str(finding.hint)
 
 
 def test_only_volumes_still_unmounted_are_reported() -> None:
@@ -391,16 +361,16 @@ def test_findings_are_grouped_by_message_without_pod_names() -> None:
     assert [(finding.subject, finding.others) for finding in grouped(findings)] == [("pod/w-0", 2)]
 
 
-@pytest.mark.parametrize(("code", "named"), [(137, ["64Mi"]), (1, [])])
-def test_exit_code_137_has_hint_about_the_memory_limit(code: int, named: list[str]) -> None:
-    container = {"name": "main", "resources": {"limits": {"memory": "64Mi"}}}
-    ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
-    pod = {
-        "kind": "Pod",
-        "metadata": {"name": "a"},
-        "spec": {"containers": [container]},
-        "status": {"phase": "Failed", "containerStatuses": [ended]},
-    }
-    finding = failure(pod)
-    assert finding
-    assert re.findall(r"64Mi", finding.hint or "") == named
+def test_exit_code_137_has_hint_about_the_memory_limit() -> None:
+    for code, named in [(137, ["64Mi"]), (1, [])]:
+        container = {"name": "main", "resources": {"limits": {"memory": "64Mi"}}}
+        ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
+        pod = {
+            "kind": "Pod",
+            "metadata": {"name": "a"},
+            "spec": {"containers": [container]},
+            "status": {"phase": "Failed", "containerStatuses": [ended]},
+        }
+        finding = failure(pod)
+        assert finding
+        assert re.findall(r"64Mi", finding.hint or "") == named

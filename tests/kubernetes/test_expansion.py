@@ -1,34 +1,28 @@
 from __future__ import annotations
 
-import pytest
-
 from packager.kubernetes.expansion import MOST, Expander, references
 
 
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
+def test_variables_with_values_are_expanded_once() -> None:
+    for text, expanded in [
         ("$(A)/x", "1/x"),
         ("$(A)$(B)$(EMPTY)", "11-1"),
         ("$$(A) $(UNKNOWN) $(MISSING) $A ${A} $(A", "$(A) $(UNKNOWN) $(MISSING) $A ${A} $(A"),
         ("$$$(A)", "$1"),
-    ],
-)
-def test_variables_with_values_are_expanded_once(text: str, expanded: str) -> None:
-    expander = Expander({"A": "1", "UNKNOWN": None})
-    expander.add("B", "$(A)-$(A)")
-    expander.add("EMPTY", "")
-    assert expander.expand(text) == expanded
-    assert not expander.is_exceeded
+    ]:
+        expander = Expander({"A": "1", "UNKNOWN": None})
+        expander.add("B", "$(A)-$(A)")
+        expander.add("EMPTY", "")
+        assert expander.expand(text) == expanded
+        assert not expander.is_exceeded
 
 
 def test_references_are_the_names_in_a_text() -> None:
     assert references("$(A) $$(B) $C $(a.b)") == ["A", "a.b"]
 
 
-@pytest.mark.parametrize("size", [1, 1_000])
-def test_variables_that_double_stay_within_the_limit(size: int) -> None:
-    expander = Expander({"A0": "x" * size})
+def test_variables_that_double_stay_within_the_limit() -> None:
+    expander = Expander({"A0": "x" * 1_000})
     for number in range(1_000):
         expander.add(f"A{number + 1}", f"$(A{number})$(A{number})")
     assert len(expander.expand("$(A5)" * 100_000)) < 2 * MOST

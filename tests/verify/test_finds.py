@@ -18,7 +18,7 @@ from packager.verify import Checks, containers, kinds, names, references, schema
 from tests.broken import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.thorough
@@ -31,13 +31,8 @@ ODD: tuple[Any, ...] = (None, True, 0, -1, 2**70, "", "x", [], {}, [[]], {"a": [
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package whose kustomization the tests overwrite."""
     return build(tmp_path_factory.mktemp("package") / "hello-mpi")
-
-
-@pytest.fixture(scope="module")
-def pod(package: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = yaml.safe_load((package / SINGLE / "pod.yaml").read_text(encoding="utf-8"))
-    return manifest
 
 
 def _rendering(*manifests: Any) -> Any:
@@ -53,9 +48,10 @@ def _every(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
         yield from _every(child, *above, step)
 
 
-def test_checks_handle_any_value_in_any_field(package: Path, pod: dict[str, Any]) -> None:
+def test_checks_handle_any_value_in_any_field(hello_mpi: Path) -> None:
     """The fuzzer found names, volumes and capabilities that are lists or mappings, which cannot be hashed."""
-    with opened(package) as opened_package:
+    pod = yaml.safe_load((hello_mpi / SINGLE / "pod.yaml").read_text(encoding="utf-8"))
+    with opened(hello_mpi) as opened_package:
         sources = kustomization.read(opened_package, SINGLE)
     for location in list(_every(pod))[1:]:
         for odd in ODD:
@@ -72,59 +68,43 @@ def test_checks_handle_any_value_in_any_field(package: Path, pod: dict[str, Any]
                 assert str(overlay.problem(overlay.manifests[0], fault.location, fault.message))
 
 
-@pytest.mark.parametrize(
-    "document", [None, [], "text", 7, {}, {"kind": []}, {"metadata": 1}, {"kind": "Pod", "spec": []}]
-)
-def test_verify_handles_any_rendered_document(document: Any, package: Path) -> None:
-    with opened(package) as opened_package, _rendering(document):
-        verify(opened_package, Checks())
+def test_verify_handles_any_rendered_document(hello_mpi: Path) -> None:
+    document: Any
+    for document in (None, [], "text", 7, {}, {"kind": []}, {"metadata": 1}, {"kind": "Pod", "spec": []}):
+        with opened(hello_mpi) as opened_package, _rendering(document):
+            verify(opened_package, Checks())
 
 
-def _kustomization(package: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
-    path = package / SINGLE / "kustomization.yaml"
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    change(content)
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    with opened(package) as opened_package, _rendering({}):
-        return [str(problem) for problem in verify(opened_package, Checks()).problems]
+INVALID = {
+    "9" * 5000: "there is no 999",
+    "a/" * 3000: "there is no a/a/",
+    "a\0b": "there is no 'a\\x00b'",
+    "\ud7ff\udfff": "kustomization.yaml:",
+    ".": "includes itself",
+    "..": "has no kustomization.yaml",
+    "": "expected a path",
+    7: "expected a path",
+}
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("9" * 5000, "there is no 999"),
-        ("a/" * 3000, "there is no a/a/"),
-        ("a\0b", "there is no 'a\\x00b'"),
-        ("\ud7ff\udfff", "kustomization.yaml:"),
-        (".", "includes itself"),
-        ("..", "has no kustomization.yaml"),
-        ("", "expected a path"),
-        (7, "expected a path"),
-        (["a"], "expected a path"),
-    ],
-    ids=["too long", "too deep", "NUL", "surrogate", "itself", "folder", "empty", "number", "list"],
-)
-@pytest.mark.parametrize("key", ["resources", "components"])
-def test_invalid_path_in_kustomization_is_a_finding(key: str, entry: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_path_in_kustomization_is_a_finding(package: Path, hello_mpi: Path) -> None:
     """The fuzzer found a name that is too long for the system to look up."""
-    package = build(tmp_path / "package")
-    assert any(message in line for line in _kustomization(package, lambda content: content.update({key: [entry]})))
+    content = yaml.safe_load((hello_mpi / SINGLE / "kustomization.yaml").read_text(encoding="utf-8"))
+    for entry, message in INVALID.items():
+        for key in ("resources", "components"):
+            (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump({**content, key: [entry]}))
+            with opened(package) as opened_package, _rendering({}):
+                problems = verify(opened_package, Checks()).problems
+            assert any(message in str(problem) for problem in problems), message
 
 
-@pytest.mark.parametrize(
-    "key", ["resources", "patches", "replacements", "configMapGenerator", "components", "labels", "crds", "nameSuffix"]
-)
-def test_kustomization_is_read_with_any_value_in_a_field(key: str, tmp_path: Path) -> None:
-    package = build(tmp_path / "package")
-    path = package / SINGLE / "kustomization.yaml"
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for odd in ODD:
-        for value in (
-            odd,
-            [odd],
-            [dict.fromkeys(("name", "path", "source", "targets", "envs", "files", "patch"), odd)],
-        ):
-            path.write_text(yaml.safe_dump({**content, key: value}), encoding="utf-8")
-            with opened(package) as opened_package:
-                sources = kustomization.read(opened_package, SINGLE)
-            assert all(str(problem) for problem in sources.problems)
+def test_kustomization_is_read_with_any_value_in_a_field(package: Path, hello_mpi: Path) -> None:
+    content = yaml.safe_load((hello_mpi / SINGLE / "kustomization.yaml").read_text(encoding="utf-8"))
+    for key in ("resources", "patches", "replacements", "configMapGenerator"):
+        for odd in ODD:
+            entry = dict.fromkeys(("name", "path", "source", "targets", "envs", "files", "patch"), odd)
+            for value in (odd, [odd], [entry]):
+                (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump({**content, key: value}))
+                with opened(package) as opened_package:
+                    sources = kustomization.read(opened_package, SINGLE)
+                assert all(str(problem) for problem in sources.problems)

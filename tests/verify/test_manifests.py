@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from packager.base.faults import Fault
-from packager.verify import containers, kinds, names, references, schema
+from packager.verify import kinds, names, references, schema
 from tests import written
 
 if TYPE_CHECKING:
@@ -40,9 +38,8 @@ spec:
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
+def test_invalid_name_or_label_is_found() -> None:
+    for text, problem in [
         (
             f"kind: StatefulSet\nmetadata: {{name: {'a' * 61}}}\nspec: {{replicas: 11}}\n",
             (
@@ -72,42 +69,27 @@ spec:
             "kind: Job\nmetadata: {name: a}\nspec:\n  template:\n    metadata:\n      labels: {team: a b}\n",
             f"file.yaml:6:22: Job a: spec.template.metadata.labels.team: 'a b' {LABEL}",
         ),
-    ],
-    ids=["too long for a replica", "a digit first", "too long for a pod of a job", "a label", "a pod's label"],
-)
-def test_invalid_name_or_label_is_found(text: str, problem: str) -> None:
-    assert messages(names.check, text) == [problem]
+    ]:
+        assert messages(names.check, text) == [problem]
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [("kind: Job\nmetadata: {}\n", "file.yaml:2:11: Job"), ("metadata: {}\n", "file.yaml:1:11: a manifest")],
-)
-def test_manifest_without_name_is_found(text: str, place: str) -> None:
-    form = "use lower-case letters, digits and '-', starting and ending with a letter or digit"
-    assert messages(names.check, text) == [f"{place}: metadata.name: '' is not a valid name: {form}"]
+def test_manifest_without_name_is_found() -> None:
+    for text, place in [
+        ("kind: Job\nmetadata: {}\n", "file.yaml:2:11: Job"),
+        ("metadata: {}\n", "file.yaml:1:11: a manifest"),
+    ]:
+        form = "use lower-case letters, digits and '-', starting and ending with a letter or digit"
+        assert messages(names.check, text) == [f"{place}: metadata.name: '' is not a valid name: {form}"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_longest_valid_names_and_labels_are_accepted() -> None:
+    for text in [
         f"kind: StatefulSet\nmetadata: {{name: {'a' * 61}}}\nspec: {{replicas: 10}}\n",
         JOB_SET.replace("NAME", "a" * 45),
         "kind: JobSet\nmetadata: {name: a}\n",
         "kind: Job\nmetadata: {name: a, labels: {empty: '', case: A_b.c-d}}\n",
-    ],
-)
-def test_longest_valid_names_and_labels_are_accepted(text: str) -> None:
-    assert messages(names.check, text) == []
-
-
-def test_containers_of_job_set_are_checked() -> None:
-    assert messages(containers.check, JOB_SET) == [
-        (
-            "file.yaml:12:33: JobSet NAME: spec.replicatedJobs[1].template.spec.template.spec.containers[0]: "
-            "the container has no image"
-        )
-    ]
+    ]:
+        assert messages(names.check, text) == []
 
 
 WITH_MAP = """\
@@ -126,9 +108,8 @@ spec:
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "place", "field", "hint"),
-    [
+def test_reference_to_missing_key_is_found() -> None:
+    for line, place, field, hint in [
         (
             "env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: EPOCH}}}]",
             "13:74",
@@ -141,12 +122,10 @@ spec:
             "volumeMounts[0].subPath",
             " (did you mean 'EPOCHS'?)",
         ),
-    ],
-)
-def test_reference_to_missing_key_is_found(line: str, place: str, field: str, hint: str) -> None:
-    assert messages(references.check, f"{WITH_MAP}      {line}\n") == [
-        f"file.yaml:{place}: Pod p: spec.containers[0].{field}: the ConfigMap settings has no key 'EPOCH'{hint}"
-    ]
+    ]:
+        assert messages(references.check, f"{WITH_MAP}      {line}\n") == [
+            f"file.yaml:{place}: Pod p: spec.containers[0].{field}: the ConfigMap settings has no key 'EPOCH'{hint}"
+        ]
 
 
 PROJECTED = """\
@@ -159,9 +138,8 @@ PROJECTED = """\
 """
 
 
-@pytest.mark.parametrize(
-    ("word", "problem"),
-    [
+def test_missing_file_of_projected_config_maps_is_found() -> None:
+    for word, problem in [
         ("/code/src/train.py", None),
         ("/code/src", None),
         ("/code", None),
@@ -172,13 +150,13 @@ PROJECTED = """\
             "the ConfigMaps settings, settings, mounted there, have no 'src/tain.py' (did you mean 'src/train.py'?)",
         ),
         ("/code/src/../x", "the ConfigMaps settings, settings, mounted there, have no 'x'"),
-    ],
-)
-def test_missing_file_of_projected_config_maps_is_found(word: str, problem: str | None) -> None:
-    start, _, rest = WITH_MAP.partition("  volumes:\n    - name: code\n      configMap: {name: settings}\n")
-    text = f"{start}{PROJECTED}{rest}      command: [{word}]\n      volumeMounts: [{{name: code, mountPath: /code}}]\n"
-    place = "file.yaml:16:17: Pod p: spec.containers[0].command[0]: "
-    assert messages(references.check, text) == ([f"{place}{problem}"] if problem else [])
+    ]:
+        start, _, rest = WITH_MAP.partition("  volumes:\n    - name: code\n      configMap: {name: settings}\n")
+        text = (
+            f"{start}{PROJECTED}{rest}      command: [{word}]\n      volumeMounts: [{{name: code, mountPath: /code}}]\n"
+        )
+        place = "file.yaml:16:17: Pod p: spec.containers[0].command[0]: "
+        assert messages(references.check, text) == ([f"{place}{problem}"] if problem else [])
 
 
 def test_duplicate_path_in_projected_volume_is_found() -> None:
@@ -198,15 +176,12 @@ def test_volume_item_with_missing_key_is_found() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_existing_or_optional_key_is_accepted() -> None:
+    for line in [
         "env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: EPOCH, optional: true}}}]",
         "volumeMounts: [{name: code, mountPath: /code, subPath: EPOCHS}]",
-    ],
-)
-def test_existing_or_optional_key_is_accepted(line: str) -> None:
-    assert messages(references.check, f"{WITH_MAP}      {line}\n") == []
+    ]:
+        assert messages(references.check, f"{WITH_MAP}      {line}\n") == []
 
 
 MPI_JOB = """\
@@ -227,9 +202,8 @@ spec:
 LAUNCHER = "file.yaml:{}: MPIJob j: spec.mpiReplicaSpecs.Launcher.template"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
+def test_mpijob_that_mpi_operator_would_misread_is_found() -> None:
+    for old, new, problem in [
         (
             "Implementation: OpenMPI",
             "Implementation: Intel",
@@ -254,40 +228,26 @@ LAUNCHER = "file.yaml:{}: MPIJob j: spec.mpiReplicaSpecs.Launcher.template"
                 "container 'launch' not found (did you mean 'launcher'?)"
             ),
         ),
-    ],
-    ids=["another MPI", "another container first", "no such container"],
-)
-def test_mpijob_that_mpi_operator_would_misread_is_found(old: str, new: str, problem: str) -> None:
-    assert old in MPI_JOB
-    for text, problems in ((MPI_JOB, []), (MPI_JOB.replace(old, new), [problem])):
-        assert messages(kinds.check, text) + messages(references.check, text) == problems
+    ]:
+        assert old in MPI_JOB
+        for text, problems in ((MPI_JOB, []), (MPI_JOB.replace(old, new), [problem])):
+            assert messages(kinds.check, text) + messages(references.check, text) == problems
 
 
-def test_wrong_mpi_is_found_without_number_of_workers() -> None:
-    job = MPI_JOB.replace("Worker: {replicas: 1}", "Worker: {}")
-    assert messages(kinds.check, job) == []
-    [problem] = messages(kinds.check, job.replace("Implementation: OpenMPI", "Implementation: Intel"))
-    assert problem.endswith("the launcher runs 'openmpi', and the job's mpiImplementation is 'Intel'")
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message", "hint"),
-    [
+def test_value_of_wrong_type_is_found() -> None:
+    for field, value, message, hint in [
         ("tty", '"true"', "expected true or false, found the text 'true'", "write true without quotes"),
         ("tty", '"yes"', "expected true or false, found the text 'yes'", None),
         ("workingDir", "7", "expected text, found the number 7", 'quote it: "7"'),
         ("workingDir", "true", "expected text, found true", 'quote it: "true"'),
         ("args", "all", "expected a list, found the text 'all'", None),
         ("securityContext", "[]", "expected a mapping, found a list", None),
-    ],
-)
-def test_value_of_wrong_type_is_found(field: str, value: str, message: str, hint: str | None) -> None:
-    text = (
-        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: main, {field}: {value}}}]}}\n"
-    )
-    [manifest] = written.overlay(text).manifests
-    location = ("spec", "containers", 0, field)
-    assert list(schema.faults(manifest.data, ("1.37",))) == [Fault(location, message, hint)]
+    ]:
+        spec = f"{{containers: [{{name: main, {field}: {value}}}]}}"
+        text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n"
+        [manifest] = written.overlay(text).manifests
+        location = ("spec", "containers", 0, field)
+        assert list(schema.faults(manifest.data, ("1.37",))) == [Fault(location, message, hint)]
 
 
 def test_mpijob_of_another_group_is_not_checked() -> None:
@@ -299,15 +259,13 @@ def test_mpijob_of_another_group_is_not_checked() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [("Job", "j-launcher"), ("Pod", "j-worker-0"), ("Pod", "j-worker-7"), ("Service", "j")]
-)
-def test_object_named_like_one_of_mpi_operator_is_found(kind: str, name: str) -> None:
-    message = f"mpi-operator creates a {kind} of this name for the MPIJob (give it another name)"
-    other = f"kind: {kind}\nmetadata: {{name: {name}}}\n---\n"
-    assert messages(names.check, other + MPI_JOB) == [f"file.yaml:2:18: {kind} {name}: metadata.name: {message}"]
-    near = f"kind: {kind}\nmetadata: {{name: {name}-x}}\n---\n"
-    assert messages(names.check, near + MPI_JOB) == []
+def test_object_named_like_one_of_mpi_operator_is_found() -> None:
+    for kind, name in [("Job", "j-launcher"), ("Pod", "j-worker-0"), ("Pod", "j-worker-7"), ("Service", "j")]:
+        message = f"mpi-operator creates a {kind} of this name for the MPIJob (give it another name)"
+        other = f"kind: {kind}\nmetadata: {{name: {name}}}\n---\n"
+        assert messages(names.check, other + MPI_JOB) == [f"file.yaml:2:18: {kind} {name}: metadata.name: {message}"]
+        near = f"kind: {kind}\nmetadata: {{name: {name}-x}}\n---\n"
+        assert messages(names.check, near + MPI_JOB) == []
 
 
 def test_mpijobs_that_need_the_same_secret_are_found() -> None:

@@ -59,9 +59,8 @@ def volume(entry: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
     return lambda pod: pod["spec"]["volumes"].append(entry)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_invalid_pod_field_is_reported(package: Path) -> None:
+    for change, message in [
         (of_container(image=None), "the container has no image"),
         (of_container(image="a b"), "invalid image 'a b'"),
         (
@@ -82,13 +81,11 @@ def volume(entry: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
             volume({"name": "own", "persistentVolumeClaim": {"claimName": "mine"}}),
             "none; or --allow pod.spec.volumes[].persistentVolumeClaim.claimName permits",
         ),
-    ],
-)
-def test_invalid_pod_field_is_reported(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
-    overlay = changed(package, SINGLE, "pod.yaml", change)
-    problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
-    problems += [str(problem) for problem in allowed_fields.check(overlay, ())]
-    assert any(message in problem for problem in problems), problems
+    ]:
+        overlay = changed(package, SINGLE, "pod.yaml", change)
+        problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
+        problems += [str(problem) for problem in allowed_fields.check(overlay, ())]
+        assert any(message in problem for problem in problems), problems
 
 
 def replica(role: str, count: int) -> Callable[[dict[str, Any]], object]:
@@ -110,9 +107,8 @@ def processes(count: str) -> Callable[[dict[str, Any]], object]:
     return change
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_invalid_mpijob_field_is_reported(package: Path) -> None:
+    for change, message in [
         (lambda job: job["spec"]["mpiReplicaSpecs"].pop("Launcher"), "the Launcher is missing"),
         (renamed("Worker", "Workers"), "unknown role 'Workers' in an MPIJob (did you mean 'Worker'?)"),
         (replica("Launcher", 2), "expected 1, found 2"),
@@ -120,14 +116,10 @@ def processes(count: str) -> Callable[[dict[str, Any]], object]:
         (processes("0"), "expected at least 1 process, found 0"),
         (processes("3"), "3 processes, and 2 workers x 1 slots hold 2"),
         (lambda job: job["metadata"].update(name="a" * 300), "300 characters, the limit is "),
-    ],
-)
-def test_invalid_mpijob_field_is_reported(
-    change: Callable[[dict[str, Any]], object], message: str, package: Path
-) -> None:
-    overlay = changed(package, MULTI, "mpi-job.yaml", change)
-    problems = [str(problem) for check in (kinds.check, names.check) for problem in check(overlay)]
-    assert any(message in problem for problem in problems), problems
+    ]:
+        overlay = changed(package, MULTI, "mpi-job.yaml", change)
+        problems = [str(problem) for check in (kinds.check, names.check) for problem in check(overlay)]
+        assert any(message in problem for problem in problems), problems
 
 
 @pytest.mark.parametrize(
@@ -157,56 +149,46 @@ def test_invalid_list_of_components_is_reported_at_its_line(
     assert f"{path}:{line}:5: {message}" in problems
 
 
-@pytest.mark.parametrize(
-    ("kib", "message"),
-    [
+def test_oversized_config_map_is_reported(package: Path) -> None:
+    for kib, message in [
         (300, "KiB, but `kubectl apply` accepts at most 256 KiB (put large files into the image or on storage)"),
         (1100, "KiB, but Kubernetes accepts at most 1,024 KiB"),
-    ],
-)
-def test_oversized_config_map_is_reported(kib: int, message: str, package: Path) -> None:
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * (kib << 10)}}
-    with opened(package) as opened_package:
-        overlay = RenderedOverlay("single-node", (Manifest(config),), kustomization.read(opened_package, SINGLE))
-    [problem] = containers.check(overlay)
-    assert message in str(problem)
+    ]:
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * (kib << 10)}}
+        with opened(package) as opened_package:
+            overlay = RenderedOverlay("single-node", (Manifest(config),), kustomization.read(opened_package, SINGLE))
+        [problem] = containers.check(overlay)
+        assert message in str(problem)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([], "expected one mapping"),
-        ({"vars": []}, "vars is deprecated, and later versions of kustomize do not support it (use `replacements`)"),
-        ({"helmCharts": []}, "helmCharts needs more than kubectl"),
-        (
-            {"configMapGenerator": [{"name": "c", "env": "mlops.env"}]},
-            "env is deprecated, and later versions of kustomize do not support it (use `envs`)",
-        ),
-        ({"configMapGenerator": [{"literals": ["A=1"]}]}, "expected a name, and what to generate from"),
-        ({"configMapGenerator": [{"name": "c", "files": ["folder"]}]}, "folder is a folder"),
-        ({"patches": [{"path": "folder"}]}, "folder is a folder"),
-        ({"patches": ["a.yaml"]}, "expected a mapping with `path` or `patch`"),
-        (
-            {"resources": ["https://example.com/a.yaml"]},
-            "is fetched from elsewhere, but a package must contain all it needs",
-        ),
-        (
-            {"patches": [{"path": "../multi-node/mlops.env"}]},
-            "kustomize reads no files outside the kustomization's",
-        ),
-        ({"resources": ["text.yaml"]}, "expected a manifest"),
-        ({"resource": []}, "unknown field 'resource' (did you mean 'resources'?)"),
-    ],
-    ids=str,
-)
-def test_invalid_kustomization_is_reported(content: Any, message: str, tmp_path: Path) -> None:
+KUSTOMIZATIONS: list[tuple[Any, str]] = [
+    ([], "expected one mapping"),
+    ({"vars": []}, "vars is deprecated, and later versions of kustomize do not support it (use `replacements`)"),
+    ({"helmCharts": []}, "helmCharts needs more than kubectl"),
+    (
+        {"configMapGenerator": [{"name": "c", "env": "mlops.env"}]},
+        "env is deprecated, and later versions of kustomize do not support it (use `envs`)",
+    ),
+    ({"configMapGenerator": [{"literals": ["A=1"]}]}, "expected a name, and what to generate from"),
+    ({"configMapGenerator": [{"name": "c", "files": ["folder"]}]}, "folder is a folder"),
+    ({"patches": [{"path": "folder"}]}, "folder is a folder"),
+    ({"patches": ["a.yaml"]}, "expected a mapping with `path` or `patch`"),
+    ({"resources": ["https://example.com/a.yaml"]}, "is fetched from elsewhere, but a package must contain all"),
+    ({"patches": [{"path": "../multi-node/mlops.env"}]}, "kustomize reads no files outside the kustomization's"),
+    ({"resources": ["text.yaml"]}, "expected a manifest"),
+    ({"resource": []}, "unknown field 'resource' (did you mean 'resources'?)"),
+]
+
+
+def test_invalid_kustomization_is_reported(tmp_path: Path) -> None:
     package = build(tmp_path / "package")
     (package / SINGLE / "folder").mkdir()
     (package / SINGLE / "text.yaml").write_text("text\n", encoding="utf-8")
-    (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    with opened(package) as opened_package:
-        sources = kustomization.read(opened_package, SINGLE)
-    assert any(message in str(problem) for problem in sources.problems), sources.problems
+    for content, message in KUSTOMIZATIONS:
+        (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+        with opened(package) as opened_package:
+            sources = kustomization.read(opened_package, SINGLE)
+        assert any(message in str(problem) for problem in sources.problems), sources.problems
 
 
 def test_finding_about_a_key_points_at_its_literal(tmp_path: Path) -> None:
@@ -219,25 +201,23 @@ def test_finding_about_a_key_points_at_its_literal(tmp_path: Path) -> None:
     assert str(overlay.problem(config, ("data", "B"), "wrong")) == f"{path}:5:9: ConfigMap c: data.B: wrong"
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
+def test_different_output_of_two_kubectls_is_reported(package: Path) -> None:
+    for other, message in [
         ("kind: A\nmetadata:\n  name: a\nspec: {}\n", "one of them has more lines"),
         ("kind: A\nmetadata:\n  name: b\n", "line 3 is 'name: b' instead of 'name: a'"),
-    ],
-)
-def test_different_output_of_two_kubectls_is_reported(other: str, message: str, package: Path) -> None:
-    texts = {"old": "kind: A\nmetadata:\n  name: a\n", "new": other}
-    rendered = mock.patch(
-        "packager.rendering.render.kustomize", side_effect=lambda _folder, program, **_: Rendered(texts[program], ())
-    )
-    checks = Checks(kubectls=("old", "new"), allowed=frozenset("A"))
-    with opened(package) as opened_package, rendered:
-        problems = [str(problem) for problem in verify(opened_package, checks).problems]
-    assert problems == [
-        f"{package}/{folder}/kustomization.yaml:1:1: new does not render the same as old: {message}"
-        for folder in (MULTI, SINGLE)
-    ]
+    ]:
+        texts = {"old": "kind: A\nmetadata:\n  name: a\n", "new": other}
+        rendered = mock.patch(
+            "packager.rendering.render.kustomize",
+            side_effect=lambda _folder, program, texts=texts, **_: Rendered(texts[program], ()),
+        )
+        checks = Checks(kubectls=("old", "new"), allowed=frozenset("A"))
+        with opened(package) as opened_package, rendered:
+            problems = [str(problem) for problem in verify(opened_package, checks).problems]
+        assert problems == [
+            f"{package}/{folder}/kustomization.yaml:1:1: new does not render the same as old: {message}"
+            for folder in (MULTI, SINGLE)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -262,10 +242,3 @@ def test_server_check_without_answer_is_unchecked(
     assert [line for line in report.unchecked if "cluster" in line] == [
         f"the cluster could not check {name}: {message}" for name in ("multi-node", "single-node")
     ]
-
-
-def test_invalid_yaml_from_kubectl_is_reported(package: Path) -> None:
-    rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("a: [", ()))
-    with opened(package) as opened_package, rendered:
-        problems = [str(problem) for problem in verify(opened_package, Checks()).problems]
-    assert any("what it renders to: " in problem for problem in problems), problems

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from packager.kubernetes.podsecurity import Level
 from packager.verify import schema
 from packager.verify.security import breaches, by_version, exceeded, level
@@ -50,98 +48,78 @@ CONTAINER = "spec.containers[0]"
 CONTEXT = f"{CONTAINER}.securityContext"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "field", "why"),
-    [
-        ("spec:", "spec:\n  hostNetwork: true", "4:16", "spec.hostNetwork", "shares the node's"),
-        ("spec:", "spec:\n  hostPID: true", "4:12", "spec.hostPID", "shares the node's"),
-        ("spec:", "spec:\n  hostIPC: true", "4:12", "spec.hostIPC", "shares the node's"),
-        (
-            "spec:",
-            "spec:\n  volumes: [{name: v, hostPath: {path: /}}]",
-            "4:33",
-            "spec.volumes[0].hostPath",
-            "a folder of the node",
-        ),
-        ("", "      ports: [{hostPort: 80}]", "11:26", f"{CONTAINER}.ports[0].hostPort", "a port of the node"),
-        ("", "        privileged: true", "11:21", f"{CONTEXT}.privileged", "has the node's own rights"),
-        (
-            "",
-            "        windowsOptions: {hostProcess: true}",
-            "11:39",
-            f"{CONTEXT}.windowsOptions.hostProcess",
-            "a process of the node",
-        ),
-        ("[ALL]", "[ALL], add: [SYS_ADMIN]", "10:43", f"{CONTEXT}.capabilities.add[0]", "the capability SYS_ADMIN"),
-        (
-            "",
-            "        sysctls: [{name: net.ipv4.tcp_syncookies}, {name: kernel.msgmax}]",
-            "11:52",
-            f"{CONTEXT}.sysctls[1]",
-            "not one of the safe sysctls",
-        ),
-        ("RuntimeDefault", "Unconfined", "9:32", f"{CONTEXT}.seccompProfile.type", "seccomp is off"),
-        (
-            "",
-            "        appArmorProfile: {type: Unconfined}",
-            "11:33",
-            f"{CONTEXT}.appArmorProfile.type",
-            "AppArmor is off",
-        ),
-        (
-            "{name: p}",
-            f"{{name: p, annotations: {{{APPARMOR}/main: unconfined}}}}",
-            "2:88",
-            f"metadata.annotations.{APPARMOR}/main",
-            "AppArmor is off",
-        ),
-        ("", "        procMount: Unmasked", "11:20", f"{CONTEXT}.procMount", "shows all of /proc"),
-        ("", "        seLinuxOptions: {type: spc_t}", "11:25", f"{CONTEXT}.seLinuxOptions", "another SELinux label"),
-        ("", "        seLinuxOptions: {user: u}", "11:25", f"{CONTEXT}.seLinuxOptions", "another SELinux label"),
-        (
-            "spec:",
-            "spec:\n  securityContext: {seLinuxOptions: {role: r}}",
-            "4:37",
-            "spec.securityContext.seLinuxOptions",
-            "another SELinux label",
-        ),
-    ],
-)
-def test_field_that_only_privileged_allows_is_a_breach(old: str, new: str, place: str, field: str, why: str) -> None:
-    assert level_and_breaches(pod(old, new)) == ("privileged", [breach("privileged", place, field, why)])
+UNSAFE = """\
+kind: Pod
+metadata: {name: p, annotations: {container.apparmor.security.beta.kubernetes.io/main: unconfined}}
+spec:
+  hostNetwork: true
+  hostPID: true
+  hostIPC: true
+  volumes: [{name: v, hostPath: {path: /}}, {name: w, nfs: {server: s, path: /}}]
+  securityContext: {seLinuxOptions: {role: r}}
+  containers:
+    - name: main
+      ports: [{hostPort: 80}]
+      securityContext:
+        allowPrivilegeEscalation: true
+        runAsNonRoot: false
+        runAsUser: 0
+        privileged: true
+        windowsOptions: {hostProcess: true}
+        capabilities: {drop: [KILL], add: [SYS_ADMIN, KILL]}
+        seccompProfile: {type: Unconfined}
+        appArmorProfile: {type: Unconfined}
+        procMount: Unmasked
+        seLinuxOptions: {type: spc_t}
+        sysctls: [{name: net.ipv4.tcp_syncookies}, {name: kernel.msgmax}]
+    - name: second
+      securityContext: {seLinuxOptions: {user: u}}
+"""
+PRIVILEGED = [
+    ("2:88", f"metadata.annotations.{APPARMOR}/main", "AppArmor is off"),
+    ("4:16", "spec.hostNetwork", "shares the node's"),
+    ("5:12", "spec.hostPID", "shares the node's"),
+    ("6:12", "spec.hostIPC", "shares the node's"),
+    ("7:33", "spec.volumes[0].hostPath", "a folder of the node"),
+    ("8:37", "spec.securityContext.seLinuxOptions", "another SELinux label"),
+    ("11:26", "spec.containers[0].ports[0].hostPort", "a port of the node"),
+    ("16:21", f"{CONTEXT}.privileged", "has the node's own rights"),
+    ("17:39", f"{CONTEXT}.windowsOptions.hostProcess", "a process of the node"),
+    ("18:44", f"{CONTEXT}.capabilities.add[0]", "the capability SYS_ADMIN"),
+    ("19:32", f"{CONTEXT}.seccompProfile.type", "seccomp is off"),
+    ("20:33", f"{CONTEXT}.appArmorProfile.type", "AppArmor is off"),
+    ("21:20", f"{CONTEXT}.procMount", "shows all of /proc"),
+    ("22:25", f"{CONTEXT}.seLinuxOptions", "another SELinux label"),
+    ("23:52", f"{CONTEXT}.sysctls[1]", "not one of the safe sysctls"),
+    ("25:41", "spec.containers[1].securityContext.seLinuxOptions", "another SELinux label"),
+]
+BASELINE = [
+    ("7:60", "spec.volumes[1].nfs", "a volume of this kind"),
+    ("13:35", f"{CONTEXT}.allowPrivilegeEscalation", "expected false"),
+    ("14:23", f"{CONTEXT}.runAsNonRoot", "expected true"),
+    ("15:20", f"{CONTEXT}.runAsUser", "root"),
+    ("18:30", f"{CONTEXT}.capabilities.drop", "expected ALL"),
+    ("18:55", f"{CONTEXT}.capabilities.add[1]", "the capability KILL"),
+    ("25:24", "spec.containers[1].securityContext.allowPrivilegeEscalation", "expected false"),
+    ("25:24", "spec.containers[1].securityContext.capabilities.drop", "expected ALL"),
+    ("25:24", "spec.containers[1].securityContext.seccompProfile", "expected RuntimeDefault"),
+    ("25:24", "spec.containers[1].securityContext.runAsNonRoot", "expected true"),
+]
+"""The place, the field and the reason of each breach, by the strictest level that permits it."""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "field", "why"),
-    [
-        (
-            "spec:",
-            "spec:\n  volumes: [{name: v, nfs: {server: s, path: /}}]",
-            "4:28",
-            "spec.volumes[0].nfs",
-            "a volume of this kind",
-        ),
-        ("Escalation: false", "Escalation: true", "7:35", f"{CONTEXT}.allowPrivilegeEscalation", "expected false"),
-        ("[ALL]", "[KILL]", "10:30", f"{CONTEXT}.capabilities.drop", "expected ALL"),
-        ("[ALL]", "[ALL], add: [KILL]", "10:43", f"{CONTEXT}.capabilities.add[0]", "the capability KILL"),
-        ("NonRoot: true", "NonRoot: false", "8:23", f"{CONTEXT}.runAsNonRoot", "expected true"),
-        ("", "        runAsUser: 0", "11:20", f"{CONTEXT}.runAsUser", "root"),
-        (
-            "        seccompProfile: {type: RuntimeDefault}\n",
-            "",
-            "7:9",
-            f"{CONTEXT}.seccompProfile",
-            "expected RuntimeDefault",
-        ),
-    ],
-)
-def test_field_that_only_restricted_forbids_is_a_breach(old: str, new: str, place: str, field: str, why: str) -> None:
-    assert level_and_breaches(pod(old, new)) == ("baseline", [breach("baseline", place, field, why)])
+def test_fields_that_a_level_forbids_are_breaches() -> None:
+    assert level_and_breaches(UNSAFE) == (
+        "privileged",
+        [
+            *(breach("privileged", *row) for row in PRIVILEGED),
+            *(breach("baseline", *row) for row in BASELINE),
+        ],
+    )
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_field_that_every_level_allows_is_not_a_breach() -> None:
+    for old, new in [
         ("[ALL]", "[ALL], add: [NET_BIND_SERVICE]"),
         ("RuntimeDefault", "Localhost"),
         ("", "        seLinuxOptions: {type: container_t, level: s0}"),
@@ -149,19 +127,16 @@ def test_field_that_only_restricted_forbids_is_a_breach(old: str, new: str, plac
         ("{name: p}", f"{{name: p, annotations: {{{APPARMOR}/main: localhost/ours}}}}"),
         ("spec:", "spec:\n  volumes: [{name: v, ephemeral: {}}]"),
         ("", "      ports: [{hostPort: 0}]"),
-    ],
-)
-def test_field_that_every_level_allows_is_not_a_breach(old: str, new: str) -> None:
-    assert level_and_breaches(pod(old, new)) == ("restricted", [])
+    ]:
+        assert level_and_breaches(pod(old, new)) == ("restricted", [])
 
 
 HOST = "{host: 10.6.6.6, port: 80}"
 IN_NAMESPACE = ("spec:", "spec:\n  hostUsers: false")
 
 
-@pytest.mark.parametrize(
-    ("changes", "levels"),
-    [
+def test_level_depends_on_the_kubernetes_version() -> None:
+    for changes, levels in [
         *(
             ([("", f"      {probe}: {{{action}: {HOST}}}")], {"restricted": 33, "privileged": 37})
             for probe in ("livenessProbe", "readinessProbe", "startupProbe")
@@ -192,15 +167,13 @@ IN_NAMESPACE = ("spec:", "spec:\n  hostUsers: false")
         ([("", "        procMount: Unmasked")], {"privileged": 37}),
         ([("", "        appArmorProfile: {type: Unknown}")], {"privileged": 37}),
         ([("{type: RuntimeDefault}", "{type: Unknown}")], {"privileged": 37}),
-    ],
-)
-def test_level_depends_on_the_kubernetes_version(changes: list[tuple[str, str]], levels: dict[str, int]) -> None:
-    text = POD
-    for old, new in changes:
-        text = text.replace(old, new, 1) if old else f"{text}{new}\n"
-    versions = schema.versions()
-    found_levels = by_version(exceeded(written.overlay(text)), versions)
-    assert {str(name): int(those[-1].removeprefix("1.")) for name, those in found_levels.items()} == levels
+    ]:
+        text = POD
+        for old, new in changes:
+            text = text.replace(old, new, 1) if old else f"{text}{new}\n"
+        versions = schema.versions()
+        found_levels = by_version(exceeded(written.overlay(text)), versions)
+        assert {str(name): int(those[-1].removeprefix("1.")) for name, those in found_levels.items()} == levels
 
 
 def test_host_of_a_probe_is_reported_for_requested_versions_only() -> None:

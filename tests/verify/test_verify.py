@@ -71,8 +71,7 @@ def test_verify_notes_secrets_that_pods_read(mlpack: Run, with_secrets: Path, ku
     ("old", "new"),
     [
         ("key: HF_TOKEN", "key: PASSWORD"),
-        ("{name: HF_TOKEN, valueFrom", "{name: OTHER, valueFrom"),
-        ("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,"),
+        pytest.param("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,", marks=pytest.mark.thorough),
     ],
 )
 def test_secret_references_beyond_the_spec_need_allow(
@@ -139,22 +138,6 @@ def test_wiring_that_kubectl_could_read_otherwise_is_refused(
     assert f"{package}/{SINGLE}/wiring.yaml:1:3: " in done.stdout
 
 
-def test_edits_of_values_and_ids_are_listed_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / MULTI / "mlops.env", "=ROOT/", "=/shared/")
-    replace(package / MULTI / "mlops-job-patch.yaml", "runAsUser: 1000", "runAsUser: 12345")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
-    env, patch = package / MULTI / "mlops.env", package / MULTI / "mlops-job-patch.yaml"
-    row, changed_row = (_line(env, text).split(":")[0] for text in ("MODEL_DIR=", "MODEL_DIR=/shared"))
-    assert row == changed_row
-    assert done.stderr.splitlines() == [
-        f"edited: {patch}",
-        f"  {patch}:{_line(patch, 'runAsUser: 12345').split(':')[0]}: 'runAsUser: 12345' was 'runAsUser: 1000'",
-        f"edited: {env}",
-        f"  {env}:{row}: 'MODEL_DIR=/shared/hello-mpi' was 'MODEL_DIR=ROOT/hello-mpi'",
-    ]
-
-
 def test_output_folder_is_accepted_and_similar_name_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     (package / "output/logs").mkdir(parents=True)
     (package / "output/logs/rank-0.txt").touch()
@@ -163,7 +146,7 @@ def test_output_folder_is_accepted_and_similar_name_is_refused(mlpack: Run, pack
     assert (done.code, done.stdout) == (5, f"{package}/outputs: the package was not sealed with this file\n")
 
 
-@pytest.mark.parametrize("folder", ["", "/", "/quickstart", "/quickstart/scripts/", "-2"])
+@pytest.mark.parametrize("folder", ["", "/quickstart"])
 def test_unsealed_script_is_reported_with_any_output_dir(
     folder: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
@@ -237,21 +220,6 @@ def test_verbose_reports_kubectl_schemas_and_levels(mlpack: Run, package: Path, 
     assert done.stderr.endswith("multi-node: Pod Security restricted\nsingle-node: Pod Security restricted\n")
 
 
-def test_verbose_reports_fields_that_exceed_a_stricter_level(mlpack: Run, package: Path, kubectl: Path) -> None:
-    pod = package / SINGLE / "pod.yaml"
-    replace(pod, "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true")
-    with opened(package) as opened_package:
-        seal(opened_package)
-    done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--pod-security", "baseline")
-    assert (done.code, done.stdout) == (0, "")
-    head, line = done.stderr.splitlines()[-2:]
-    assert head == "single-node: Pod Security baseline"
-    row, column = _line(pod, "allowPrivilegeEscalation: true").split(":")
-    place = f"{pod}:{row}:{int(column) + len('allowPrivilegeEscalation: ')}"
-    field = "spec.initContainers[0].securityContext.allowPrivilegeEscalation"
-    assert line == f"  {place}: Pod hello-mpi-single-node: {field}: expected false"
-
-
 def test_package_is_unchecked_without_kubectl(mlpack: Run, package: Path) -> None:
     done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
     assert (done.code, done.stdout) == (6, "")
@@ -262,13 +230,7 @@ def test_package_is_unchecked_without_kubectl(mlpack: Run, package: Path) -> Non
     assert mlpack("verify", package, "--kubectl", "no-such-kubectl", "-o", "json").json["valid"] is None
 
 
-def test_exit_code_of_findings_precedes_that_of_unchecked_overlays(mlpack: Run, package: Path) -> None:
-    (package / "extra").touch()
-    done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
-    assert done.code == 5
-    assert "not checked: " in done.stderr
-
-
+@pytest.mark.thorough
 def test_two_kubectls_must_render_the_same(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     oldest = kubectls.kubectl(kubectls.VERSIONS[0])
     assert mlpack("verify", package, "--kubectl", kubectl, "--kubectl", oldest).code == 0
@@ -292,7 +254,6 @@ def test_kubectl_warning_is_a_finding(mlpack: Run, package: Path, kubectl: Path,
     [
         ("exit 0", "{} kustomize printed nothing"),
         ("echo '- a'", "what it renders to: expected an object, found a list"),
-        ("echo garbage", "what it renders to: expected an object, found 'garbage'"),
         ("echo 'a: ['", "what it renders to: not valid YAML: "),
         ("exit 3", "{} kustomize: exit code 3"),
         ("kill -9 $$", "{} kustomize: exit code -9"),
@@ -373,13 +334,6 @@ def test_custom_resource_without_schema_is_unchecked(mlpack: Run, package: Path,
 
 SERVER = [
     ("Unable to connect to the server: dial tcp 127.0.0.1:1: connect: connection refused", 6, "could not check"),
-    ('error: context "x" does not exist', 6, "could not check"),
-    ('Error from server (NotFound): namespaces "x" not found', 6, "could not check"),
-    (
-        'error: resource mapping not found: no matches for kind "MPIJob" in version "kubeflow.org/v2beta1"',
-        6,
-        "could not",
-    ),
     ('Error from server (Forbidden): pods is forbidden: User "x" cannot create resource', 6, "could not check"),
     ("Warning: would violate PodSecurity", 5, "the cluster says: Warning: would violate PodSecurity"),
     (
@@ -410,7 +364,6 @@ def test_server_dry_run_reports_rejections_and_failed_checks(
     ("options", "message"),
     [
         (["--kubernetes-version", "1.20"], "there are schemas for 1.25 to 1.37"),
-        (["--kubernetes-version", "new"], "there are schemas for 1.25 to 1.37"),
         (["--max-size", "big"], "expected bytes, or a quantity"),
         (["--max-size", "0"], "expected at least 1"),
         (["--max-files", str(2**63 - 1)], "9223372036854775807 is not in the range 1<=x<=10000000"),
@@ -458,27 +411,26 @@ def test_hint_to_fix_a_mode_runs_in_a_shell(mlpack: Run, package: Path, kubectl:
     assert mlpack("verify", "--kubectl", kubectl, "--", folder.name).code == 0
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
+def test_kustomizations_that_are_not_overlays_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+    files = (
         "quickstart/k8s/mlops/more/kustomization.yml",
-        "quickstart/k8s/mlops/more/Kustomization",
+        "quickstart/k8s/mlops/other/Kustomization",
         f"{SINGLE}/more/kustomization.yaml",
         "quickstart/k8s/mlops/kustomization.yaml",
         "quickstart/k8s/more/KUSTOMIZATION.yaml",
         "quickstart/kustomization.yaml",
         "quickstart/multi-node/kustomization.yaml",
-    ],
-)
-def test_kustomization_that_is_not_an_overlay_is_refused(file: str, mlpack: Run, package: Path, kubectl: Path) -> None:
-    (package / file).parent.mkdir(exist_ok=True)
-    (package / file).write_text("resources: []\n")
+    )
+    for file in files:
+        (package / file).parent.mkdir(exist_ok=True)
+        (package / file).write_text("resources: []\n")
     with opened(package) as whole:
         seal(whole)
     done = mlpack("verify", package, "--kubectl", kubectl)
     message = "kubectl would use this as an overlay, but it is not one of the package's"
     hint = "an overlay is quickstart/k8s/mlops/NAME/kustomization.yaml"
-    assert (done.code, done.stdout) == (5, f"{package}/{file}: {message} ({hint})\n")
+    assert done.code == 5
+    assert set(done.stdout.splitlines()) == {f"{package}/{file}: {message} ({hint})" for file in files}
 
 
 def test_sequence_with_missing_overlay_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
@@ -507,11 +459,3 @@ def test_overlays_are_unchecked_after_the_time_for_rendering(package: Path, kube
     assert report.problems == ()
     assert [security.overlay for security in report.security] == ["multi-node"]
     assert report.unchecked == ("the other overlays took more than 120 seconds, so single-node was not rendered",)
-
-
-def test_verify_reads_the_package_in_the_current_folder(
-    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
-    monkeypatch.chdir(tmp_path / "hello-mpi")
-    assert mlpack("verify", ".", "--kubectl", kubectl).code == 0

@@ -41,22 +41,3 @@ def test_configure_reports_replaced_gpus_once(
     assert notes(mlpack("configure", package, "--with", "gpu", *dry_run)) == NOTES
     again = [] if not dry_run else NOTES
     assert notes(mlpack("configure", package, "--with", "gpu", "--registry", "r.example")) == again
-
-
-def test_configure_reports_a_new_number_of_gpus(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir", *SPEC, "--with", "gpu").code == 0
-    done = mlpack("configure", tmp_path / "hello-mpi", "--site", "GPU_COUNT=8")
-    assert notes(done)[0] == "note: gpu replaces nvidia.com/gpu: 4 of multi-node (worker) by 8"
-
-
-def test_build_reports_gpus_of_the_spec_in_whose_place_is_a_claim(mlpack: Callable[..., Outcome]) -> None:
-    done = mlpack("build", "hello-mpi", *SPEC, "--with", "device-claim", "--site", "DEVICE_CLAIM=gpus")
-    assert notes(done) == [
-        "note: device-claim replaces nvidia.com/gpu: 4 of multi-node (worker)",
-        "note: device-claim replaces amd.com/gpu: 2 of single-node (pod)",
-    ]
-
-
-def test_build_accepts_the_same_number_of_gpus_silently(mlpack: Callable[..., Outcome]) -> None:
-    done = mlpack("build", "hello-mpi", *SPEC[:2], "--with", "gpu", "--site", "GPU_COUNT=4")
-    assert (done.code, notes(done)) == (0, [])

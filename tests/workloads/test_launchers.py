@@ -8,11 +8,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-import pytest
-
 from packager.workloads.launchers import by_dmlc, by_torchrun
 from packager.workloads.mpijob.reserved import by_mpi
-from tests import demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +22,8 @@ if TYPE_CHECKING:
 ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
 
 
-@pytest.mark.parametrize(
-    ("reason", "key"),
-    [
+def test_reserved_names_are_refused_and_similar_ones_accepted() -> None:
+    for reason, key in [
         (by_dmlc, "DMLC_ROLE"),
         (by_dmlc, "MX_CONFIG"),
         (by_dmlc, "PORT"),
@@ -36,16 +32,14 @@ ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
         (by_mpi, "OMPI_MCA_plm_rsh_agent"),
         (by_mpi, "HYDRA_LAUNCHER_EXEC"),
         (by_mpi, "I_MPI_HYDRA_BOOTSTRAP"),
-    ],
-)
-def test_reserved_names_are_refused_and_similar_ones_accepted(reason: Callable[[str], str | None], key: str) -> None:
-    assert reason(key) is not None
-    assert reason(f"MY_{key}") is None
+    ]:
+        assert reason(key) is not None
+        assert reason(f"MY_{key}") is None
 
 
-@pytest.mark.parametrize("key", ["OMPI_MCA_btl", "OMPI_MCA_plm_base_verbose", "I_MPI_FABRICS", "OMP_NUM_THREADS"])
-def test_mpi_tuning_variables_are_accepted(key: str) -> None:
-    assert by_mpi(key) is None
+def test_mpi_tuning_variables_are_accepted() -> None:
+    for key in ["OMPI_MCA_btl", "OMPI_MCA_plm_base_verbose", "I_MPI_FABRICS", "OMP_NUM_THREADS"]:
+        assert by_mpi(key) is None
 
 
 def test_variable_of_mpirun_is_refused_in_an_mpijob(
@@ -67,13 +61,3 @@ def test_variable_of_mpirun_is_refused_in_an_mpijob(
 def test_variable_of_mpirun_is_accepted_in_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     assert mlpack("configure", package, "--overlay", "single-node", "--add", "PMI_RANK=1").code == 0
-
-
-def test_variable_of_torchrun_is_refused_in_a_job(mlpack: Mlpack, tmp_path: Path) -> None:
-    job = "{kind: Pod} => {kind: Job, processes: 2}"
-    text = demo.changed("[train.sh] => [train.py]", "script: train.sh => script: train.py", job)
-    demo.write(tmp_path / "demo", text, {"train.py": "#!/usr/bin/env python3\n"})
-    assert mlpack("build", "./demo", "--format", "dir").code == 0
-    done = mlpack("configure", "demo-fp32-training", "--overlay", "single-node", "--set", "RANK=1")
-    message = "error: --set RANK: it cannot be set for single-node (Job)\nhint: torchrun sets it for each process\n"
-    assert (done.code, done.stderr) == (2, message)

@@ -42,7 +42,7 @@ def pod_annotations(package: Path, kubectl: Path) -> Iterator[dict[str, str]]:
 def check_package(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     """Assert that all pods have the annotations, beside those of the build, and that the package is valid."""
     every = list(pod_annotations(package, kubectl))
-    assert len(every) > 5
+    assert len(every) > 2
     for entries in every:
         assert entries["prometheus.io/port"] == "4711"
         assert entries["karpenter.sh/do-not-disrupt"] == "true"
@@ -51,6 +51,7 @@ def check_package(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     assert (done.code, done.stdout) == (0, "")
 
 
+@pytest.mark.thorough
 def test_build_adds_annotations_to_pods_of_every_kind(
     mlpack: Mlpack, site: Path, tmp_path: Path, kubectl: Path
 ) -> None:
@@ -59,10 +60,8 @@ def test_build_adds_annotations_to_pods_of_every_kind(
 
 
 def test_configure_adds_annotations_to_a_received_package(
-    mlpack: Mlpack, site: Path, tmp_path: Path, kubectl: Path
+    mlpack: Mlpack, site: Path, package: Path, kubectl: Path
 ) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir", *SETS).code == 0
-    package = tmp_path / "hello-mpi"
     assert mlpack("configure", package, "--site-file", site).code == 0
     check_package(mlpack, package, kubectl)
     assert "nothing to change\n" in mlpack("configure", package, "--site-file", site).stderr
@@ -93,6 +92,7 @@ OWN_DOMAINS = (
 )
 
 
+@pytest.mark.thorough
 def test_annotations_of_own_domains_need_the_site_file_of_the_user(
     mlpack: Mlpack, site: Path, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +110,7 @@ def test_annotations_of_own_domains_need_the_site_file_of_the_user(
     assert mlpack("verify", package, "--kubectl", kubectl).code == 5
 
 
-@pytest.mark.parametrize("domain", ["kubernetes.io", "x.kubernetes.io", "io", "istio.io", "sidecar.istio.io", "k8s.io"])
+@pytest.mark.parametrize("domain", ["x.kubernetes.io", "io", "sidecar.istio.io"])
 def test_domain_of_annotations_with_a_meaning_is_refused(mlpack: Mlpack, site: Path, domain: str) -> None:
     site.write_text(f"annotationDomains: [{domain}]\n", encoding="utf-8")
     done = mlpack("build", "hello-mpi", "--site-file", site)

@@ -57,11 +57,11 @@ def test_launcher_of_an_mpijob_is_main_and_workers_compute() -> None:
     assert workers.labels == (("training.kubeflow.org/job-role", "worker"),)
 
 
-@pytest.mark.parametrize(("worker", "count"), [("{}", 0), ("{replicas: 0}", 0), ("{replicas: -1}", 0), ("x", 0)])
-def test_workers_without_a_valid_number_are_zero(worker: str, count: int) -> None:
+def test_workers_without_a_valid_number_are_zero() -> None:
     """The defaults are those of mpi-operator."""
-    text = f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{Launcher: {{}}, Worker: {worker}}}}}\n"
-    assert [pods.count for pods in pods(text)] == [1, count]
+    for worker, count in [("{}", 0), ("{replicas: 0}", 0), ("{replicas: -1}", 0), ("x", 0)]:
+        text = f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{Launcher: {{}}, Worker: {worker}}}}}\n"
+        assert [pods.count for pods in pods(text)] == [1, count]
 
 
 def test_roles_in_a_list_have_pods_and_field_paths() -> None:
@@ -73,16 +73,15 @@ def test_roles_in_a_list_have_pods_and_field_paths() -> None:
     assert [container["name"] for _, container in trainer.containers()] == ["main", "other"]
 
 
-@pytest.mark.parametrize("role", ["on", "No", "1st"])
-def test_field_path_finds_a_name_that_yaml_quotes(role: str) -> None:
-    (driver, _) = pods(JOB_SET.replace("name: driver", f'name: "{role}"'))
-    step = f"[name=^[\"']?{role}[\"']?$]"
-    assert driver.field_path == f"spec.replicatedJobs.{step}.template.spec.template.spec"
+def test_field_path_finds_a_name_that_yaml_quotes() -> None:
+    for role in ["on", "No", "1st"]:
+        (driver, _) = pods(JOB_SET.replace("name: driver", f'name: "{role}"'))
+        step = f"[name=^[\"']?{role}[\"']?$]"
+        assert driver.field_path == f"spec.replicatedJobs.{step}.template.spec.template.spec"
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "pointer", "count"),
-    [
+def test_pods_of_kubernetes_kinds_are_located() -> None:
+    for kind, spec, pointer, count in [
         ("Pod", "", "/spec", 1),
         ("PodTemplate", "", "/template/spec", 1),
         ("Job", "parallelism: 3", "/spec/template/spec", 3),
@@ -90,24 +89,21 @@ def test_field_path_finds_a_name_that_yaml_quotes(role: str) -> None:
         ("StatefulSet", "replicas: 0", "/spec/template/spec", 0),
         ("DaemonSet", "replicas: x", "/spec/template/spec", 1),
         ("CronJob", "", "/spec/jobTemplate/spec/template/spec", 1),
-    ],
-)
-def test_pods_of_kubernetes_kinds_are_located(kind: str, spec: str, pointer: str, count: int) -> None:
-    [group] = pods(f"kind: {kind}\nspec: {{{spec}}}\n")
-    assert (group.pointer, group.count, group.name) == (pointer, count, kind.lower())
+    ]:
+        [group] = pods(f"kind: {kind}\nspec: {{{spec}}}\n")
+        assert (group.pointer, group.count, group.name) == (pointer, count, kind.lower())
 
 
-@pytest.mark.parametrize("steps", ["a/b~c", "a.b"])
-def test_pointer_and_field_path_escape_steps(steps: str) -> None:
-    [group] = pods(f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{{steps!r}: {{}}}}}}\n")
-    escaped = steps.replace("~", "~0").replace("/", "~1")
-    assert group.pointer == f"/spec/mpiReplicaSpecs/{escaped}/template/spec"
-    assert group.field_path == "spec.mpiReplicaSpecs." + steps.replace(".", r"\.") + ".template.spec"
+def test_pointer_and_field_path_escape_steps() -> None:
+    for steps in ["a/b~c", "a.b"]:
+        [group] = pods(f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{{steps!r}: {{}}}}}}\n")
+        escaped = steps.replace("~", "~0").replace("/", "~1")
+        assert group.pointer == f"/spec/mpiReplicaSpecs/{escaped}/template/spec"
+        assert group.field_path == "spec.mpiReplicaSpecs." + steps.replace(".", r"\.") + ".template.spec"
 
 
-@pytest.mark.parametrize(
-    ("template", "container"),
-    [
+def test_main_container_is_the_annotated_or_first_one() -> None:
+    for template, container in [
         ("{spec: {containers: [{name: a}]}}", "a"),
         (
             "{metadata: {annotations: {kubectl.kubernetes.io/default-container: b}}, spec: {containers: [{name: a}]}}",
@@ -116,16 +112,13 @@ def test_pointer_and_field_path_escape_steps(steps: str) -> None:
         ("{spec: {containers: []}}", ""),
         ("{spec: {containers: x}}", ""),
         ("x", ""),
-    ],
-)
-def test_main_container_is_the_annotated_or_first_one(template: str, container: str) -> None:
-    [group] = pods(f"kind: Job\nspec: {{template: {template}}}\n")
-    assert group.container == container
+    ]:
+        [group] = pods(f"kind: Job\nspec: {{template: {template}}}\n")
+        assert group.container == container
 
 
-@pytest.mark.parametrize(
-    ("api", "kind", "known"),
-    [
+def test_structures_recognize_listed_kinds_and_versions() -> None:
+    for api, kind, known in [
         ("v1", "ConfigMap", True),
         ("batch/v1", "Job", True),
         ("networking.k8s.io/v1", "Ingress", True),
@@ -138,23 +131,23 @@ def test_main_container_is_the_annotated_or_first_one(template: str, container: 
         ("jobset.x-k8s.io/v1alpha2", "Other", False),
         ("batch/v1/x", "Job", False),
         ("", "Pod", False),
-    ],
-)
-def test_structures_recognize_listed_kinds_and_versions(api: str, kind: str, *, known: bool) -> None:
-    assert structures.is_known(Manifest({"apiVersion": api, "kind": kind})) is known
+    ]:
+        assert structures.is_known(Manifest({"apiVersion": api, "kind": kind})) is known
 
 
-@pytest.mark.parametrize("value", [None, 7, "x", [], {"spec": []}, {"spec": {"replicatedJobs": {}}}])
-@pytest.mark.parametrize("kind", ["MPIJob", "JobSet", "Job", "Pod", "Deployment"])
-def test_pods_of_any_content_are_read_without_an_error(kind: str, value: Any) -> None:
-    data = {**(value if isinstance(value, dict) else {"spec": value}), "kind": kind}
-    for group in structures.pods(Manifest(data)):
-        assert (group.container, list(group.containers()), list(group.volumes())) == ("", [], [])
+def test_pods_of_any_content_are_read_without_an_error() -> None:
+    value: Any
+    for value in [None, 7, "x", [], {"spec": []}, {"spec": {"replicatedJobs": {}}}]:
+        for kind in ["MPIJob", "JobSet", "Job", "Pod", "Deployment"]:
+            data = {**(value if isinstance(value, dict) else {"spec": value}), "kind": kind}
+            for group in structures.pods(Manifest(data)):
+                assert (group.container, list(group.containers()), list(group.volumes())) == ("", [], [])
 
 
 ROLES = ("yes", "yes-too", "no", "on", "null", "true", "y")
 
 
+@pytest.mark.thorough
 def test_roles_that_are_yaml_keywords_stay_strings(tmp_path: Path, kubectl: Path) -> None:
     roles = ", ".join(f"'{role}': {{replicas: 1, environment: {{'ON': 'null', N: '1e3'}}}}" for role in ROLES)
     spec = demo.changed(

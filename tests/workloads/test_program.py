@@ -65,33 +65,23 @@ def container(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return dict(main)
 
 
-KINDS = ["Pod", "Job", "Deployment, ports: {http: {port: 8080}}"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_command_and_args_reach_kubernetes_unchanged(rendered: Callable[..., Any], kind: str) -> None:
-    got = container(rendered(spec(f"{{kind: {kind}, command: {json.dumps(WORDS)}, args: {json.dumps(WORDS)}}}")))
+def test_command_and_args_reach_kubernetes_unchanged(rendered: Callable[..., Any]) -> None:
+    got = container(rendered(spec(f"{{kind: Job, command: {json.dumps(WORDS)}, args: {json.dumps(WORDS)}}}")))
     assert (got["command"], got["args"]) == (WORDS, WORDS)
     assert "workingDir" not in got
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("keys", "program"),
-    [("", {}), (", command: []", {}), (", command: [], args: [a]", {"args": ["a"]}), (", args: [a]", {"args": ["a"]})],
+    [
+        ("Pod", {}),
+        ("Job, command: [], args: [a]", {"args": ["a"]}),
+        ("Deployment, ports: {http: {port: 8080}}, command: []", {}),
+    ],
 )
-def test_empty_keys_keep_the_image_s_command(
-    rendered: Callable[..., Any], kind: str, keys: str, program: dict[str, Any]
-) -> None:
-    got = container(rendered(spec(f"{{kind: {kind}{keys}}}")))
+def test_empty_keys_keep_the_image_s_command(rendered: Callable[..., Any], keys: str, program: dict[str, Any]) -> None:
+    got = container(rendered(spec(f"{{kind: {keys}}}")))
     assert {key: got[key] for key in ("command", "args", "workingDir") if key in got} == program
-
-
-def test_script_starts_in_the_root_folder(rendered: Callable[..., Any]) -> None:
-    got = container(rendered(demo.SPEC))
-    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
-    assert got["workingDir"] == "/"
-    assert [entry["name"] for entry in got["env"]] == ["HOME", "MLPACK_ENV_DIR"]
 
 
 def test_package_without_files_has_no_config_map_of_scripts(rendered: Callable[..., Any]) -> None:
@@ -105,30 +95,9 @@ def test_package_without_files_has_no_config_map_of_scripts(rendered: Callable[.
     assert "scripts" not in str(objects[f"Pod/{name}-single-node"])
 
 
-def test_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) -> None:
-    text = demo.changed(", script: train.sh => , overlays: [single-node]", "{kind: Pod} => {kind: Pod, command: [X]}")
-    got = container(rendered(text.replace("[X]", "[sh, $(MODEL_DIR)/quickstart/scripts/train.sh]")))
-    assert got["command"] == ["sh", "$(MODEL_DIR)/quickstart/scripts/train.sh"]
-    assert {"name": "scripts", "mountPath": "ROOT/demo-fp32-training/quickstart/scripts", "readOnly": True} in got[
-        "volumeMounts"
-    ]
-
-
-def test_folders_below_root_are_absolute_in_the_environment(rendered: Callable[..., Any]) -> None:
-    """A program that starts elsewhere than in / would look for ROOT/… below its own folder."""
-    env = container(rendered(spec("{kind: Pod}")))["env"][2:]
-    package = "/ROOT/demo-fp32-training"
-    assert env == [
-        {"name": "MODEL_DIR", "value": package},
-        {"name": "OUTPUT_DIR", "value": f"{package}/output"},
-        {"name": "CACHE", "value": "/ROOT/cache"},
-    ]
-
-
 @pytest.mark.parametrize(
     ("overlay", "program"),
     [
-        ("single-node", "{kind: Pod, workdir: ., init: {script: train.sh}}"),
         ("multi-node", "{kind: MPIJob, workdir: ., init: {script: train.sh}}"),
         ("multi-node", "{kind: JobSet, workdir: ., roles: {a: {}, b: {}}, success: [a], rendezvous: none}"),
     ],
@@ -156,11 +125,6 @@ def test_edited_folders_reach_the_program_with_one_slash(
                 assert program_container["workingDir"] == "/nfs/demo-fp32-training/quickstart/scripts"
 
 
-def test_folders_without_placeholder_stay_unchanged(rendered: Callable[..., Any]) -> None:
-    env = container(rendered(spec("{kind: Pod}"), options=Options(root="/nfs")))["env"]
-    assert [entry["name"] for entry in env] == ["HOME", "MLPACK_ENV_DIR"]
-
-
 def test_mpirun_starts_a_command(rendered: Callable[..., Any]) -> None:
     objects = rendered(
         spec(
@@ -182,57 +146,16 @@ def test_environment_of_an_overlay_overrides_variant_and_spec(rendered: Callable
     assert (data["STEPS"], data["OWN"], data["CACHE"]) == ("5", "a b", "ROOT/cache")
 
 
-def test_environment_of_an_overlay_is_not_in_other_overlays(rendered: Callable[..., Any]) -> None:
-    text = demo.changed("{kind: Pod} => {kind: Pod, environment: {OWN: 1}}")
-    assert "OWN" not in rendered(text, "multi-node")["ConfigMap/demo-fp32-training-env-multi-node"]["data"]
-
-
-REFERENCES = "`$(KEY)` in it is replaced by the value of KEY in `mlops.env`."
-ENTRYPOINT = "It starts the image's own entrypoint, in the image's working directory"
-REPLACED = (
-    "A pod that a drain, a preemption or the loss of its node has stopped is replaced, and does not count as a failure."
-)
-
-
-@pytest.mark.parametrize(
-    ("overlay", "sentence"),
-    [
-        (
-            "{kind: Pod, command: [a]}",
-            f"It starts the `command` in the overlay's manifest, in the image's working directory; {REFERENCES}",
-        ),
-        ("{kind: Job, args: [a]}", f"{ENTRYPOINT}, with the `args` in the overlay's manifest; {REFERENCES} {REPLACED}"),
-        ("{kind: Job, retries: 1}", f"{ENTRYPOINT}. When it fails, it is started again, up to 1 time. {REPLACED}"),
-    ],
-)
-def test_readme_describes_the_program(tmp_path: Path, overlay: str, sentence: str) -> None:
-    text = readme(tmp_path, spec(overlay))
-    unedited = "It runs unedited where the nodes can pull the image."
-    assert f"One process on one node. {sentence} {unedited}" in " ".join(text.split())
-    assert "The workload runs in the image `demo:1.0`, which contains all its code, from the registry" in text
-    assert "quickstart/scripts" not in text
-
-
-def test_readme_lists_parameters_of_an_overlay(tmp_path: Path) -> None:
-    text = readme(tmp_path, spec("{kind: Pod, environment: {STEPS: {value: 5, description: How many.}}}"))
-    table = text.partition("In `quickstart/k8s/mlops/single-node/mlops.env` alone:\n")[2].strip().partition("\n\n")[0]
-    assert table == "| key | value as built | what it does |\n|---|---|---|\n| `STEPS` | `5` | How many. |"
-
-
-def readme(folder: Path, text: str) -> str:
-    loaded = load(demo.write(folder, text))
-    entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
-    content = entries["README.md"]
-    assert isinstance(content, bytes)
-    return content.decode()
-
-
-@pytest.mark.parametrize(
-    ("word", "names"),
-    [("$(A)", ["A"]), ("x$(A)y$(B)", ["A", "B"]), ("$$(A)", []), ("$$$(A)", ["A"]), ("$A $ (A) $(", []), ("$()", [""])],
-)
-def test_references_are_found_as_kubernetes_expands_them(word: str, names: list[str]) -> None:
-    assert list(references(word)) == names
+def test_references_are_found_as_kubernetes_expands_them() -> None:
+    for word, names in [
+        ("$(A)", ["A"]),
+        ("x$(A)y$(B)", ["A", "B"]),
+        ("$$(A)", []),
+        ("$$$(A)", ["A"]),
+        ("$A $ (A) $(", []),
+        ("$()", [""]),
+    ]:
+        assert list(references(word)) == names
 
 
 def test_package_without_files_verifies(mlpack: Mlpack, tmp_path: Path) -> None:
@@ -246,40 +169,6 @@ def test_package_without_files_verifies(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("show", "./demo").stdout.split("\n")[3].split() == [
         *("fp32", "training", "demo-fp32-training", "single-node,", "multi-node", "-"),
     ]
-
-
-def test_script_gets_arguments_and_folder_of_the_variant(rendered: Callable[..., Any]) -> None:
-    text = demo.changed(
-        "script: train.sh => script: train.sh, workdir: ., args: [--steps, $(STEPS)]",
-        "environment: {STEPS: 3}",
-    )
-    got = container(rendered(text))
-    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
-    assert got["args"] == ["--steps", "$(STEPS)"]
-    assert got["workingDir"] == "/ROOT/demo-fp32-training/quickstart/scripts"
-    package = "/ROOT/demo-fp32-training"
-    assert got["env"] == [
-        {"name": "HOME", "value": "/home/mlpack"},
-        {"name": "MLPACK_ENV_DIR", "value": "/etc/mlpack/env"},
-        {"name": "MODEL_DIR", "value": package},
-        {"name": "OUTPUT_DIR", "value": f"{package}/output"},
-    ]
-
-
-def test_workdir_is_below_the_root_option(rendered: Callable[..., Any]) -> None:
-    text = demo.changed("{kind: Pod} => {kind: Pod, workdir: .}")
-    assert container(rendered(text, options=Options(root="/nfs/a b")))["workingDir"] == (
-        "/nfs/a b/demo-fp32-training/quickstart/scripts"
-    )
-
-
-def test_overlay_overrides_script_arguments_and_folder(rendered: Callable[..., Any]) -> None:
-    variant = "script: train.sh => script: train.sh, workdir: ., args: [a]"
-    other = "{kind: Pod} => {kind: Pod, script: other.sh, args: [b, c], workdir: /opt/x}"
-    text = demo.changed(variant, other, "[train.sh] => [train.sh, other.sh]")
-    got = container(rendered(text, files={"other.sh": demo.SCRIPT}))
-    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/other.sh"]
-    assert (got["args"], got["workingDir"]) == (["b", "c"], "/opt/x")
 
 
 def test_mpijob_passes_arguments_and_folder_to_every_rank(rendered: Callable[..., Any]) -> None:
@@ -307,9 +196,7 @@ def test_script_variable_chooses_one_of_several_scripts(rendered: Callable[..., 
     ("script", "hint"),
     [
         ("../../../bin/sh", ""),
-        ("src/othr.sh", " (did you mean 'src/other.sh'?)"),
-        ("train.sh; reboot", " (did you mean 'train.sh'?)"),
-        ("", ""),
+        pytest.param("src/othr.sh", " (did you mean 'src/other.sh'?)", marks=pytest.mark.thorough),
     ],
 )
 def test_configure_and_verify_refuse_an_unlisted_script(mlpack: Mlpack, tmp_path: Path, script: str, hint: str) -> None:
@@ -327,6 +214,7 @@ def test_configure_and_verify_refuse_an_unlisted_script(mlpack: Mlpack, tmp_path
     assert problem.endswith(f"ConfigMap {package}-env-multi-node: data.SCRIPT: {message}{hint}")
 
 
+@pytest.mark.thorough
 def test_configure_and_verify_accept_a_listed_script(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
     assert mlpack("build", "./demo", "--format", "dir").code == 0
@@ -344,7 +232,7 @@ OVERLAYS_WITH_INIT = {
 }
 
 
-@pytest.mark.parametrize("name", OVERLAYS_WITH_INIT)
+@pytest.mark.parametrize("name", ["job", "servers", "multi-node"])
 def test_init_container_has_image_folders_and_variables_of_the_program(rendered: Callable[..., Any], name: str) -> None:
     other = "{kind: Pod} => {kind: Pod}\n" + "".join(
         f"  {key}: {value}\n" for key, value in OVERLAYS_WITH_INIT.items() if key not in ("single-node", "multi-node")
@@ -374,8 +262,3 @@ def test_init_container_has_image_folders_and_variables_of_the_program(rendered:
         else:
             assert init["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
             assert init["args"] == ["prepare", "$(STEPS)"]
-
-
-def test_package_without_init_has_only_the_identity_container(rendered: Callable[..., Any]) -> None:
-    (pod,) = [item for item in rendered(demo.SPEC).values() if item["kind"] == "Pod"]
-    assert [init["name"] for init in pod["spec"]["initContainers"]] == ["identity"]

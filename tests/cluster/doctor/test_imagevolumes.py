@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from packager.cluster.doctor.case import Case
 from packager.cluster.doctor.imagevolumes import image_volumes
 from packager.kubernetes.kubectl.client import Kubectl
@@ -43,30 +41,22 @@ def found(cluster: FakeCluster, pods: tuple[Any, ...]) -> list[tuple[str, str, s
     return [(str(result.state), result.message, result.fix) for result in image_volumes(case)]
 
 
-def test_volumes_check_says_nothing_about_pods_without_images() -> None:
-    pods = tuple(structures.pods(Manifest({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}})))
-    assert found(FakeCluster([node("a", "v1.20.0", "docker://20")]), pods) == []
-
-
 def test_volumes_check_passes_with_new_kubelet_and_runtime() -> None:
     versions = "kubelet v1.36.0 and containerd 2.2.1"
     expected = [("ok", f"the nodes can mount images as volumes: {versions}", None)]
     assert results(node("a", "v1.36.0", "containerd://2.2.1"), node("b", "v1.36.0", "containerd://2.2.1")) == expected
 
 
-@pytest.mark.parametrize(
-    ("kubelet", "runtime", "folder", "reason"),
-    [
+def test_volumes_check_fails_on_old_versions() -> None:
+    for kubelet, runtime, folder, reason in [
         ("v1.30.2", "containerd://2.2.1", None, "kubelet v1.30.2, and 1.36 is needed"),
         ("v1.36.0", "containerd://1.6.20", None, "containerd 1.6.20, and 2.1 is needed"),
         ("v1.36.0", "containerd://2.1.4", "hello-mpi", "containerd 2.1.4, and 2.2 is needed"),
         ("v1.36.0", "cri-o://1.32.0", "hello-mpi", "cri-o 1.32.0, and 1.33 is needed"),
-    ],
-)
-def test_volumes_check_fails_on_old_versions(kubelet: str, runtime: str, folder: str | None, reason: str) -> None:
-    fix = PACKAGE if folder else "mlpack configure p.tar.gz --without weights"
-    message = f"no node can mount images as volumes: a has {reason}"
-    assert results(node("a", kubelet, runtime), folder=folder) == [("fails", message, fix)]
+    ]:
+        fix = PACKAGE if folder else "mlpack configure p.tar.gz --without weights"
+        message = f"no node can mount images as volumes: a has {reason}"
+        assert results(node("a", kubelet, runtime), folder=folder) == [("fails", message, fix)]
 
 
 def test_volumes_check_names_nodes_that_cannot() -> None:
@@ -80,16 +70,13 @@ def test_volumes_check_names_nodes_that_cannot() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("kubelet", "runtime", "message"),
-    [
+def test_volumes_check_reports_unknown_runtimes_and_gates() -> None:
+    for kubelet, runtime, message in [
         (
             "v1.33.1",
             "containerd://2.2.0",
             "a has kubelet v1.33.1 and containerd 2.2.0, which may not mount images as volumes" + GATE,
         ),
         ("v1.36.0", "other://1.0", "a has kubelet v1.36.0 and other 1.0, which may not mount images as volumes"),
-    ],
-)
-def test_volumes_check_reports_unknown_runtimes_and_gates(kubelet: str, runtime: str, message: str) -> None:
-    assert results(node("a", kubelet, runtime)) == [("unknown", message, "kubectl get nodes -o wide")]
+    ]:
+        assert results(node("a", kubelet, runtime)) == [("unknown", message, "kubectl get nodes -o wide")]

@@ -32,7 +32,3 @@ def test_names_from_a_log_are_text() -> None:
 def test_gaps_of_values_that_are_not_finite_divide_a_line() -> None:
     root = tree(*(f'{{"step": {step}, "loss": {value}}}' for step, value in enumerate(("1", "2", "NaN", "3", "4"))))
     assert len(list(root.iter(f"{SVG}polyline"))) == 2
-
-
-def test_a_document_without_figures_is_an_empty_picture() -> None:
-    assert not list(ET.fromstring(document([])).iter(f"{SVG}polyline"))  # noqa: S314 - our own

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from packager.diagnosis.curves import terminal
 from packager.diagnosis.curves.points import Curve, added
 
@@ -32,17 +30,11 @@ def test_a_character_has_eight_dots() -> None:
     assert terminal.drawn(curves("0", "1"), 12, 2) == ["1 │    ⢀⡠⠤⠒⠉", "0 │⣀⠤⠒⠊⠁", "   0       1"]
 
 
-def test_a_single_value_is_a_dot_in_the_middle() -> None:
-    lines = drawn(curves("7"), 20, 3)
-    assert sum(line.count("*") for line in lines) == 1
-    assert "*" in lines[1]
-
-
-@pytest.mark.parametrize("values", [("-1.7e308", "1.7e308"), ("1e-320", "2e-320"), ("0", "0")])
-def test_extreme_values_fit_into_the_drawing(values: tuple[str, ...]) -> None:
-    lines = drawn(curves(*values), 40, 5)
-    assert len(lines) == 6
-    assert max(map(len, lines)) <= 40
+def test_extreme_values_fit_into_the_drawing() -> None:
+    for values in [("-1.7e308", "1.7e308"), ("1e-320", "2e-320"), ("0", "0")]:
+        lines = drawn(curves(*values), 40, 5)
+        assert len(lines) == 6
+        assert max(map(len, lines)) <= 40
 
 
 def test_values_that_are_not_finite_are_gaps() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict
+from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.deployment.life import Deployment
 from tests.fake_cluster import Object, item
 
@@ -71,9 +69,8 @@ def test_deployment_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
     assert judged(deployment(**ALL), pod(0), pod(1)) == Verdict(Phase.SERVING, "2 of 2 replicas serve")
 
 
-@pytest.mark.parametrize(
-    ("counts", "summary"),
-    [
+def test_deployment_runs_before_all_replicas_serve() -> None:
+    for counts, summary in [
         ({"seen": 0}, "0 of 2 replicas serve"),
         ({**ALL, "seen": 0, "replicas": 2}, "0 of 2 replicas serve"),
         ({"replicas": 2, "updatedReplicas": 2, "availableReplicas": 1}, "1 of 2 replicas serve"),
@@ -86,10 +83,8 @@ def test_deployment_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
             {"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2},
             "2 of 2 replicas serve, 1 of 2 are up to date",
         ),
-    ],
-)
-def test_deployment_runs_before_all_replicas_serve(counts: dict[str, Any], summary: str) -> None:
-    assert judged(deployment(**counts), pod(0)) == Verdict(Phase.RUNNING, summary)
+    ]:
+        assert judged(deployment(**counts), pod(0)) == Verdict(Phase.RUNNING, summary)
 
 
 def test_status_of_an_earlier_generation_is_ignored() -> None:
@@ -159,13 +154,6 @@ def test_crash_loop_of_an_earlier_rollout_does_not_end_the_wait() -> None:
     ]
 
 
-def test_crash_loop_of_a_job_is_not_final() -> None:
-    looping = pod(0, state={"waiting": {"reason": "CrashLoopBackOff"}})
-    looping["spec"]["restartPolicy"] = "OnFailure"
-    [finding] = judged(deployment(), looping).findings
-    assert (finding.reason, finding.final_after) == ("CrashLoopBackOff", NEVER)
-
-
 def test_full_quota_is_reported() -> None:
     message = 'pods "a" is forbidden: exceeded quota: mine, requested: pods=1, used: pods=2, limited: pods=2'
     full = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
@@ -215,11 +203,6 @@ def test_unnoticed_change_is_reported_after_eight_seconds() -> None:
     assert diagnose(KIND, snapshot, memory.add(snapshot, 110)).phase is Phase.SERVING
 
 
-def test_controller_with_an_event_is_not_reported_as_missing() -> None:
-    event = unhealthy(deployment(), "Scaled up replica set a to 2")
-    assert "ControllerSilent" not in [one.reason for one in judged(deployment(seen=0), events=(event,), age=9).findings]
-
-
 def test_main_pod_is_not_being_deleted() -> None:
     pods = [pod(0), pod(1, metadata={"deletionTimestamp": at(20)})]
     assert KIND.main(pods) is pods[0]
@@ -227,22 +210,13 @@ def test_main_pod_is_not_being_deleted() -> None:
     assert KIND.main([]) is None
 
 
-@pytest.mark.parametrize(
-    ("pod_name", "role"),
-    [
+def test_pod_names_determine_roles() -> None:
+    for pod_name, role in [
         (f"{NAME}-5d8f7c9b8d-x2x4z", "main"),
         (f"{NAME}-two-5d8f7c9b8d-x2x4z", None),
         (NAME, None),
-    ],
-)
-def test_pod_names_determine_roles(pod_name: str, role: str | None) -> None:
-    assert KIND.role(NAME, pod_name) == role
-
-
-def test_pod_name_with_a_cut_prefix_is_recognized() -> None:
-    name = "a" * 63
-    assert KIND.role(name, f"{'a' * 58}x2x4z") == "main"
-    assert KIND.role(name, "b" * 63) is None
+    ]:
+        assert KIND.role(NAME, pod_name) == role
 
 
 def test_failed_pod_of_a_deployment_is_replaced() -> None:

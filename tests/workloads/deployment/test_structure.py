@@ -9,13 +9,10 @@ import yaml
 
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
-from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package.tree import write
 from packager.verify import kinds as checks
 from packager.verify import objects
-from packager.workloads.structures import pods
 from tests import demo, written
 
 if TYPE_CHECKING:
@@ -101,29 +98,10 @@ def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
     assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
 
 
-def test_single_replica_has_a_disruption_budget(tmp_path: Path) -> None:
-    manifests = built(tmp_path, "overlays.multi-node.replicas=1")
-    assert "pod-disruption-budget.yaml" in manifests["kustomization.yaml"]["resources"]
-
-
-def test_service_and_container_have_ports_of_the_spec(tmp_path: Path) -> None:
-    settings = ("overlays.multi-node.ports.grpc.port=8500", "overlays.multi-node.ports.grpc.protocol=grpc")
-    manifests = built(tmp_path, *settings)
-    assert manifests["service.yaml"]["spec"]["ports"] == [
-        {"name": "http", "port": 8080, "targetPort": "http", "appProtocol": "http"},
-        {"name": "grpc", "port": 8500, "targetPort": "grpc", "appProtocol": "grpc"},
-    ]
-    assert manifests["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0]["ports"] == [
-        {"name": "http", "containerPort": 8080},
-        {"name": "grpc", "containerPort": 8500},
-    ]
-
-
 @pytest.mark.parametrize(
     ("ready", "handler"),
     [
         ("", {"tcpSocket": {"port": "http"}}),
-        ("ready: {port: http}", {"tcpSocket": {"port": "http"}}),
         ("ready: {port: http, path: /healthz}", {"httpGet": {"port": "http", "path": "/healthz"}}),
         ("ready: {command: [cat, /run/ready]}", {"exec": {"command": ["cat", "/run/ready"]}}),
     ],
@@ -138,86 +116,62 @@ def test_probes_follow_readiness_of_the_spec(tmp_path: Path, ready: str, handler
     }
 
 
-@pytest.mark.parametrize(
-    "file",
-    [f"{FOLDER}/mlops.env", "quickstart/scripts/train.sh", "quickstart/common/mpi/k8s/mlops/base/identity.sh"],
-)
-def test_config_map_names_depend_on_content(tmp_path: Path, kubectl: Path, file: str) -> None:
-    loaded = load(demo.write(tmp_path / "model", demo.changed(SERVER)))
-    package = tmp_path / "package"
-    package.mkdir()
-    write(render(plan(loaded, loaded.spec.variants[0], Options())), package)
-
-    def names() -> set[str]:
-        rendered = yaml.safe_load_all(kustomize(package / FOLDER, program=str(kubectl)).manifests)
-        return {item["metadata"]["name"] for item in rendered if item["kind"] == "ConfigMap"}
-
-    before = names()
-    (package / file).write_bytes((package / file).read_bytes() + b"# more\nMORE=1\n")
-    assert len(before) == 3
-    assert len(names() - before) == 1
-
-
-def test_pods_are_spread_by_rollout() -> None:
-    manifest = written.overlay(APPLIED).manifests[0]
-    assert [(group.count, group.computes, group.workload_label, group.field_path) for group in pods(manifest)] == [
-        (2, True, "pod-template-hash", "spec.template.spec")
-    ]
-
-
 def test_built_deployment_has_no_problems() -> None:
     assert problems() == []
+
+
+WRONG = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec:
+  replicas: -1
+  minReadySeconds: 9
+  progressDeadlineSeconds: 9
+  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0%}}
+  selector: {matchLabels: {INSTANCE: b, tier: a}}
+  template:
+    metadata: {labels: {INSTANCE: a, team: a}}
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        ports: [{name: http, containerPort: 8080}]
+        readinessProbe: {httpGet: {port: htp}}
+"""
+
+
+def test_verify_reports_fields_of_a_deployment_that_the_cluster_refuses() -> None:
+    problems = [str(problem) for problem in checks.check(written.overlay(WRONG.replace("INSTANCE", INSTANCE)))]
+    assert [problem.removeprefix("file.yaml:").replace("Deployment a: ", "") for problem in problems] == [
+        "5:13: spec.replicas: expected 0 to 2147483647, found -1",
+        (
+            f"9:56: spec.selector.matchLabels.{INSTANCE}: its pods have the label {INSTANCE} with 'a', not 'b' "
+            "(selector and template must agree)"
+        ),
+        "9:65: spec.selector.matchLabels.tier: its pods do not have the label tier (selector and template must agree)",
+        (
+            "8:29: spec.strategy.rollingUpdate: maxUnavailable and maxSurge are both 0, so no pod could ever "
+            "be replaced (set maxSurge to 1: a new pod then comes before an old one goes)"
+        ),
+        "7:28: spec.progressDeadlineSeconds: expected more than minReadySeconds, 9, found the number 9",
+        (
+            "13:22: spec.template.spec.restartPolicy: expected Always, found 'Never' (the pods of a "
+            "Deployment run until they are deleted)"
+        ),
+        (
+            "17:42: spec.template.spec.containers[0].readinessProbe.httpGet.port: port 'htp' not found (did "
+            "you mean 'http'?)"
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         (
-            "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {matchLabels: {INSTANCE: b}}\n  template",
-            (
-                "6:56: Deployment a: spec.selector.matchLabels.INSTANCE: its pods have the label INSTANCE with 'a', "
-                "not 'b' (selector and template must agree)"
-            ),
-        ),
-        (
-            "matchLabels: {INSTANCE: a}}\n  template => matchLabels: {tier: a, INSTANCE: a}}\n  template",
-            (
-                "6:34: Deployment a: spec.selector.matchLabels.tier: its pods do not have the label tier "
-                "(selector and template must agree)"
-            ),
-        ),
-        (
             "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {}\n  template",
             "6:13: Deployment a: spec.selector: expected labels of its pods, found nothing",
-        ),
-        ("replicas: 2 => replicas: -1", "5:13: Deployment a: spec.replicas: expected 0 to 2147483647, found -1"),
-        (
-            "replicas: 2 => minReadySeconds: 9\n  progressDeadlineSeconds: 9",
-            (
-                "6:28: Deployment a: spec.progressDeadlineSeconds: expected more than minReadySeconds, 9, "
-                "found the number 9"
-            ),
-        ),
-        (
-            "replicas: 2 => strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0%}}",
-            (
-                "5:29: Deployment a: spec.strategy.rollingUpdate: maxUnavailable and maxSurge are both 0, so no pod "
-                "could ever be replaced (set maxSurge to 1: a new pod then comes before an old one goes)"
-            ),
-        ),
-        (
-            "      containers: =>       restartPolicy: Never\n      containers:",
-            (
-                "10:22: Deployment a: spec.template.spec.restartPolicy: expected Always, found 'Never' "
-                "(the pods of a Deployment run until they are deleted)"
-            ),
-        ),
-        (
-            "tcpSocket: {port: http} => httpGet: {port: htp}",
-            (
-                "13:42: Deployment a: spec.template.spec.containers[0].readinessProbe.httpGet.port: port 'htp' not "
-                "found (did you mean 'http'?)"
-            ),
         ),
         (
             "selector: {INSTANCE: a}, ports => selector: {INSTANCE: b}, ports",
@@ -312,34 +266,17 @@ def test_autoscaler_of_the_deployment_has_no_problem() -> None:
     assert scaled() == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
+def test_deployment_must_request_each_resource_that_its_autoscaler_measures() -> None:
+    for changes, expected in [
         (("name: cpu => name: memory",), ["requests no memory, of which this is a share"]),
         (("name: cpu => name: memory", "cpu: 50m => memory: 1Gi"), []),
         (("cpu: 50m => memory: 1Gi",), ["requests no cpu, of which this is a share"]),
         (("Utilization, averageUtilization: 80 => AverageValue, averageValue: 1", "cpu: 50m => memory: 1Gi"), []),
         (("  metrics:\n => ", SCALER.splitlines()[-1] + " => ", "cpu: 50m => memory: 1Gi"), ["requests no cpu"]),
-    ],
-)
-def test_deployment_must_request_each_resource_that_its_autoscaler_measures(
-    changes: tuple[str, ...], expected: list[str]
-) -> None:
-    reported = scaled(*changes)
-    assert len(reported) == len(expected)
-    assert all(text in problem for text, problem in zip(expected, reported, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("second", "expected"),
-    [("{name: second}", [True]), ("{name: second, resources: {limits: {cpu: 1}}}", [])],
-)
-def test_each_container_must_request_the_measured_resource(second: str, expected: list[bool]) -> None:
-    last = APPLIED.rpartition("---\n")[2]
-    probe = "readinessProbe: {tcpSocket: {port: http}}"
-    both = f"{probe} => {probe}\n        resources: {{requests: {{cpu: 50m}}}}\n      - {second}"
-    reported = problems("  replicas: 2\n => ", both, f"{last} => {last}{SCALER}")
-    assert ["'second' requests no cpu, of which this is a share" in problem for problem in reported] == expected
+    ]:
+        reported = scaled(*changes)
+        assert len(reported) == len(expected)
+        assert all(text in problem for text, problem in zip(expected, reported, strict=True))
 
 
 def test_service_may_have_the_port_of_any_container_that_runs_as_long_as_the_pod() -> None:
@@ -353,21 +290,18 @@ def test_service_may_have_the_port_of_any_container_that_runs_as_long_as_the_pod
     assert problems(starting.replace("name: proxy,", "name: proxy, restartPolicy: Always,")) == []
 
 
-@pytest.mark.parametrize("change", ["apiVersion: apps/v1 => apiVersion: v1", "apiVersion: apps/v1,  => "])
-def test_autoscaler_of_another_api_is_reported(change: str) -> None:
-    [problem] = scaled(change)
-    assert "scaleTargetRef.apiVersion" in problem
-    assert "expected apps/v1, that of Deployment a" in problem
+def test_autoscaler_of_another_api_is_reported() -> None:
+    for change in ["apiVersion: apps/v1 => apiVersion: v1", "apiVersion: apps/v1,  => "]:
+        [problem] = scaled(change)
+        assert "scaleTargetRef.apiVersion" in problem
+        assert "expected apps/v1, that of Deployment a" in problem
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
+def test_metric_without_exactly_the_source_of_its_type_is_reported() -> None:
+    for change, expected in [
         ("type: Resource => type: External", "a metric of the type External needs external alone, found resource"),
         (", resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}} => ", "found none"),
         ("{type: Resource => {type: Resource, pods: {metric: {name: x}}", "found pods and resource"),
-    ],
-)
-def test_metric_without_exactly_the_source_of_its_type_is_reported(change: str, expected: str) -> None:
-    [problem] = scaled(change)
-    assert expected in problem
+    ]:
+        [problem] = scaled(change)
+        assert expected in problem

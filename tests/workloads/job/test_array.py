@@ -14,7 +14,6 @@ from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.modelspec.load import load
 from packager.verify import kinds as checks
-from packager.workloads.job.array import listed
 from packager.workloads.job.life import Job
 from packager.workloads.structures import pods as pods_in
 from packager.workloads.structures import reserved
@@ -87,23 +86,14 @@ def test_array_is_in_manifest_and_readme(tmp_path: Path) -> None:
     ) in readme
 
 
-def test_array_runs_one_pod_at_a_time_by_default(tmp_path: Path) -> None:
-    loaded = load(demo.write(tmp_path, demo.changed("{kind: Pod} => {kind: Job, completions: 6}")))
-    entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
-    manifest = yaml.safe_load(entries["quickstart/k8s/mlops/single-node/job.yaml"])  # type: ignore[arg-type]
-    assert manifest["spec"]["parallelism"] == 1
-
-
-@pytest.mark.parametrize(
-    ("counts", "summary"),
-    [
+def test_array_reports_number_of_finished_indexes() -> None:
+    counts: Any
+    for counts, summary in [
         ({}, "0 of 4 done"),
         ({"succeeded": 3, "active": 1}, "3 of 4 done"),
         ({"succeeded": 2, "failed": 1, "active": 2}, "2 of 4 done, 1 failed"),
-    ],
-)
-def test_array_reports_number_of_finished_indexes(counts: dict[str, Any], summary: str) -> None:
-    assert judged(job(**counts), pod(0, DONE), pod(1)) == Verdict(Phase.RUNNING, summary)
+    ]:
+        assert judged(job(**counts), pod(0, DONE), pod(1)) == Verdict(Phase.RUNNING, summary)
 
 
 def test_array_runs_while_any_pod_runs() -> None:
@@ -125,9 +115,8 @@ def test_successful_array_reports_retried_index() -> None:
     assert [(finding.reason, finding.subject) for finding in verdict.findings] == [("Retried", f"pod/{JOB}-0-abcd0")]
 
 
-@pytest.mark.parametrize(
-    ("pods", "retries", "summary"),
-    [
+def test_failed_array_names_failed_indexes() -> None:
+    for pods, retries, summary in [
         ([pod(0, DONE), pod(3, ENDED_WITH_3)], 0, "index 3 has failed"),
         ([pod(1, ENDED_WITH_3), pod(2, ENDED_WITH_3)], 0, "indexes 1-2 have failed"),
         (
@@ -137,17 +126,9 @@ def test_successful_array_reports_retried_index() -> None:
         ),
         ([pod(1, ENDED_WITH_3), pod(1, DONE, attempt=1)], 2, "one of its indexes has failed"),
         ([], 0, "one of its indexes has failed"),
-    ],
-)
-def test_failed_array_names_failed_indexes(pods: list[Object], retries: int, summary: str) -> None:
-    verdict = judged(job("Failed:BackoffLimitExceeded", {"backoffLimit": retries}, failed=1 + retries), *pods)
-    assert (verdict.phase, verdict.summary) == (Phase.FAILED, summary)
-
-
-def test_failed_array_shows_log_of_the_failed_pod() -> None:
-    verdict = judged(job("Failed:BackoffLimitExceeded", failed=1), pod(1, ENDED_WITH_3), pod(2, DONE))
-    [cause] = verdict.findings
-    assert (cause.subject, cause.log[-1]) == (f"pod/{JOB}-1-abcd0", "no such file: train.csv")
+    ]:
+        verdict = judged(job("Failed:BackoffLimitExceeded", {"backoffLimit": retries}, failed=1 + retries), *pods)
+        assert (verdict.phase, verdict.summary) == (Phase.FAILED, summary)
 
 
 def test_array_reports_refused_pod_while_others_run() -> None:
@@ -169,28 +150,21 @@ def test_array_reports_refused_pod_while_others_run() -> None:
     assert judged(job(active=0), events=(event,)).phase is Phase.STUCK
 
 
-@pytest.mark.parametrize(
-    ("job_name", "pod_name", "role"),
-    [
+def test_pod_names_of_an_array_determine_roles() -> None:
+    for job_name, pod_name, role in [
         ("a", "a-10-x2b4z", "main"),
         ("a", "a-x2b4z", "main"),
         ("a", "ab-1-x2b4z", None),
         ("a", "a-1-2-x2b4z", None),
         ("n" * 60, f"{'n' * 54}-12-x2b4z", "main"),
         ("n" * 60, f"{'n' * 60}-12-x2b4z", None),
-    ],
-)
-def test_pod_names_of_an_array_determine_roles(job_name: str, pod_name: str, role: str | None) -> None:
-    assert KIND.role(job_name, pod_name) == role
+    ]:
+        assert KIND.role(job_name, pod_name) == role
 
 
 def test_array_lists_last_pod_of_each_index_in_order() -> None:
     pods = [pod(2), pod(0, ENDED_WITH_3), pod(0, attempt=1)]
     assert [entry["metadata"]["name"] for entry in KIND.listed(pods)] == [f"{JOB}-0-abcd1", f"{JOB}-2-abcd0"]
-
-
-def test_listed_joins_consecutive_numbers() -> None:
-    assert listed([0, 2, 3, 4, 7]) == "0, 2-4, 7"
 
 
 MANIFEST = """\
@@ -203,9 +177,8 @@ spec:
 """
 
 
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
+def test_verify_reports_values_that_the_api_server_refuses() -> None:
+    for lines, problem in [
         ("  completionMode: Indexed\n  completions: 3\n  parallelism: 2\n", None),
         (
             "  completionMode: Indexd\n",
@@ -219,19 +192,17 @@ spec:
             "  completionMode: Indexed\n  completions: 200000\n  parallelism: 100001\n",
             "9:16: Job NAME: spec.parallelism: expected at most 100,000 in an Indexed Job",
         ),
-    ],
-)
-def test_verify_reports_values_that_the_api_server_refuses(lines: str, problem: str | None) -> None:
-    problems = [str(finding).partition(":")[2] for finding in checks.check(written.overlay(MANIFEST + lines))]
-    assert problems == ([problem.replace("{mode}", "Job NAME: spec.completionMode")] if problem else [])
+    ]:
+        problems = [str(finding).partition(":")[2] for finding in checks.check(written.overlay(MANIFEST + lines))]
+        assert problems == ([problem.replace("{mode}", "Job NAME: spec.completionMode")] if problem else [])
 
 
-@pytest.mark.parametrize(("completions", "count"), [(1, 1), (3, 2)])
-def test_pods_of_an_array_are_at_most_its_completions(completions: int, count: int) -> None:
-    lines = f"  completionMode: Indexed\n  completions: {completions}\n  parallelism: 2\n"
-    [manifest] = written.overlay(MANIFEST + lines).manifests
-    assert [pods.count for pods in pods_in(manifest)] == [count]
-    assert reserved(manifest, "JOB_COMPLETION_INDEX") == "Kubernetes sets it, to the pod's index"
+def test_pods_of_an_array_are_at_most_its_completions() -> None:
+    for completions, count in [(1, 1), (3, 2)]:
+        lines = f"  completionMode: Indexed\n  completions: {completions}\n  parallelism: 2\n"
+        [manifest] = written.overlay(MANIFEST + lines).manifests
+        assert [pods.count for pods in pods_in(manifest)] == [count]
+        assert reserved(manifest, "JOB_COMPLETION_INDEX") == "Kubernetes sets it, to the pod's index"
 
 
 @pytest.fixture
@@ -289,11 +260,3 @@ def test_results_have_one_folder_per_index(mlpack: Mlpack, array: Life, tmp_path
         "2/a.txt",
     ]
     assert "no results of the indexes that have ended: 0\n" in done.stderr
-
-
-def test_results_of_one_index_have_no_subfolder(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
-    array.archive = packed((member("./a.txt"), b"hello")).getvalue()
-    assert mlpack("results", "hello-mpi", "out", "-n", "team", "--worker", "2").code == 0
-    assert (tmp_path / "out/a.txt").read_bytes() == b"hello"
-    gone = mlpack("results", "hello-mpi", "out", "-n", "team", "--worker", "0")
-    assert gone.code == 7

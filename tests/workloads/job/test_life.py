@@ -79,24 +79,23 @@ def test_job_succeeds_when_complete() -> None:
     assert verdict == Verdict(Phase.SUCCEEDED, "the pod has succeeded")
 
 
-@pytest.mark.parametrize("condition", ["SuccessCriteriaMet:CompletionsReached", "FailureTarget:BackoffLimitExceeded"])
-def test_job_runs_while_its_pods_are_being_stopped(condition: str) -> None:
-    going = pod(deletionTimestamp=at(30), deletionGracePeriodSeconds=30)
-    assert judged(job(condition), going, age=300).phase is Phase.RUNNING
-    assert KIND.unreported_end(Snapshot(job(condition), (), (succeeded(),), (), 300)) is None
+def test_job_runs_while_its_pods_are_being_stopped() -> None:
+    for condition in ["SuccessCriteriaMet:CompletionsReached", "FailureTarget:BackoffLimitExceeded"]:
+        going = pod(deletionTimestamp=at(30), deletionGracePeriodSeconds=30)
+        assert judged(job(condition), going, age=300).phase is Phase.RUNNING
+        assert KIND.unreported_end(Snapshot(job(condition), (), (succeeded(),), (), 300)) is None
 
 
-@pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_job_ignores_conditions_that_are_not_true(status: str) -> None:
-    workload = job("Complete", "Failed", "Suspended")
-    for condition in workload["status"]["conditions"]:
-        condition["status"] = status
-    assert judged(workload, pod()) == Verdict(Phase.RUNNING, "pods: 1 running")
+def test_job_ignores_conditions_that_are_not_true() -> None:
+    for status in ["False", "Unknown"]:
+        workload = job("Complete", "Failed", "Suspended")
+        for condition in workload["status"]["conditions"]:
+            condition["status"] = status
+        assert judged(workload, pod()) == Verdict(Phase.RUNNING, "pods: 1 running")
 
 
-@pytest.mark.parametrize(
-    ("condition", "spec", "sentence"),
-    [
+def test_failed_job_explains_each_reason_in_a_sentence() -> None:
+    for condition, spec, sentence in [
         ("BackoffLimitExceeded:Job has reached the specified backoff limit", {}, "the pod has failed"),
         (
             "BackoffLimitExceeded:Job has reached the specified backoff limit",
@@ -121,11 +120,9 @@ def test_job_ignores_conditions_that_are_not_true(status: str) -> None:
         ),
         ("Unheard:a reason of another year", {}, "a reason of another year"),
         ("", {}, "the job has failed"),
-    ],
-)
-def test_failed_job_explains_each_reason_in_a_sentence(condition: str, spec: Object, sentence: str) -> None:
-    verdict = judged(job(f"Failed:{condition}", spec=spec, failedIndexes="1,3"))
-    assert verdict == Verdict(Phase.FAILED, sentence)
+    ]:
+        verdict = judged(job(f"Failed:{condition}", spec=spec, failedIndexes="1,3"))
+        assert verdict == Verdict(Phase.FAILED, sentence)
 
 
 def test_failed_job_shows_last_pod_and_failures_of_earlier_pods() -> None:
@@ -185,12 +182,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_job_reports_event_of_a_refused_pod(reason: str) -> None:
-    event, message = REFUSED[reason]
-    verdict = judged(job(startTime=at(0)), events=(warning(event),))
-    assert (verdict.phase, verdict.summary) == (Phase.STUCK, message)
-    assert [(finding.reason, finding.subject) for finding in verdict.findings] == [(reason, f"job/{NAME}")]
+def test_job_reports_event_of_a_refused_pod() -> None:
+    for reason, (event, message) in REFUSED.items():
+        verdict = judged(job(startTime=at(0)), events=(warning(event),))
+        assert (verdict.phase, verdict.summary) == (Phase.STUCK, message)
+        assert [(finding.reason, finding.subject) for finding in verdict.findings] == [(reason, f"job/{NAME}")]
 
 
 def test_refusal_is_ignored_after_a_pod_was_created() -> None:
@@ -242,23 +238,21 @@ def test_job_fails_after_deletion_of_its_pod() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "pod_name", "role"),
-    [
+def test_pod_names_determine_roles() -> None:
+    for name, pod_name, role in [
         ("a", "a-x2f9k", "main"),
         ("a", "a-b-x2f9k", None),
         ("a", "a", None),
         ("a" * 63, f"{'a' * 58}x2f9k", "main"),
         ("a.b", "acb-x2f9k", None),
-    ],
-)
-def test_pod_names_determine_roles(name: str, pod_name: str, role: str | None) -> None:
-    assert KIND.role(name, pod_name) == role
+    ]:
+        assert KIND.role(name, pod_name) == role
 
 
-@pytest.mark.parametrize(
-    ("spec", "status", "attempts"),
-    [
+def test_attempts_count_pods_of_the_job() -> None:
+    spec: Any
+    status: Any
+    for spec, status, attempts in [
         ({}, {}, None),
         ({}, {"active": 1}, 1),
         ({}, {"active": 0, "uncountedTerminatedPods": {"failed": ["u1"]}}, 1),
@@ -267,10 +261,8 @@ def test_pod_names_determine_roles(name: str, pod_name: str, role: str | None) -
         ({"completions": 1, "parallelism": 1}, {"failed": 2, "succeeded": 1}, 3),
         ({"completions": 4, "parallelism": 2}, {"failed": 1, "active": 2}, None),
         ({"parallelism": 2}, {"active": 2}, None),
-    ],
-)
-def test_attempts_count_pods_of_the_job(spec: Object, status: Object, attempts: int | None) -> None:
-    assert KIND.attempts(Snapshot(job(spec=spec, **status))) == attempts
+    ]:
+        assert KIND.attempts(Snapshot(job(spec=spec, **status))) == attempts
 
 
 WAIT = f"wait: job/{NAME} replaces the pod by itself"
@@ -286,22 +278,20 @@ def evicted(attempt: int = 1) -> Object:
     return going
 
 
-@pytest.mark.parametrize(
-    ("conditions", "spec", "status", "hint"),
-    [
+def test_evicted_pod_has_hint_to_wait_while_a_retry_is_left() -> None:
+    conditions: list[str]
+    spec: Any
+    status: Any
+    for conditions, spec, status, hint in [
         ([], {"backoffLimit": 1}, {"failed": 1}, WAIT),
         ([], {"backoffLimit": 1}, {"uncountedTerminatedPods": {"failed": ["u1"]}}, WAIT),
         ([], {"backoffLimit": 1}, {"active": 1}, WAIT),
         ([], {"backoffLimit": 1}, {"failed": 2}, AGAIN),
         ([], {"backoffLimit": 0}, {"failed": 1}, AGAIN),
         (["FailureTarget:PodFailurePolicy"], {"backoffLimit": 1, "podFailurePolicy": POLICY}, {"failed": 1}, AGAIN),
-    ],
-)
-def test_evicted_pod_has_hint_to_wait_while_a_retry_is_left(
-    conditions: list[str], spec: Object, status: Object, hint: str
-) -> None:
-    (finding, *_) = judged(job(*conditions, spec=spec, **status), evicted()).findings
-    assert (finding.reason, finding.subject, finding.hint) == ("EvictionByEvictionAPI", f"pod/{NAME}-abcd1", hint)
+    ]:
+        (finding, *_) = judged(job(*conditions, spec=spec, **status), evicted()).findings
+        assert (finding.reason, finding.subject, finding.hint) == ("EvictionByEvictionAPI", f"pod/{NAME}-abcd1", hint)
 
 
 def test_evicted_pod_of_a_job_being_deleted_has_no_hint_to_wait() -> None:

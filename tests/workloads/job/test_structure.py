@@ -65,11 +65,7 @@ def test_job_has_limits_of_the_spec(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("processes", "start"),
-    [
-        (None, []),
-        ("2", ["torchrun", "--standalone", "--nproc_per_node=2"]),
-        ("auto", ["torchrun", "--standalone", "--nproc_per_node=auto"]),
-    ],
+    [(None, []), ("2", ["torchrun", "--standalone", "--nproc_per_node=2"])],
 )
 def test_torchrun_starts_processes_of_a_job(tmp_path: Path, processes: str | None, start: list[str]) -> None:
     settings = [f"overlays.one-job.processes={processes}"] if processes else []
@@ -114,9 +110,9 @@ def test_built_job_has_no_problems() -> None:
     assert list(checks.check(written.overlay(JOB.replace("POLICY", ", restartPolicy: Never")))) == []
 
 
-@pytest.mark.parametrize(("parallelism", "count"), [("", 1), ("  parallelism: 3\n", 3), ("  parallelism: x\n", 1)])
-def test_pods_of_a_job_are_counted_by_parallelism(parallelism: str, count: int) -> None:
-    manifest = written.overlay(JOB.replace("POLICY", "") + parallelism).manifests[0]
-    assert [(group.count, group.computes, group.main, group.field_path) for group in pods(manifest)] == [
-        (count, True, True, "spec.template.spec")
-    ]
+def test_pods_of_a_job_are_counted_by_parallelism() -> None:
+    for parallelism, count in [("", 1), ("  parallelism: 3\n", 3), ("  parallelism: x\n", 1)]:
+        manifest = written.overlay(JOB.replace("POLICY", "") + parallelism).manifests[0]
+        assert [(group.count, group.computes, group.main, group.field_path) for group in pods(manifest)] == [
+            (count, True, True, "spec.template.spec")
+        ]

@@ -30,9 +30,8 @@ SPEC = demo.changed(
 SITE = ("NFS_SERVER=nfs.example", "OUTPUT_CLAIM=results", "DATASET_CLAIM=data", "CHECKPOINT_CLAIM=saves")
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("nfs", "shared-memory"), ("pvc", "shared-memory"), ("host-path",), ("scratch",)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [("nfs", "shared-memory"), ("pvc", "shared-memory")])
 def test_options_keep_claims_of_a_job(tmp_path: Path, kubectl: Path, options: tuple[str, ...]) -> None:
     loaded = load(demo.write(tmp_path / "model", SPEC))
     package = render(plan(loaded, loaded.spec.variants[0], Options(site=select(options, SITE))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -48,14 +47,11 @@ def has_option(folder: Path, values: str) -> bool:
     ("values", "expected"),
     [
         (TORCH, True),
-        (f"{TORCH}, processes_per_node: auto", True),
         ("kind: JobSet, rendezvous: torch, roles: {node: {command: [torchrun, -m, model]}}", True),
-        (f"{TORCH}, args: [-v]", True),
         ("kind: JobSet, rendezvous: torch, roles: {node: {command: [python3]}}", False),
         ("kind: JobSet, rendezvous: jax, roles: {node: {replicas: 3}}", False),
         ("kind: JobSet, rendezvous: none, roles: {node: {command: [torchrun]}}, success: [node]", False),
         ("kind: Job", False),
-        ("kind: MPIJob", False),
     ],
 )
 def test_package_has_elastic_only_where_torchrun_starts_nodes(tmp_path: Path, values: str, *, expected: bool) -> None:
@@ -90,7 +86,7 @@ def arguments(folder: Path, rank: str, port: int, script: str) -> dict[str, Any]
     return {"args": argv, "env": environment, "cwd": folder, "text": True}
 
 
-@pytest.mark.parametrize(("rank", "is_host"), [("0", "true"), ("1", "false"), ("10", "false")])
+@pytest.mark.parametrize(("rank", "is_host"), [("0", "true"), ("10", "false")])
 def test_script_gives_torchrun_the_range_of_nodes_and_one_endpoint(tmp_path: Path, rank: str, is_host: str) -> None:
     lines = [f'echo "${{{variable}-none}}"' for variable in VARIABLES]
     with server() as store:
@@ -132,7 +128,7 @@ def test_node_starts_torchrun_again_after_node_0_has_left(tmp_path: Path, fifo: 
     assert (tmp_path / "starts").read_text() == "start\nstart\n"
 
 
-@pytest.mark.parametrize("code", [0, 1, 42])
+@pytest.mark.parametrize("code", [0, 42])
 def test_node_ends_as_its_torchrun_while_node_0_answers(tmp_path: Path, code: int) -> None:
     with server() as store:
         done = subprocess.run(
@@ -155,6 +151,7 @@ def test_node_that_is_drained_stops_torchrun_and_starts_it_no_more(tmp_path: Pat
         assert node.wait(30) == 3
 
 
+@pytest.mark.thorough
 def test_node_that_is_drained_while_torchrun_starts_stops_it(tmp_path: Path) -> None:
     script = 'trap "echo stopped; exit 3" TERM; kill $PPID; sleep 9 >/dev/null 2>&1 & wait'
     with server() as store:
@@ -162,30 +159,6 @@ def test_node_that_is_drained_while_torchrun_starts_stops_it(tmp_path: Path) -> 
         for _ in range(20):
             done = subprocess.run(**shown, check=False, capture_output=True, timeout=30)
             assert (done.returncode, done.stdout) == (3, "stopped\n")
-
-
-def test_node_that_is_drained_just_after_torchrun_has_ended_succeeds(tmp_path: Path) -> None:
-    with server() as store:
-        options = arguments(tmp_path, "1", store.getsockname()[1], "kill -TERM $PPID")
-        script = tmp_path / SCRIPT.name
-        wait = "    while torchrun.poll() is None:\n"
-        text = script.read_text()
-        assert wait in text
-        script.write_text(text.replace(wait, f"    time.sleep(1)\n{wait}"))
-        assert subprocess.run(**options, check=False).returncode == 0
-
-
-def test_node_that_waits_for_node_0_ends_when_it_is_drained(tmp_path: Path, fifo: Path) -> None:
-    store = server()
-    shown = arguments(tmp_path, "1", store.getsockname()[1], "read -r code <fifo; exit $code")
-    with subprocess.Popen(**shown, stderr=subprocess.PIPE) as node:
-        with fifo.open("w") as stream:
-            store.close()
-            stream.write("1\n")
-        assert node.stderr
-        assert "waiting" in node.stderr.readline()
-        node.terminate()
-        assert node.wait(30) == 128 + signal.SIGTERM
 
 
 def test_node_fails_if_node_0_does_not_come(tmp_path: Path) -> None:
@@ -196,28 +169,23 @@ def test_node_fails_if_node_0_does_not_come(tmp_path: Path) -> None:
     assert done.stderr == f"torchrun.sh: node 0 does not answer at 127.0.0.1:{port} within 10 s\n"
 
 
-def edited(folder: Path, value: Any) -> list[str]:
-    """Return the problems of the demo's manifest with another least number of nodes."""
-    loaded = load(demo.write(folder, demo.changed(f"{{kind: MPIJob}} => {{{TORCH}}}")))
+def test_verify_checks_the_least_number_of_nodes(tmp_path: Path) -> None:
+    loaded = load(demo.write(tmp_path, demo.changed(f"{{kind: MPIJob}} => {{{TORCH}}}")))
     entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
-    content = entries["quickstart/k8s/mlops/multi-node/jobset.yaml"]
-    assert isinstance(content, bytes)
-    manifest = yaml.safe_load(content)
+    manifest = yaml.safe_load(entries["quickstart/k8s/mlops/multi-node/jobset.yaml"])  # type: ignore[arg-type]
     container = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
-    container["env"].append({"name": "ELASTIC_MIN", "value": value})
-    return [problem.message.partition(": ")[2] for problem in checks.check(written.overlay(yaml.safe_dump(manifest)))]
+    variable = {"name": "ELASTIC_MIN"}
+    container["env"].append(variable)
 
+    def messages(value: object) -> list[str]:
+        variable["value"] = value  # type: ignore[assignment]
+        return [problem.message for problem in checks.check(written.overlay(yaml.safe_dump(manifest)))]
 
-@pytest.mark.parametrize("value", ["1", "2", "3"])
-def test_verify_accepts_least_number_of_nodes_up_to_all(tmp_path: Path, value: str) -> None:
-    assert edited(tmp_path, value) == []
-
-
-@pytest.mark.parametrize("value", ["0", "4", "-1", "", "two", "1:3", "1" * 5000, "٣", None, 2, ["1"]])
-def test_verify_refuses_other_least_numbers_of_nodes(tmp_path: Path, value: Any) -> None:
-    [message] = edited(tmp_path, value)
-    assert "ELASTIC_MIN: expected a whole number from 1 to 3, the number of pods, found " in message
-    assert len(message) < 500
+    assert messages("1") == messages("3") == []
+    for value in ("0", "4", "", "two", "1" * 5000, "٣", None, 2, ["1"]):
+        [message] = messages(value)
+        assert "ELASTIC_MIN: expected a whole number from 1 to 3, the number of pods, found " in message
+        assert len(message) < 500
 
 
 def test_elastic_is_refused_beside_gang(mlpack: Callable[..., Outcome]) -> None:
@@ -228,14 +196,7 @@ def test_elastic_is_refused_beside_gang(mlpack: Callable[..., Outcome]) -> None:
     assert f"gang and elastic cannot be combined: {reason}" in done.stderr
 
 
-def test_elastic_is_refused_for_a_package_without_torchrun(mlpack: Callable[..., Outcome]) -> None:
-    done = mlpack("build", "hello-mpi", "--with", "elastic", "--site", "ELASTIC_MIN=1")
-    assert done.code == 2
-    reason = "it is for a JobSet whose nodes start torchrun, and hello-mpi has none"
-    assert f"--with elastic: {reason}" in done.stderr
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "1:2", "one", "10000"])
+@pytest.mark.parametrize("value", ["0", "10000"])
 def test_build_refuses_invalid_least_number_of_nodes(mlpack: Callable[..., Outcome], value: str) -> None:
     done = mlpack("build", "llm-finetune", "--with", "elastic", "--site", f"ELASTIC_MIN={value}")
     assert done.code == 2
@@ -273,9 +234,9 @@ def test_jobset_with_enough_nodes_runs_while_another_one_has_no_room() -> None:
     assert [finding.subject for finding in verdict.findings] == [f"pod/{name(unscheduled(1))}"]
 
 
-@pytest.mark.parametrize("workload", [elastic("StartupPolicyCompleted"), jobset("StartupPolicyCompleted")])
-def test_jobset_is_stuck_while_its_first_node_has_no_room(workload: dict[str, Any]) -> None:
-    assert judged(workload, job(), unscheduled(0), pod(1)).phase is Phase.STUCK
+def test_jobset_is_stuck_while_its_first_node_has_no_room() -> None:
+    for workload in [elastic("StartupPolicyCompleted"), jobset("StartupPolicyCompleted")]:
+        assert judged(workload, job(), unscheduled(0), pod(1)).phase is Phase.STUCK
 
 
 def test_jobset_runs_while_a_failed_node_is_made_again() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Past
 from packager.kubernetes.objects import name
@@ -115,11 +113,6 @@ def test_jobset_names_first_failure_before_lost_connections() -> None:
     ]
 
 
-def test_jobset_names_earliest_of_several_failures() -> None:
-    verdict = judged(jobset(FAILED), job(FAILING), failed(0, 14, "late"), failed(1, 9, "early"))
-    assert verdict.summary == "node 1: container node ended with exit code 1"
-
-
 def test_lost_connection_is_the_cause_if_other_pods_fail_much_later() -> None:
     verdict = judged(jobset(FAILED), job(FAILING), failed(0, 9, "Connection refused"), failed(1, 30, "no more data"))
     assert verdict.summary == "node 0: container node ended with exit code 1"
@@ -175,19 +168,16 @@ def test_permanent_exit_code_fails_jobset_before_its_pods_have_stopped() -> None
     assert (verdict.phase, verdict.summary) == (Phase.FAILED, f"{message}, in the last of 3 attempts")
 
 
-@pytest.mark.parametrize(
-    ("end", "rules"),
-    [
+def test_rule_for_other_failures_does_not_end_the_jobset() -> None:
+    rules: Any
+    for end, rules in [
         (FAILING, [PERMANENT]),
         (BY_CODE, [{**PERMANENT, "targetReplicatedJobs": ["other"]}]),
         (BY_CODE, [{**PERMANENT, "onJobFailureMessagePatterns": ["other"]}]),
         (BY_CODE, [{"name": "a", "action": "RestartJobSet"}, PERMANENT]),
-    ],
-    ids=["another reason", "another role", "another message", "a rule before it"],
-)
-def test_rule_for_other_failures_does_not_end_the_jobset(end: str, rules: list[Object]) -> None:
-    verdict = judged(with_rules(*rules), job(end), pod(0), failed(1, 9, "no data", code=3))
-    assert verdict.phase is Phase.RUNNING
+    ]:
+        verdict = judged(with_rules(*rules), job(end), pod(0), failed(1, 9, "no data", code=3))
+        assert verdict.phase is Phase.RUNNING
 
 
 def test_permanent_exit_code_of_one_of_several_jobs_waits_for_jobset() -> None:
@@ -240,19 +230,19 @@ def test_deleted_pod_is_the_cause_after_it_has_disappeared() -> None:
     )
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_pod_deleted_before_another_failed_is_the_cause(is_gone: bool) -> None:  # noqa: FBT001
+def test_pod_deleted_before_another_failed_is_the_cause() -> None:
     """A program that notices that another one is told to stop may end before it."""
-    deleted = pod(1) if is_gone else pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
-    effect = failed(0, 12, "stopped by SIGTERM")
-    killed = event(deleted, "Killing", "Stopping container node", 10)
-    verdict = judged(jobset(FAILED), job(FAILING), effect, *(() if is_gone else (deleted,)), events=(killed,))
-    message = "node 1: it was deleted, which stopped it"
-    assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
-    assert [(finding.reason, finding.subject) for finding in verdict.findings] == [
-        ("Deleted", f"pod/{name(deleted)}"),
-        ("Error", f"pod/{name(effect)}"),
-    ]
+    for is_gone in [False, True]:
+        deleted = pod(1) if is_gone else pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+        effect = failed(0, 12, "stopped by SIGTERM")
+        killed = event(deleted, "Killing", "Stopping container node", 10)
+        verdict = judged(jobset(FAILED), job(FAILING), effect, *(() if is_gone else (deleted,)), events=(killed,))
+        message = "node 1: it was deleted, which stopped it"
+        assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
+        assert [(finding.reason, finding.subject) for finding in verdict.findings] == [
+            ("Deleted", f"pod/{name(deleted)}"),
+            ("Error", f"pod/{name(effect)}"),
+        ]
 
 
 def test_deleted_pod_is_not_the_cause_once_it_was_replaced_or_after_a_failure() -> None:
@@ -307,8 +297,8 @@ def test_jobset_reports_event_of_a_refused_pod() -> None:
     assert (verdict.phase, verdict.summary) == (Phase.STUCK, TOLD)
 
 
-@pytest.mark.parametrize("reason", ["JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"])
-def test_jobset_reports_event_of_refused_objects(reason: str) -> None:
+def test_jobset_reports_event_of_refused_objects() -> None:
+    reason = "HeadlessServiceCreationFailed"
     workload = jobset()
     verdict = judged(workload, events=(event(workload, reason, "no such thing", 2, "Warning"),))
     assert (verdict.phase, verdict.findings[0].reason, verdict.summary) == (Phase.STUCK, reason, "no such thing")
@@ -337,12 +327,13 @@ def test_another_pod_does_not_take_the_place_of_the_first_one() -> None:
     assert KIND.main([]) is None
 
 
-@pytest.mark.parametrize(
-    ("pod_name", "role"),
-    [(f"{NAME}-node-0-12-x2f9k", "worker"), (f"{NAME}-node-0-12", None), (f"other-{NAME}-node-0-1-x2f9k", None)],
-)
-def test_pod_names_determine_roles(pod_name: str, role: str | None) -> None:
-    assert KIND.role(NAME, pod_name) == role
+def test_pod_names_determine_roles() -> None:
+    for pod_name, role in [
+        (f"{NAME}-node-0-12-x2f9k", "worker"),
+        (f"{NAME}-node-0-12", None),
+        (f"other-{NAME}-node-0-1-x2f9k", None),
+    ]:
+        assert KIND.role(NAME, pod_name) == role
 
 
 def snapshot(workload: Object, *items: Object, logs: tuple[PodLog, ...] = ()) -> Snapshot:
@@ -375,18 +366,20 @@ def test_stopped_pod_without_a_log_is_named_if_it_was_running() -> None:
     assert verdict.findings[1:] == (Finding("Stopped", f"pod/{name(other)}", message, blocks=False),)
 
 
-@pytest.mark.parametrize("end", ["", "Completed", "Failed:ReachedMaxRestarts"])
-def test_failure_of_an_earlier_attempt_is_reported_until_the_end(end: str) -> None:
-    before, now = failed(1, 9, "ValueError"), pod(0, attempt=1)
-    workload = jobset(*([end] if end else ["X"]), retries=1, restarts=1)
-    logs = (PodLog(before, ("ValueError: no data",)), PodLog(pod(0), ("step 1",)))
-    verdict = diagnose(
-        KIND, snapshot(workload, job(attempt=1), now, logs=logs), Past((Finding("Error", f"pod/{name(before)}", "x"),))
-    )
-    message = "attempt 1 of 2: node 1: container node ended with exit code 1"
-    assert verdict.findings == (
-        Finding("Retried", f"pod/{name(before)}", message, blocks=False, log=("ValueError: no data",)),
-    )
+def test_failure_of_an_earlier_attempt_is_reported_until_the_end() -> None:
+    for end in ["", "Completed", "Failed:ReachedMaxRestarts"]:
+        before, now = failed(1, 9, "ValueError"), pod(0, attempt=1)
+        workload = jobset(*([end] if end else ["X"]), retries=1, restarts=1)
+        logs = (PodLog(before, ("ValueError: no data",)), PodLog(pod(0), ("step 1",)))
+        verdict = diagnose(
+            KIND,
+            snapshot(workload, job(attempt=1), now, logs=logs),
+            Past((Finding("Error", f"pod/{name(before)}", "x"),)),
+        )
+        message = "attempt 1 of 2: node 1: container node ended with exit code 1"
+        assert verdict.findings == (
+            Finding("Retried", f"pod/{name(before)}", message, blocks=False, log=("ValueError: no data",)),
+        )
 
 
 def test_pods_are_about_to_be_deleted_once_one_has_failed_or_is_stopped() -> None:
@@ -432,13 +425,6 @@ def test_report_of_torchrun_determines_node_that_failed_first() -> None:
     )
 
 
-def test_times_of_report_and_container_are_not_compared() -> None:
-    cause, effect = failed(1, 9, "killed"), failed(0, 10, reported(8))
-    assert (
-        judged(jobset(FAILED), job(FAILING), effect, cause).summary == "node 1: container node ended with exit code 1"
-    )
-
-
 def test_failed_container_counts_before_its_pod_has_failed() -> None:
     bad, well = failed(1, 9, "ValueError"), pod(0)
     bad["status"]["phase"] = "Running"
@@ -452,34 +438,36 @@ def test_failed_container_counts_before_its_pod_has_failed() -> None:
     )
 
 
-@pytest.mark.parametrize("prefix", ["", "[rank1]: "], ids=["torch1", "torch2"])
-@pytest.mark.parametrize("is_gone", [True, False])
-def test_node_stopped_after_its_own_error_is_the_cause(is_gone: bool, prefix: str) -> None:  # noqa: FBT001
-    effect, going = failed(0, 9, LOST[-1]), pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
-    stop = (
-        "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal",
-        TORCHRUN[1],
-        "SignalException",
-    )
-    raised = tuple(f"{prefix}{line}" for line in RAISED[1:])
-    logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(pod(1), (RAISED[0], *raised, *stop)))
-    pods = (effect,) if is_gone else (effect, going)
-    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), *pods, logs=logs), Past())
-    message = "node 1: it was stopped after ValueError: no image 7"
-    assert (verdict.summary, verdict.findings[0].message) == (message, message)
-    assert verdict.findings[0].log == (*raised, *stop)
-    assert verdict.findings[1].message == "node 0: container node ended with exit code 1"
+def test_node_stopped_after_its_own_error_is_the_cause() -> None:
+    for prefix in ["", "[rank1]: "]:
+        for is_gone in [True, False]:
+            effect, going = failed(0, 9, LOST[-1]), pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+            stop = (
+                "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal",
+                TORCHRUN[1],
+                "SignalException",
+            )
+            raised = tuple(f"{prefix}{line}" for line in RAISED[1:])
+            logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(pod(1), (RAISED[0], *raised, *stop)))
+            pods = (effect,) if is_gone else (effect, going)
+            verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), *pods, logs=logs), Past())
+            message = "node 1: it was stopped after ValueError: no image 7"
+            assert (verdict.summary, verdict.findings[0].message) == (message, message)
+            assert verdict.findings[0].log == (*raised, *stop)
+            assert verdict.findings[1].message == "node 0: container node ended with exit code 1"
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [("step 1",), LOST, ("step 1", TORCHRUN[1], "  File", "torch.distributed.SignalException: 15"), (TORCHRUN[1],)],
-)
-def test_node_stopped_without_its_own_error_is_not_the_cause(lines: tuple[str, ...]) -> None:
-    effect = failed(0, 9, LOST[-1])
-    logs = (PodLog(effect, LOST), PodLog(pod(1), lines))
-    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), effect, pod(1), logs=logs), Past())
-    assert verdict.summary == "node 0: container node ended with exit code 1"
+def test_node_stopped_without_its_own_error_is_not_the_cause() -> None:
+    for lines in [
+        ("step 1",),
+        LOST,
+        ("step 1", TORCHRUN[1], "  File", "torch.distributed.SignalException: 15"),
+        (TORCHRUN[1],),
+    ]:
+        effect = failed(0, 9, LOST[-1])
+        logs = (PodLog(effect, LOST), PodLog(pod(1), lines))
+        verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), effect, pod(1), logs=logs), Past())
+        assert verdict.summary == "node 0: container node ended with exit code 1"
 
 
 def test_error_of_an_earlier_attempt_is_shown_without_the_report_of_torchrun() -> None:
@@ -501,9 +489,8 @@ def test_attempts_count_starts_of_all_pods() -> None:
 RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
 
 
-@pytest.mark.parametrize(
-    ("workload", "is_replaced"),
-    [
+def test_jobset_replaces_pods_while_another_attempt_is_left() -> None:
+    for workload, is_replaced in [
         (jobset(retries=1), True),
         (jobset(retries=1, restarts=1), False),
         (jobset(), False),
@@ -511,12 +498,10 @@ RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
         (with_rules({"action": "FailJobSet"}), False),
         (with_rules({**RULE, "onJobFailureReasons": ["BackoffLimitExceeded"]}), False),
         (with_rules({"action": "FailJobSet", "targetReplicatedJobs": ["node"]}), False),
-    ],
-)
-def test_jobset_replaces_pods_while_another_attempt_is_left(workload: Object, is_replaced: bool) -> None:  # noqa: FBT001
-    assert KIND.replaces_pods(snapshot(workload, job())) is is_replaced
-    for stopped in ({"spec": {**workload["spec"], "suspend": True}}, {"metadata": {"deletionTimestamp": at(9)}}):
-        assert not KIND.replaces_pods(snapshot({**workload, **stopped}, job()))
+    ]:
+        assert KIND.replaces_pods(snapshot(workload, job())) is is_replaced
+        for stopped in ({"spec": {**workload["spec"], "suspend": True}}, {"metadata": {"deletionTimestamp": at(9)}}):
+            assert not KIND.replaces_pods(snapshot({**workload, **stopped}, job()))
 
 
 DISRUPTION = {

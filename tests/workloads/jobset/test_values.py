@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from packager.base.errors import SpecError
-from packager.builder.plan import Options, plan
-from packager.builder.render import render
-from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
-from packager.package import tree
-from packager.workloads.program import Program, Run
+from packager.workloads.program import Run
 from tests import demo
 
 if TYPE_CHECKING:
@@ -64,7 +59,6 @@ def test_torch_nodes_get_address_of_the_first(tmp_path: Path) -> None:
         ("processes_per_node: 4, resources: {limits: {nvidia.com/gpu: 8}}", "4"),
         ("processes_per_node: per-gpu", "1"),
         ("processes_per_node: per-gpu, resources: {limits: {nvidia.com/gpu: 8}}", "8"),
-        ("resources: {limits: {nvidia.com/gpu: 8}}", "8"),
     ],
 )
 def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, values: str, number: str) -> None:
@@ -77,8 +71,6 @@ def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, val
     [
         ("", "train.py", ["torchrun", "train.py"]),
         ("", "train.sh", ["torchrun", "--no_python", "train.sh"]),
-        ("processes_per_node: 8", "train.py", ["torchrun", "train.py"]),
-        ("processes_per_node: auto", "train.py", ["torchrun", "train.py"]),
     ],
 )
 def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, command: list[str]) -> None:
@@ -115,15 +107,6 @@ def test_gpu_key_decides_options_of_a_role(tmp_path: Path) -> None:
     ("rendezvous", "role", "variables"),
     [
         (
-            "jax",
-            "node",
-            {
-                "JAX_COORDINATOR_ADDRESS": f"{HOST.format('node')}:8476",
-                "JAX_NUM_PROCESSES": "2",
-                "JAX_PROCESS_ID": INDEX,
-            },
-        ),
-        (
             "xgboost",
             "worker",
             {
@@ -141,18 +124,6 @@ def test_other_rendezvous_set_expected_variables(
 ) -> None:
     overlay = loaded(tmp_path, f"rendezvous: {rendezvous}, success: [{role}], roles: {{{role}: {{replicas: 2}}}}")
     assert environment(overlay, role) == {**dict([NAME]), **variables}
-
-
-def test_role_overrides_script_and_resources(tmp_path: Path) -> None:
-    roles = "a: {script: train.py, resources: {limits: {memory: 1Gi}}}, b: {}"
-    overlay = loaded(
-        tmp_path, f"rendezvous: none, success: [a], resources: {{limits: {{memory: 2Gi}}}}, roles: {{{roles}}}"
-    )
-    assert [overlay.program_of(role, Run(("train.sh",))).command[-1].rpartition("/")[2] for role in "ab"] == [
-        "train.py",
-        "train.sh",
-    ]
-    assert [overlay.resources_of(role).limits for role in "ab"] == [{"memory": "1Gi"}, {"memory": "2Gi"}]
 
 
 @pytest.mark.parametrize(
@@ -259,9 +230,7 @@ def test_conflicting_keys_are_refused(tmp_path: Path, values: str, problems: lis
     [
         ("3", (3,)),
         ("1-127", tuple(range(1, 128))),
-        ("1-255", tuple(range(1, 256))),
         ("[64, 2-4, 3, 1, 4-5]", (1, 2, 3, 4, 5, 64)),
-        ("[7-7]", (7,)),
     ],
 )
 def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent: tuple[int, ...]) -> None:
@@ -269,9 +238,7 @@ def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent:
     assert overlay.permanent == permanent
 
 
-@pytest.mark.parametrize(
-    "codes", ["a-b", "5", "-", "", "1-2-3", "1-256", "0-9", "01-9", "1-99999999999", "1-9\\n", "1-9 "]
-)
+@pytest.mark.parametrize("codes", ["a-b", "5", "1-256", "01-9", "1-9\\n"])
 def test_exit_codes_in_another_form_are_refused(tmp_path: Path, codes: str) -> None:
     """The range is the only problem of the overlay."""
     for values in (f'"{codes}"', f'[3, "{codes}"]'):
@@ -294,45 +261,6 @@ def test_names_of_pods_above_63_characters_are_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_role_overrides_command_and_environment(tmp_path: Path) -> None:
-    roles = 'a: {command: [nc, -l], args: ["80"], environment: {LEVEL: 3}}, b: {}'
-    overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
-    assert overlay.program_of("a", Run(("train.sh",))) == Program(("nc", "-l"), ("80",))
-    assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
-
-
-def test_role_with_a_command_has_the_values_of_its_spec(tmp_path: Path, kubectl: Path) -> None:
-    roles = "a: {command: [nc], environment: {A: home/x, B: home/mlpack/y, C: ROOTS/x}}"
-    spec = demo.changed(
-        f"{{kind: MPIJob}} => {{kind: JobSet, rendezvous: none, success: [a], roles: {{{roles}}}}}",
-        ", script: train.sh => , overlays: [multi-node]",
-    )
-    model = load(demo.write(tmp_path / "demo", spec))
-    (tmp_path / "package").mkdir()
-    tree.write(render(plan(model, model.spec.variants[0], Options())), tmp_path / "package")
-    rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops/multi-node", program=str(kubectl))
-    (jobset,) = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "JobSet"]
-    (container,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
-    values = {variable["name"]: variable.get("value") for variable in container["env"]}
-    assert {name: values[name] for name in ("A", "B", "C", "HOME")} == {
-        "A": "home/x",
-        "B": "home/mlpack/y",
-        "C": "ROOTS/x",
-        "HOME": "/home/mlpack",
-    }
-
-
-def test_variant_needs_no_script_if_all_roles_have_programs(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
-    roles = "a: {script: train.sh}, b: {command: [sleep, '1']}, c: {args: [-v]}"
-    spec = demo.changed(
-        ", script: train.sh => , overlays: [multi-node]",
-        f"{{kind: MPIJob}} => {{kind: JobSet, rendezvous: none, success: [a], roles: {{{roles}}}}}",
-    )
-    model = demo.write(tmp_path / "demo", spec)
-    built = mlpack("build", model.parent, "--destination", tmp_path)
-    assert (built.code, mlpack("verify", built.stdout.strip()).code) == (0, 0), built.stderr
-
-
 def test_role_without_program_needs_script_of_the_variant(tmp_path: Path) -> None:
     spec = demo.changed(
         ", script: train.sh => , overlays: [multi-node]",
@@ -353,7 +281,6 @@ def test_role_without_program_needs_script_of_the_variant(tmp_path: Path) -> Non
             "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}, b: {args: ['$(JOBSET_NAME)']}}, "
             "command: [ring, '$(JOBSET_NAME)-a-0-0.$(JOBSET_NAME)', '$(JOB_COMPLETION_INDEX)']}"
         ),
-        "{kind: Job, completions: 2, command: [sweep, '$(JOB_COMPLETION_INDEX)']}",
     ],
 )
 def test_arguments_may_use_variables_of_the_pods(overlay: str, tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
@@ -372,8 +299,6 @@ def test_arguments_may_use_variables_of_the_pods(overlay: str, tmp_path: Path, m
         ("torch", "node", "PET_NNODES", "torchrun takes it for one of its own options, which the package gives"),
         ("torch", "node", "RANK", "torchrun sets it for each process"),
         ("xgboost", "worker", "DMLC_TASK_ID", "the package sets such names, from the overlay's roles"),
-        ("jax", "node", "JAX_PROCESS_ID", "the package sets it, from the overlay's roles"),
-        ("none", "any", "JOBSET_NAME", "the overlay sets it, to the JobSet's name"),
         ("none", "any", "JOB_COMPLETION_INDEX", "Kubernetes sets it, to the pod's index"),
     ],
 )

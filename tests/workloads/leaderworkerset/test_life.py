@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from packager.cluster.observe import observe
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Past
@@ -17,7 +15,6 @@ from tests.fake_cluster import FakeCluster, Object, item
 
 NAME = "chat-serving"
 KIND = LeaderWorkerSet()
-SHOWN = f"leaderworkerset/{NAME}"
 BEGIN = "2026-11-21T00:00:00+00:00"
 LABEL = "leaderworkerset.sigs.k8s.io/"
 AVAILABLE = {"type": "Available", "status": "True", "reason": "AllGroupsReady"}
@@ -80,16 +77,13 @@ def test_set_serves_when_all_groups_are_ready_and_of_the_newest_templates() -> N
     assert judged(whole, pod(0), pod(1)) == Verdict(Phase.SERVING, "2 of 2 groups serve")
 
 
-@pytest.mark.parametrize(
-    ("given", "summary"),
-    [
+def test_set_runs_before_all_groups_serve() -> None:
+    for given, summary in [
         (workload(replicas=2, readyReplicas=1, updatedReplicas=2), "1 of 2 groups serve"),
         (workload(AVAILABLE, seen=0), "0 of 2 groups serve"),
         (workload(ROLLING, readyReplicas=2, updatedReplicas=1), "2 of 2 groups serve, 1 of 2 are up to date"),
-    ],
-)
-def test_set_runs_before_all_groups_serve(given: Object, summary: str) -> None:
-    assert judged(given, pod(0), pod(1)) == Verdict(Phase.RUNNING, summary)
+    ]:
+        assert judged(given, pod(0), pod(1)) == Verdict(Phase.RUNNING, summary)
 
 
 def test_unready_leader_is_reported_with_its_probe() -> None:

@@ -54,14 +54,6 @@ def test_leader_serves_and_workers_do_not(tmp_path: Path) -> None:
     assert files["service.yaml"]["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
 
 
-def test_name_of_the_set_is_left_to_its_own_service(tmp_path: Path) -> None:
-    spec = built(tmp_path)["leaderworkerset.yaml"]["spec"]
-    assert spec["networkConfig"] == {"subdomainPolicy": "UniquePerReplica"}
-    group = spec["leaderWorkerTemplate"]
-    assert (spec["replicas"], group["size"], group["restartPolicy"]) == (2, 4, "RecreateGroupOnPodRestart")
-    assert spec["rolloutStrategy"]["rollingUpdateConfiguration"] == {"maxUnavailable": 1, "maxSurge": 0}
-
-
 def test_rollout_with_surge_stops_no_group_before_a_new_one_is_ready(tmp_path: Path) -> None:
     spec = built(tmp_path, "overlays.multi-node.surge=1")["leaderworkerset.yaml"]["spec"]
     assert spec["rolloutStrategy"]["rollingUpdateConfiguration"] == {"maxUnavailable": 0, "maxSurge": 1}

@@ -6,12 +6,10 @@ They are the templates' own, with other folders in the place of /run/mlpack and 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +19,7 @@ from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 BASE = TEMPLATES["mpijob"] / "quickstart/common/FRAMEWORK/k8s/mlops/base"
 SENTENCE = "processes were killed for taking more memory than their worker may, in:"
@@ -159,11 +158,7 @@ class Job:
         return done.returncode, done.stderr, self.status.read_text() if self.status.exists() else ""
 
 
-def has_pending_sigterm(process: subprocess.Popen[bytes]) -> bool:
-    """Whether SIGTERM waits for a process that SIGSTOP has stopped."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    (pending,) = re.findall(r"^ShdPnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return bool(int(pending, 16) & 1 << signal.SIGTERM - 1)
+SHELLS = pytest.mark.parametrize("shell", ["sh", pytest.param("busybox sh", marks=pytest.mark.thorough)])
 
 
 @pytest.fixture
@@ -187,23 +182,6 @@ def test_launcher_ignores_processes_killed_in_an_earlier_attempt(job: Job) -> No
     assert job.end() == (0, "", "")
 
 
-def test_launcher_reports_nothing_without_counts_of_the_kernel(job: Job) -> None:
-    job.begin(0, 1)
-    assert job.end() == (0, "", "")
-
-
-def test_launcher_ignores_output_of_a_login_shell(job: Job) -> None:
-    job.begin(0, 1)
-    job.program("ssh", "echo killed; echo welcome")
-    assert job.end() == (0, "", "")
-
-
-def test_launcher_does_not_ask_workers_without_ranks(job: Job) -> None:
-    job.begin(0)
-    job.count(1, 1)
-    assert job.end() == (0, "", "")
-
-
 def test_failed_launcher_writes_no_status(job: Job) -> None:
     job.count(0, 0)
     job.begin(0, 1)
@@ -214,26 +192,7 @@ def test_failed_launcher_writes_no_status(job: Job) -> None:
     assert job.end() == (1, f"{lost}mpi-launcher.sh: {SENTENCE} job-worker-0\n", "")
 
 
-def test_launcher_succeeds_if_its_status_cannot_be_written(job: Job) -> None:
-    job.count(0, 0)
-    job.begin(0)
-    job.count(0, 1)
-    job.status.unlink()
-    job.status.symlink_to("nothing/there")
-    assert job.end() == (0, f"mpi-launcher.sh: {SENTENCE} job-worker-0\n", "")
-
-
-def test_status_lists_at_most_twenty_workers(tmp_path: Path) -> None:
-    job = Job(tmp_path, 22)
-    for worker in range(22):
-        job.begin(worker)
-        job.count(worker, 1)
-        (job.root / job.hosts[worker] / "joined").write_text("0\n")
-    named = " ".join(f"job-worker-{index}" for index in range(20))
-    assert job.end()[2] == f"{SENTENCE} {named}, and 2 more\n"
-
-
-@pytest.mark.parametrize(("code", "expected"), [(143, 143), (1, 1), (0, 143)])
+@pytest.mark.parametrize(("code", "expected"), [(1, 1), (0, 143)])
 def test_launcher_that_is_stopped_lets_the_ranks_end(job: Job, code: int, expected: int) -> None:
     ranks = [job.rank(0, "OMPI_COMM_WORLD_RANK=0"), job.rank(1, "PMI_RANK=1")]
     other = job.rank(1, "NOT_PMI_RANK=1")
@@ -247,18 +206,9 @@ def test_launcher_that_is_stopped_lets_the_ranks_end(job: Job, code: int, expect
     other.wait()
 
 
-@pytest.mark.parametrize("begun", [(), (0, 1)])
-def test_launcher_that_is_stopped_before_ranks_begin_ends_mpirun(job: Job, begun: tuple[int, ...]) -> None:
-    job.begin(*begun)
-    with job.running(0) as launcher:
-        launcher.terminate()
-        assert launcher.wait(30) == 9
-
-
-@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
+@SHELLS
 def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Job, shell: str) -> None:
-    if shell.startswith("busybox"):
-        shell = f"{tools.require('busybox')} sh"
+    shell = shell.replace("busybox", tools.require("busybox")) if "busybox" in shell else shell
     os.mkfifo(job.root / "begun")
     job.insert_after_mpirun(f"read -r _ <{job.root}/begun\nkill -TERM $$")
     rank = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
@@ -270,37 +220,6 @@ def test_launcher_stopped_just_after_it_starts_mpirun_lets_the_ranks_end(job: Jo
     assert launcher.returncode == 143
 
 
-@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
-def test_mpirun_ends_that_has_just_been_started(job: Job, shell: str) -> None:
-    if shell.startswith("busybox"):
-        shell = f"{tools.require('busybox')} sh"
-    job.insert_after_mpirun("kill -TERM $$")
-    job.program("mpirun", "exec sleep 30")
-    environment = {**os.environ, "PATH": f"{job.root}/bin:{os.environ['PATH']}"}
-    argv = [*shell.split(), str(job.root / "mpi-launcher.sh"), "openmpi", "all", "x"]
-    assert subprocess.run(argv, env=environment, timeout=20, check=False).returncode == 143
-
-
-def test_ranks_get_sigterm_once_for_each_launcher(job: Job) -> None:
-    assert job.session(0, "stop") == 1
-    job.begin(0)
-    rank = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
-    rank.send_signal(signal.SIGSTOP)
-    os.waitpid(rank.pid, os.WUNTRACED)
-    assert job.session(0, "stop") == 0
-    assert has_pending_sigterm(rank)
-    job.forget(0, rank)
-    started_to_save = job.rank(0, "OMPI_COMM_WORLD_RANK=0")
-    started_to_save.send_signal(signal.SIGSTOP)
-    os.waitpid(started_to_save.pid, os.WUNTRACED)
-    assert job.session(0, "stop") == 0
-    assert not has_pending_sigterm(started_to_save)
-    job.begin(0)
-    assert job.session(0, "stop") == 0
-    assert has_pending_sigterm(started_to_save)
-    job.forget(0, started_to_save)
-
-
 def test_launcher_fails_if_ranks_of_a_stopped_worker_end_with_0(job: Job) -> None:
     job.begin(0, 1)
     rank = job.rank(0, "PMI_RANK=0")
@@ -310,10 +229,9 @@ def test_launcher_fails_if_ranks_of_a_stopped_worker_end_with_0(job: Job) -> Non
     assert job.end() == (1, lost, "")
 
 
-@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
+@SHELLS
 def test_worker_that_is_stopped_serves_until_ranks_and_mpirun_have_ended(job: Job, shell: str) -> None:
-    if shell.startswith("busybox"):
-        shell = f"{tools.require('busybox')} sh"
+    shell = shell.replace("busybox", tools.require("busybox")) if "busybox" in shell else shell
     rank, daemon = job.rank(0, "OMPI_COMM_WORLD_RANK=0"), job.rank(0, "PATH=/")
     with job.serving(shell) as worker:
         worker.terminate()
@@ -331,8 +249,3 @@ def test_worker_without_ranks_ends_at_once_when_it_is_stopped(job: Job) -> None:
         assert worker.wait(30) == 0
     assert daemon.poll() is None
     job.forget(0, daemon)
-
-
-def test_worker_ends_with_the_exit_code_of_sshd(job: Job) -> None:
-    with job.serving(code=3) as worker:
-        assert worker.wait(30) == 3

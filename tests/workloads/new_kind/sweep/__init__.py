@@ -1,1 +1,0 @@
-"""Sweep: trials of one program, side by side."""
