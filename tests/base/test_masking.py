@@ -16,20 +16,8 @@ if TYPE_CHECKING:
 
 
 def test_value_of_a_secret_key_is_masked() -> None:
-    for key in (
-        "HF_TOKEN",
-        "hfToken",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_ACCESS_KEY_ID",
-        "DBPASSWORD",
-        "DB_PASS",
-        "KEY",
-        "MYSQL_PWD",
-        "apiKey",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "ssh-key",
-        "token.json",
-    ):
+    names = "HF_TOKEN hfToken AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID DBPASSWORD DB_PASS "
+    for key in (names + "KEY MYSQL_PWD apiKey GOOGLE_APPLICATION_CREDENTIALS ssh-key token.json").split():
         assert is_secret(key)
         assert masked(key, "abc") == "***"
         assert masked(key, "") == ""

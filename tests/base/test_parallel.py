@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import threading
-from typing import TYPE_CHECKING
-
-import pytest
-
-from packager.base import parallel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAD = """\
 import os, signal, sys, time
@@ -119,51 +109,7 @@ except ChildProcessError:
     ]
 
 
-LONG = """\
-def work(item):
-    folder = Path(sys.argv[1]) / str(item)
-    try:
-        folder.touch()
-        time.sleep(0.1 if item < 2 else 60)
-    finally:
-        folder.unlink(missing_ok=True)
-    return item
-
-def stop(number, frame):
-    raise KeyboardInterrupt
-
-signal.signal(signal.SIGINT, stop)
-try:
-    with started(work, 2) as results:
-        for result in results(range(50)):
-            print(result, flush=True)
-except KeyboardInterrupt:
-    print("stopped", flush=True)
-    print(*Path(sys.argv[1]).iterdir(), flush=True)
-"""
-
-
-@pytest.mark.thorough
-def test_interrupted_work_waits_for_cleanup_of_other_processes(tmp_path: Path) -> None:
-    process = started(LONG, tmp_path)
-    assert process.stdout is not None
-    assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == "stopped\n\n"
-
-
 def test_processes_are_as_many_as_usable_processors() -> None:
     assert printed("print(usable() == min(8, len(os.sched_getaffinity(0))), usable(1))") == ["True 1"]
     assert printed("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(usable())") == ["1"]
     assert printed("del os.sched_getaffinity; print(usable())") == ["1"]
-
-
-def test_process_with_threads_is_not_copied() -> None:
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        assert parallel.usable() == 1
-    finally:
-        end.set()
-        thread.join()

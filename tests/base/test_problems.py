@@ -22,11 +22,6 @@ def test_problems_of_many_files_are_limited_together() -> None:
     assert str(problems[-1]) == "01000: 39,000 more problems, from this file on, are not listed"
 
 
-def test_problems_keep_the_order_in_which_they_are_listed() -> None:
-    problems = [Problem("f", 1, 1, "b"), Problem("f", 1, 1, "a")]
-    assert listed(problems) == problems
-
-
 def test_words_that_take_long_to_compare_have_no_similar_one() -> None:
     for word, words in (("a" * 101, ["a" * 100]), ("same", ["same" + "e" * 97]), ("same", ["same"] * 501)):
         assert similar(word, words) is None

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import process
-from packager.base.errors import EndedError, HungError, ToolError
-from tests import demo
+from packager.base.errors import HungError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,17 +119,6 @@ def test_idle_is_called_with_seconds_without_output(monkeypatch: pytest.MonkeyPa
     assert waited == [0.01, 0.02]
 
 
-def test_idle_is_called_after_the_program_closed_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    def idle(seconds: float) -> None:
-        raise TimeoutError(seconds)
-
-    monkeypatch.setattr(process, "TICK", 0.05)
-    with process.stream(["sh", "-c", "exec sleep 600 >&-"], idle=idle) as running:
-        assert running.stdout.read() == b""
-        with pytest.raises(TimeoutError):
-            running.wait()
-
-
 def test_program_is_stopped_when_reading_ends() -> None:
     with process.stream(["sh", "-c", "echo $$; exec sleep 600"]) as running:
         pid = int(running.stdout.readline())
@@ -144,24 +132,6 @@ def test_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch)
         pid = int(running.stdout.readline())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-ENDLESS = "import resource; resource.setrlimit(resource.RLIMIT_AS, (320 << 20, 320 << 20))\n"
-"""The memory of a process that starts with little; the interpreter takes 30 MB, the kept output at most 128."""
-
-
-def test_program_with_endless_output_is_stopped() -> None:
-    code = (
-        "from packager.base import process, errors\n"
-        "try:\n"
-        "    process.run(['sh', '-c', 'exec yes'])\n"
-        "except errors.ToolError as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", ENDLESS + code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT
-    )
-    assert done.stdout == "sh printed more than 64 MiB and was stopped\n"
 
 
 def test_caller_limits_output_of_a_program() -> None:
@@ -225,17 +195,6 @@ def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.Mon
     asked.close()
     assert asked.ask(b"fg", timeout=300) == b"gf None"
     asked.close()
-
-
-def test_signal_that_has_killed_a_helper_is_reported() -> None:
-    program = "import os, sys\nfor line in sys.stdin: os.kill(os.getpid(), int(line))"
-    for number, name in ((9, "SIGKILL"), (24, "SIGXCPU"), (40, "signal 40")):
-        with pytest.raises(EndedError) as ended:
-            helper(program).ask(str(number).encode(), timeout=300)
-        assert ended.value.signal == name
-    with pytest.raises(EndedError) as ended:
-        helper("import sys; sys.stdin.readline()").ask(b"x", timeout=300)
-    assert ended.value.signal is None
 
 
 def test_failed_helper_is_started_again() -> None:

@@ -37,17 +37,7 @@ def mounts_nfs(package: Path, kubectl: Path) -> bool:
     return "server: nfs.example.com" in kustomize(overlay, program=str(kubectl)).manifests
 
 
-ON = [
-    f"components:\n  - {NFS}\n",
-    f"components:\n  -   '{NFS}/'   # ours\n",
-    f"components:\n  - {NFS}/../nfs/\n",
-    f"components:\n  -\n    {NFS}\n",
-    f"'components': [{NFS}]\n",
-    f'"components" : ["{NFS}", ]\n',
-    f"components: [ # all\n  {NFS}\n  ]\n",
-    f"? components\n: - {NFS}\n",
-    f"components:\n  - our options/../{NFS}\n",
-]
+ON = [f"components:\n  - {NFS}/../nfs/\n", f"'components': [{NFS}]\n"]
 
 
 @pytest.mark.parametrize("text", ON)
@@ -62,33 +52,12 @@ def test_check_and_verify_report_missing_values_of_an_option(
     assert LACKING in verified.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ON)
 def test_option_with_its_values_is_rendered(text: str, mlpack: Run, package: Path, kubectl: Path) -> None:
     write_list(package, text)
     assert mlpack("configure", package, *VALUES, "--overlay", "single-node", "--registry", "r.example").code == 0
     assert mlpack("configure", package, "--overlay", "single-node", "--check").code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
-    assert mounts_nfs(package, kubectl)
-
-
-@pytest.mark.parametrize(
-    ("text", "end", "mark"),
-    [
-        (f"components: []\n# - {NFS}\n", "\n", ""),
-        (f"components: # none\n  # - {NFS}\n", "\r\n", ""),
-        (f"# components:\n#   - {NFS}\n", "\n", "\ufeff"),
-        (f"'components':\n- ../../../common/mpi/k8s/mlops/scratch\n#    - '{NFS}/' # ours\n", "\r\n", "\ufeff"),
-    ],
-)
-def test_switched_option_passes_check_and_verify_and_is_rendered(
-    text: str, end: str, mark: str, mlpack: Run, package: Path, kubectl: Path
-) -> None:
-    write_list(package, text)
-    path = package / LIST
-    path.write_bytes((mark + path.read_text(encoding="utf-8").replace("\n", end)).encode())
-    only = ("--overlay", "single-node")
-    assert mlpack("configure", package, *only, *VALUES, "--registry", "r.example", "--storage", "nfs").code == 0
-    assert mlpack("configure", package, *only, "--check").code == 0
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
     assert mounts_nfs(package, kubectl)
 
@@ -116,11 +85,6 @@ def test_option_included_by_another_component_counts_as_on(mlpack: Run, package:
             "anchors are not allowed here, found &a (write the value out wherever it is needed)",
         ),
         (
-            f"components: !!seq [{NFS}]\n",
-            "YAML tags are not allowed here, found tag:yaml.org,2002:seq (remove it, or quote the value)",
-        ),
-        ("components: ../nfs\n", "expected a list"),
-        (
             "components:\n  - ../../../common/mpi/k8s/mlops/absent\n",
             "there is no ../../../common/mpi/k8s/mlops/absent",
         ),
@@ -145,12 +109,10 @@ SINGLE = "quickstart/k8s/mlops/single-node"
     [
         (f"{MULTI}/mlops.env", "WORKERS=2", "WORKERS=3", "      replicas: 3"),
         (f"{MULTI}/mlops.env", "MEMORY_LIMIT=256Mi", "MEMORY_LIMIT=1Gi", "memory: 1Gi"),
-        (f"{SINGLE}/mlops.env", "MEMORY_LIMIT=128Mi", "MEMORY_LIMIT=1Gi", "memory: 1Gi"),
         (f"{SINGLE}/pod.yaml", "      image: ", "      imagePullPolicy: Never\n      image: ", "PullPolicy: Never"),
-        (f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", "runAsUser: 2000", "runAsUser: 2000"),
         (f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -mine", "name: hello-mpi-mine"),
     ],
-)  # fmt: skip
+)
 def test_recommended_edits_pass_check_and_verify(
     file: str, old: str, new: str, rendered: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
@@ -167,14 +129,12 @@ def test_recommended_edits_pass_check_and_verify(
     assert rendered in kustomize(overlay, program=str(kubectl)).manifests
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "edits", "rendered"),
     [
         ("one-job/job.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("server/deployment.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("server/mlops.env", {"REPLICAS=2": "REPLICAS=3"}, "replicas: 3"),
         ("servers/jobset.yaml", {"limits: {}": "limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("servers/mlops.env", {"WORKERS=2": "WORKERS=3"}, "parallelism: 3"),
     ],
 )
 def test_manifests_of_other_kinds_can_be_edited(

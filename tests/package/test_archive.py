@@ -14,7 +14,6 @@ import pytest
 
 from packager.package import archive
 from packager.package.tree import Entry, Tree
-from tests import tools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,10 +72,6 @@ def test_archive_bytes_are_reproducible_and_contain_no_time(payload: Path) -> No
     assert first[3:8] == bytes(5), "neither flags (a file's name) nor a time in the gzip header (RFC 1952)"
 
 
-def test_random_data_is_stored_without_expansion(payload: Path) -> None:
-    assert len(packed(payload)) < 18 << 20
-
-
 @pytest.mark.thorough
 def test_build_reports_missing_isal_and_continues(payload: Path, tmp_path: Path) -> None:
     model = tmp_path / "large"
@@ -100,52 +95,3 @@ def test_build_reports_missing_isal_and_continues(payload: Path, tmp_path: Path)
         "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"
     )
     assert len(gzip.decompress((tmp_path / "large.tar.gz").read_bytes())) > payload.stat().st_size
-
-
-@pytest.fixture(scope="module")
-def licences(tmp_path_factory: pytest.TempPathFactory) -> Tree:
-    """A package with files of all sizes that are near a limit, which repeat what is before them."""
-    folder = tmp_path_factory.mktemp("licences")
-    words = random.Random(2).choices([b"free", b"software", b"whoever", b"copies", b"it\n"], k=400_000)
-    text = b" ".join(words)
-    sizes = (0, 1, 511, 30_000, 65_535, 65_536, 65_537, 300_000, 1 << 20, (1 << 20) + 1)
-    entries = []
-    for number, size in enumerate((*sizes, *reversed(sizes))):
-        path = folder / str(number)
-        path.write_bytes(text[:size])
-        entries.append(Entry(f"assets/{number:02}", path, size))
-    return Tree("licences", tuple(entries), {})
-
-
-def written(tree: Tree) -> bytes:
-    stream = io.BytesIO()
-    archive.write(tree, stream)
-    return stream.getvalue()
-
-
-def test_archive_does_not_depend_on_earlier_archives(licences: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[bytes, bytes] = {}
-    monkeypatch.setattr("packager.package.archive._Gzip._kept", kept)
-    first = digest(written(licences))
-    counts = [len(kept)]
-    again = digest(written(licences))
-    kept.clear()
-    monkeypatch.setattr(archive, "_KEPT_BYTES", 0)
-    assert (again, digest(written(licences))) == (first, first)
-    assert [*counts, len(kept)] == [4, 1]  # one of each content, though there are two files with it
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("reader", ["tar xzf", "bsdtar xzf", "busybox tar xzf"])
-def test_readers_accept_files_that_are_compressed_apart(licences: Tree, reader: str, tmp_path: Path) -> None:
-    path = tmp_path / "licences.tar.gz"
-    path.write_bytes(written(licences))
-    subprocess.run([*tools.command(reader), path], cwd=tmp_path, check=True)
-    subprocess.run(["gzip", "--test", str(path)], check=True)
-    (tmp_path / "ours").mkdir()
-    archive.extract(path, tmp_path / "ours")
-    for entry in licences.entries:
-        assert isinstance(entry.content, type(path))
-        content = digest(entry.content.read_bytes())
-        for top in (tmp_path, tmp_path / "ours"):
-            assert digest((top / "licences" / entry.path).read_bytes()) == content, entry.path

@@ -18,13 +18,6 @@ patches:
 """
 
 
-def test_components_are_read_from_list_and_its_comments() -> None:
-    states = [
-        (component.name, component.on) for component in kustomization.components(KUSTOMIZATION.encode(), "k.yaml")
-    ]
-    assert states == [("pvc", False), ("nfs", True)]
-
-
 def test_component_is_switched_by_its_own_line() -> None:
     on = kustomization.switch(KUSTOMIZATION.encode(), "pvc", "k.yaml", on=True).decode()
     assert on == KUSTOMIZATION.replace("  # - ../../../common/x/k8s/mlops/pvc", "  - ../../../common/x/k8s/mlops/pvc")
@@ -66,13 +59,6 @@ def test_list_in_another_notation_is_not_edited() -> None:
         kustomization.switch(f"components: [{NFS}]\n".encode(), "nfs", "k.yaml", on=False)
     assert str(error.value) == "k.yaml cannot be edited automatically"
     assert error.value.hint == f"leave out {NFS} under `components` there"
-
-
-def test_component_is_not_switched_on_below_a_list_in_brackets() -> None:
-    with pytest.raises(UsageError) as error:
-        kustomization.switch(f"components: [../a]\n# components:\n#  - {NFS}\n".encode(), "nfs", "k.yaml", on=True)
-    assert str(error.value) == "k.yaml cannot be edited automatically"
-    assert error.value.hint == f"list {NFS} under `components` there"
 
 
 def states(text: str) -> dict[str, bool]:

@@ -137,14 +137,6 @@ def test_walk_stops_at_the_limit_of_entries(tmp_path: Path, monkeypatch: pytest.
     assert len(looked_at) == 6
 
 
-def test_unlistable_folder_is_named_in_the_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ToolError) as refused:
-        tree.walk(tmp_path / "file")
-    assert str(refused.value) == f"{tmp_path / 'file'} cannot be read: not a directory"
-    assert refused.value.exit_code == 6
-
-
 def test_large_package_has_the_same_tar_with_and_without_isal(
     package: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

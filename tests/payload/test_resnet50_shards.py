@@ -53,12 +53,12 @@ def test_unreadable_data_is_an_error(tmp_path: Path) -> None:
     assert str(caught.value) == f"DATASET_DIR: expected a readable folder, found {file}: Not a directory"
 
 
-@pytest.mark.parametrize(("files", "size"), [(8, 1), (8, 2), (8, 3), (3, 3), (2, 3), (1, 4)])
-def test_every_record_goes_to_one_rank(files: int, size: int) -> None:
-    records = {(f"file{file}", record) for file in range(files) for record in range(10)}
-    dealt = []
-    for rank in range(size):
-        share = shards.share_of([f"file{file}" for file in range(files)], rank, size)
-        records_of_rank = sorted(record for record in records if record[0] in share.files)
-        dealt += records_of_rank[share.offset :: share.stride]
-    assert sorted(dealt) == sorted(records)
+def test_every_record_goes_to_one_rank() -> None:
+    for files, size in ((8, 3), (3, 3), (2, 3), (1, 4)):
+        records = {(f"file{file}", record) for file in range(files) for record in range(10)}
+        dealt = []
+        for rank in range(size):
+            share = shards.share_of([f"file{file}" for file in range(files)], rank, size)
+            records_of_rank = sorted(record for record in records if record[0] in share.files)
+            dealt += records_of_rank[share.offset :: share.stride]
+        assert sorted(dealt) == sorted(records)

@@ -14,7 +14,7 @@ from tests import tools
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = ("plain.yaml", "a b/c d.env", "ümlaut.yaml", 'quo"te.yaml', "back\\slash.yaml", "-dash.yaml", "'x'.yaml")
+NAMES = ("a b/c d.env", "ümlaut.yaml", 'quo"te.yaml', "back\\slash.yaml")
 
 
 def write(folder: Path, name: str, version: Version | None) -> None:
@@ -31,8 +31,8 @@ def read(folder: Path, name: str) -> Version | None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("command", [("git", "apply"), ("patch", "--silent", "--strip=1", "--input")])
-def test_patch_turns_one_version_into_the_other(command: tuple[str, ...], name: str, tmp_path: Path) -> None:
+def test_patch_turns_one_version_into_the_other(name: str, tmp_path: Path) -> None:
+    command = ("git", "apply")
     random = Random(name)
     for number in range(8):
         before = content(random) if number else None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import strategies as st
 
 from packager.app.build import BuildRequest, Built, Destination, build
 from packager.app.lint import lint
@@ -19,25 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.app.importing import Imported
-
-
-NASTY = (
-    "",
-    "yes",
-    "1",
-    "a b",
-    "$(X)",
-    "{{ x }}",
-    "; rm -rf /",
-    "`id`",
-    "../..",
-    "/dev/shm",
-    "x" * 300,
-    "\x1b[31m",
-    "\u2028",
-)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(NASTY)
-SCALARS = TEXTS | st.integers(-3, 100_000) | st.booleans() | st.none()
 
 
 def check_outcome(run: Callable[[], Imported], models: Path) -> Imported | None:
@@ -102,41 +81,3 @@ def check_package(result: Imported, folder: Path, kubectl: Path) -> None:
 
 def _no_progress(*_arguments: object, **_options: object) -> nullcontext[Callable[[int], None]]:
     return nullcontext(lambda _steps: None)
-
-
-JUNK: tuple[Any, ...] = (
-    None,
-    "",
-    0,
-    -1,
-    3.5,
-    True,
-    [],
-    {},
-    [None],
-    [[]],
-    {"a": None},
-    [{}],
-    "../..",
-    "$(X)",
-    "\u202e",
-    "x" * 300,
-)
-
-
-@st.composite
-def changed(draw: st.DrawFn, values: object) -> object:
-    """Return `values` with one value replaced or removed."""
-    copy = deepcopy(values)
-    holder: Any = copy
-    while isinstance(holder, dict | list) and holder:
-        key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
-        if isinstance(holder[key], dict | list) and holder[key] and draw(st.integers(0, 4)):
-            holder = holder[key]
-        elif draw(st.integers(0, 4)):
-            holder[key] = draw(st.sampled_from(JUNK))
-            break
-        else:
-            del holder[key]
-            break
-    return copy
