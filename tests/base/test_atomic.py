@@ -63,17 +63,6 @@ def test_failed_folder_keeps_the_old_one(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-def test_link_is_replaced_without_changing_its_target(tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "x").write_text("")
-    (tmp_path / "a").symlink_to("theirs")
-    with atomic.folder(tmp_path / "a") as work:
-        (work / "new").write_text("")
-    assert not (tmp_path / "a").is_symlink()
-    assert names(tmp_path / "theirs") == ["x"]
-    assert names(tmp_path) == ["a", "theirs"]
-
-
 @pytest.mark.parametrize(
     ("destination", "message"),
     [

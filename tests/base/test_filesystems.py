@@ -23,23 +23,19 @@ def mounts(tmp_path: Path, kind: str) -> Path:
     return table
 
 
-def test_network_file_system_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_file_system_is_told_from_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("nfs4", "fuse.sshfs"):
         monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
         assert network_file_system(tmp_path) == kind
-
-
-def test_local_file_system_is_not_a_network_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("ext4", "fuse.lxcfs", "nfsd"):
         monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
         assert network_file_system(tmp_path) is None
 
 
-def test_system_without_mounts_has_no_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
-    assert network_file_system(tmp_path) is None
-
-
-def test_mounts_of_this_machine_are_read(tmp_path: Path) -> None:
+def test_local_mounts_and_no_mounts_have_no_network_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert network_file_system(tmp_path) is None
     assert network_file_system(Path("/proc")) is None
+    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
+    assert network_file_system(tmp_path) is None

@@ -15,21 +15,15 @@ if TYPE_CHECKING:
     from tests.conftest import Outcome
 
 
-def test_value_of_a_secret_key_is_masked() -> None:
+def test_only_values_of_secret_keys_are_masked() -> None:
     names = "HF_TOKEN hfToken AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID DBPASSWORD DB_PASS "
     for key in (names + "KEY MYSQL_PWD apiKey GOOGLE_APPLICATION_CREDENTIALS ssh-key token.json").split():
         assert is_secret(key)
         assert masked(key, "abc") == "***"
         assert masked(key, "") == ""
-
-
-def test_value_of_another_key_is_shown() -> None:
     for key in ("MAX_TOKENS", "TOKENIZER", "MONKEY", "PIN_MEMORY", "PULL_SECRET", "KEY_00"):
         assert not is_secret(key)
         assert masked(key, "abc") == "abc"
-
-
-def test_password_in_a_url_is_masked() -> None:
     assert masked("DATA", "https://me:pw@host/x@y and s3://host/a:b") == "https://***@host/x@y and s3://host/a:b"
 
 
@@ -42,9 +36,6 @@ def test_line_of_an_env_file_is_masked() -> None:
         ("A=1", "A=1"),
     ]:
         assert masked_line(line) == shown
-
-
-def test_secret_names_are_shown_only_in_site_env() -> None:
     assert masked_line("SECRET=team", is_site=True) == "SECRET=team"
     assert masked_line("SECRET=team") == "SECRET=***"
     assert masked_line("HF_TOKEN=a", is_site=True) == "HF_TOKEN=***"

@@ -8,7 +8,7 @@ from packager.base.names import IMAGE, IMAGE_PATH, is_key, is_label, is_label_va
 from packager.package.options import SIZE
 
 
-def test_labels_have_the_form_of_dns_labels() -> None:
+def test_labels_and_keys_have_the_forms_of_kubernetes() -> None:
     for text, is_valid in (
         ("0a", True),
         ("a-b", True),
@@ -19,9 +19,6 @@ def test_labels_have_the_form_of_dns_labels() -> None:
         ("a\n", False),
     ):
         assert is_label(text) is is_valid
-
-
-def test_names_have_maximum_lengths() -> None:
     assert (is_label("a" * 63), is_label("a" * 64)) == (True, False)
     assert (is_label_value("a" * 63), is_label_value("a" * 64)) == (True, False)
     assert (is_subdomain("a" * 64 + ".b"), is_subdomain("a." * 126 + "a"), is_subdomain("a." * 127)) == (
@@ -29,20 +26,14 @@ def test_names_have_maximum_lengths() -> None:
         True,
         False,
     )
-
-
-def test_keys_have_the_form_of_kubernetes_keys() -> None:
     assert all(map(is_key, ["cpu", "nvidia.com/gpu", "a/B_c.d", "A"]))
     assert not any(map(is_key, ["", "/a", "a/", "A/a", "a..b/c", "a/b/c", "-a", f"{'a.' * 127}/a", "a" * 64]))
 
 
-def test_image_paths_are_accepted_in_oci_form() -> None:
+def test_image_paths_have_the_oci_form() -> None:
     for text in ("a/b", "a__b", "a---b", "a.b-c"):
         assert re.fullmatch(IMAGE_PATH, text)
         assert re.fullmatch(IMAGE, f"example.com:5000/{text}:1.0")
-
-
-def test_invalid_image_paths_are_refused() -> None:
     for text in ("a..b", "a___b", "a/", "/a", "A", "-a", "a-"):
         assert not re.fullmatch(IMAGE_PATH, text)
         assert not re.fullmatch(IMAGE, f"{text}:1.0")

@@ -30,7 +30,7 @@ def complaints(text: str | bytes) -> list[str]:
     return [str(problem) for problem in problems]
 
 
-def test_what_yaml_versions_disagree_on_is_text() -> None:
+def test_scalars_mean_the_same_in_every_version_of_yaml() -> None:
     for text in [
         "yes",
         "y",
@@ -51,20 +51,11 @@ def test_what_yaml_versions_disagree_on_is_text() -> None:
         ".nan",
     ]:
         assert read(text) == text
-
-
-def test_what_they_agree_on_is_a_number_or_a_boolean() -> None:
     for text, value in {"true": True, "false": False, "0": 0, "-1": -1, "20": 20, "0.5": 0.5, "1.0": 1.0}.items():
         values = read(text)
         assert (values, type(values)) == (value, type(value))
-
-
-def test_null_is_none() -> None:
     for text in ("null", "~", "a:", "a: ~"):
         assert read(text) in (None, {"a": None})
-
-
-def test_a_quoted_scalar_is_text() -> None:
     for text in ("'5'", '"5"', "|-\n  5", "'true'", '"~"'):
         assert isinstance(read(text), str)
 
@@ -151,15 +142,9 @@ def test_aliases_of_all_documents_count_together() -> None:
     assert "aliases expand without limit" in yamlio.load_all(document * 12, "f")[1][0].message
 
 
-def test_anchors_are_read() -> None:
+def test_anchors_windows_files_and_empty_files_are_read() -> None:
     assert read("a: &x {b: 1}\nc: *x\n") == {"a": {"b": 1}, "c": {"b": 1}}
-
-
-def test_windows_files_are_read() -> None:
     assert read(b"\xef\xbb\xbfa: 1\r\nb: |\r\n  x\r\n  y\r\n") == {"a": 1, "b": "x\ny\n"}
-
-
-def test_an_empty_file_has_no_data() -> None:
     for text in ["", "# nothing\n", "---\n", "\n\n"]:
         assert read(text) is None
 

@@ -98,27 +98,3 @@ def test_package_with_every_key_verifies_as_restricted(mlpack: Callable[..., Out
     assert mlpack("build", "./model", "--format", "dir").code == 0
     done = mlpack("verify", "everything", "--pod-security", "restricted")
     assert (done.code, done.stdout) == (0, "")
-
-
-def test_volumes_mount_each_file_once_at_its_path_in_the_spec(package: Path, kubectl: Path) -> None:
-    """All ConfigMaps of an overlay together hold each file once, and the volume gives it its path."""
-    for overlay in everything.OVERLAYS:
-        manifests = rendered(package, overlay, kubectl)
-        maps = {item["metadata"]["name"]: item["data"] for item in manifests if item["kind"] == "ConfigMap"}
-        volumes = [volume for volume in _volumes(manifests) if volume.get("name") == "scripts"]
-        assert len(volumes) == (3 if overlay == "servers" else 1)
-        for volume in volumes:
-            sources = [source["configMap"] for source in volume["projected"]["sources"]]
-            files = {item["path"]: maps[source["name"]][item["key"]] for source in sources for item in source["items"]}
-            expected = {name: text for name, text in everything.FILES.items() if name != "conf/a.json"}
-            assert files == {"train.sh": (package / "quickstart/scripts/train.sh").read_text(), **expected}
-            assert len(sources) == 3
-            assert all(sum(len(text) for text in maps[source["name"]].values()) <= 200 << 10 for source in sources)
-
-
-def _volumes(node: Any) -> list[dict[str, Any]]:
-    if isinstance(node, list):
-        return [volume for item in node for volume in _volumes(item)]
-    if not isinstance(node, dict):
-        return []
-    return [*node.get("volumes", ()), *(volume for value in node.values() for volume in _volumes(value))]

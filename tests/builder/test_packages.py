@@ -261,21 +261,6 @@ def test_overlay_of_the_user_renames_all_objects_and_references(package: Path, k
     assert used == maps
 
 
-def test_patches_contain_no_lists(package: Path) -> None:
-    for overlay in overlays(package):
-        for path in overlay.glob("*-patch.yaml"):
-            patch = yaml.safe_load(path.read_text())
-            # A JSON patch is a list of operations, each of which sets a value.
-            values = [operation["value"] for operation in patch] if isinstance(patch, list) else [patch]
-            assert [part for value in values for part in _lists(value)] == []
-
-
-def _lists(node: Any) -> list[Any]:
-    if isinstance(node, list):
-        return [node]
-    return [value for inner in node.values() for value in _lists(inner)] if isinstance(node, dict) else []
-
-
 def pods(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the pod specs of all workloads."""
     pod_specs = []

@@ -98,19 +98,13 @@ def test_registry_option_replaces_registry_of_the_spec(tmp_path: Path) -> None:
     assert variables(got)["REGISTRY"] == "localhost:5000/team"
 
 
-def test_root_option_refuses_invalid_path() -> None:
+def test_root_and_registry_options_refuse_invalid_values() -> None:
     for root in ("nfs", "", "/", "//", "/a:b", "/a/../b", "/a\n", "/\udcff"):
         with pytest.raises(UsageError, match=r"--root .*: expected an absolute path without ':' and '\.\.'"):
             check_options(Options(root=root))
-
-
-def test_registry_option_refuses_invalid_address() -> None:
     for registry in ("", "http://x", "a b", "x/", "x:port", "-x", "x/Team", "x\n"):
         with pytest.raises(UsageError, match=r"--registry .*: expected a host, optionally with a port and a path"):
             check_options(Options(registry=registry))
-
-
-def test_registry_option_accepts_hosts_with_ports_and_paths() -> None:
     for registry in ("localhost:5000", "a.b.c:443/team/x_y", "10.0.0.1:5000"):
         check_options(Options(root="/nfs/a b", registry=registry))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from packager.base import envfile
 from packager.builder.plan import Options, plan
-from packager.builder.render import TEMPLATES, cell, code_span, render, scalar
+from packager.builder.render import cell, code_span, render, scalar
 from packager.modelspec.load import load
 from tests import demo
 
@@ -109,30 +109,3 @@ def test_description_like_an_assignment_is_not_a_variable_that_is_commented_out(
     assert b"\n# LR: DEBUG=1 prints more\nLR=0.1\n" in env
     assert b"\n# x y=2\nB=1\n" in env
     assert "DEBUG" not in envfile.keys(env)
-
-
-OVERLAYS = {
-    "Pod": "{kind: Pod}",
-    "Job": "{kind: Job}",
-    "MPIJob": "{kind: MPIJob}",
-    "JobSet": "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}}}",
-    "Deployment": "{kind: Deployment, ports: {http: {port: 8080}}}",
-}
-
-
-@pytest.mark.parametrize("kinds", [*([kind] for kind in OVERLAYS), ["Job", "JobSet"], list(OVERLAYS)], ids="-".join)
-def test_readme_lists_problems_of_only_the_kinds_in_the_package(tmp_path: Path, kinds: list[str]) -> None:
-    overlays = "".join(f"  {kind.lower()}: {OVERLAYS[kind]}\n" for kind in kinds)
-    spec = demo.changed("  single-node: {kind: Pod}\n  multi-node: {kind: MPIJob}\n => " + overlays)
-    loaded = load(demo.write(tmp_path, spec))
-    files = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
-    readme = files["README.md"]
-    assert isinstance(readme, bytes)
-    head, *rows = readme.decode().partition("## When something goes wrong\n\n")[2].splitlines()
-    assert (head, rows[0]) == ("| what you see | what it means, and what to do |", "|---|---|")
-    assert all(re.fullmatch(r"\| [^|]+ \| [^|]+ \|", row) for row in rows[1:])
-    special = {kind: (TEMPLATES[kind.lower()] / "trouble.md").read_text().splitlines() for kind in OVERLAYS}
-    general = [row for row in rows[1:] if not any(row in special[kind] for kind in OVERLAYS)]
-    assert rows[1:] == [*(row for kind in kinds for row in special[kind]), *general]
-    assert len(set(rows)) == len(rows)
-    assert not re.search(r"\b(Pod|Job|MPIJob|JobSet|Deployment|launcher|worker)\b", "".join(general))

@@ -67,32 +67,6 @@ def test_repository_of_the_hub_is_fetched_once(tmp_path: Path, web: Web) -> None
     assert [request.path for request in web.requests[asked:]] == [TREE, f"{TREE}&cursor=x", f"{FILES}m.bin"]
 
 
-def test_damaged_note_of_an_earlier_pod_is_replaced(tmp_path: Path, web: Web) -> None:
-    note = b'["%b", ["a"]]' % REPOSITORY.encode()
-    hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
-    (tmp_path / "data").mkdir()
-    (tmp_path / ".mlpack-data.list").write_bytes(note)
-    (tmp_path / "data/config.json").write_bytes(b"x")
-    (tmp_path / "data/.mlpack-config.json.sha256").write_bytes(note)
-    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
-    assert code == 0, errors
-    assert files(tmp_path) == {"config.json": SMALL}
-    asked = len(web.requests)
-    assert fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url) == (0, "")
-    assert len(web.requests) == asked
-
-
-def test_repository_is_fetched_into_the_folder_of_a_volume(tmp_path: Path, web: Web) -> None:
-    hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
-    (tmp_path / "data").mkdir()
-    assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url)[0] == 0
-    asked = len(web.requests)
-    assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url) == (0, "")
-    assert len(web.requests) == asked
-    assert files(tmp_path) == {"config.json": SMALL}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "hidden"]
-
-
 def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path: Path, web: Web) -> None:
     web.put("/datasets/owner/name/resolve/main/a/b.csv", SMALL)
     source = "hf://datasets/owner/name@main/a/b.csv"
@@ -232,13 +206,6 @@ def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web, 
     headers = {name.lower(): value for name, value in sent.headers.items()}
     assert (asked.path, sent.path, headers["x-amz-security-token"]) == ("/role", "/bucket/a", "session")
     assert (sent.authorization or "").startswith("AWS4-HMAC-SHA256 Credential=ROLE/")
-
-
-@pytest.mark.thorough
-def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
-    aws |= {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
-    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), with_clients=True, **aws)[0] == 0
-    assert [request.path for request in web.requests] == ["/bucket/a"]
 
 
 @pytest.mark.thorough

@@ -63,11 +63,6 @@ def test_templates_use_compiled_module(folder: Path, monkeypatch: pytest.MonkeyP
     assert used == ["sub/x", "macros"]
 
 
-def test_output_is_the_same_without_compiled_templates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, f"packager.builder.{templating.COMPILED}", None)
-    assert filled(folder) == 'aa "yes"\n'
-
-
 def test_changed_template_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = use(monkeypatch, templating.module(roots(folder)))
     (folder / "builder/templates/macros").write_text("{% macro twice(a) %}{{ a }}+{{ a }}{% endmacro %}\n")

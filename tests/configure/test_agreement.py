@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.kubernetes.kubectl.kustomize import kustomize
-from tests import kinds
 from tests.files import replace
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ LIST = "quickstart/k8s/mlops/single-node/kustomization.yaml"
 COMMON = "quickstart/common/mpi/k8s/mlops"
 NFS = "../../../common/mpi/k8s/mlops/nfs"
 LACKING = "nfs needs NFS_SERVER, such as nfs.example.com"
-VALUES = ("--root", "/srv", "--set", "NFS_SERVER=nfs.example.com")
 
 
 def write_list(package: Path, text: str) -> None:
@@ -30,11 +28,6 @@ def write_list(package: Path, text: str) -> None:
     path = package / LIST
     head, _, rest = path.read_text(encoding="utf-8").partition("components:\n")
     path.write_text(head + text + rest[rest.index("patches:\n") :], encoding="utf-8")
-
-
-def mounts_nfs(package: Path, kubectl: Path) -> bool:
-    overlay = (package / LIST).parent
-    return "server: nfs.example.com" in kustomize(overlay, program=str(kubectl)).manifests
 
 
 ON = [f"components:\n  - {NFS}/../nfs/\n", f"'components': [{NFS}]\n"]
@@ -50,16 +43,6 @@ def test_check_and_verify_report_missing_values_of_an_option(
     assert (checked.code, verified.code) == (1, 5)
     assert LACKING in checked.stdout
     assert LACKING in verified.stdout
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("text", ON)
-def test_option_with_its_values_is_rendered(text: str, mlpack: Run, package: Path, kubectl: Path) -> None:
-    write_list(package, text)
-    assert mlpack("configure", package, *VALUES, "--overlay", "single-node", "--registry", "r.example").code == 0
-    assert mlpack("configure", package, "--overlay", "single-node", "--check").code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
-    assert mounts_nfs(package, kubectl)
 
 
 def test_option_included_by_another_component_counts_as_on(mlpack: Run, package: Path, kubectl: Path) -> None:
@@ -127,37 +110,3 @@ def test_recommended_edits_pass_check_and_verify(
         assert f": {new.splitlines()[0].strip()!r} " in done.stderr
     overlay = (package / file).parent
     assert rendered in kustomize(overlay, program=str(kubectl)).manifests
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("file", "edits", "rendered"),
-    [
-        ("one-job/job.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("servers/jobset.yaml", {"limits: {}": "limits: {memory: 1Gi}"}, "memory: 1Gi"),
-    ],
-)
-def test_manifests_of_other_kinds_can_be_edited(
-    file: str, edits: dict[str, str], rendered: str, mlpack: Run, tmp_path: Path, kubectl: Path
-) -> None:
-    settings = [f"--set={setting}" for setting in kinds.SET]
-    assert mlpack("build", "hello-mpi", "--format", "dir", *settings).code == 0
-    package = tmp_path / "hello-mpi"
-    path = package / "quickstart/k8s/mlops" / file
-    text = path.read_text(encoding="utf-8")
-    for old, new in edits.items():
-        assert old in text
-        text = text.replace(old, new)
-    path.write_text(text, encoding="utf-8")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
-    assert f"  {path}:" in done.stderr
-    assert rendered in kustomize(path.parent, program=str(kubectl)).manifests
-
-
-def test_manifest_with_more_rights_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / SINGLE / "pod.yaml", "spec:\n", "spec:\n  hostNetwork: true\n")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert "shares the node's" in done.stdout
-    assert "which the package did not ask for when it was sealed" in done.stdout

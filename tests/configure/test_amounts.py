@@ -300,10 +300,6 @@ def test_processes_follow_the_option_gpu_in_place_of_the_spec(mlpack: Run, per_g
     assert processes(per_gpu, kubectl) == (2, "2")
 
 
-def test_slots_are_one_without_gpus(package: Path, kubectl: Path) -> None:
-    assert processes(package, kubectl) == (1, "2")
-
-
 @pytest.fixture
 def bare(mlpack: Run, tmp_path: Path) -> Path:
     """A package of every kind, whose spec names no memory and no CPUs."""

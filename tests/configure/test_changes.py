@@ -265,37 +265,11 @@ def test_check_ignores_the_scratch_volume_of_a_server(mlpack: Mlpack, tmp_path: 
     assert (done.code, done.stdout) == (0, "")
 
 
-def test_check_lists_missing_values_of_an_option(mlpack: Mlpack, package: Path) -> None:
-    kustomization = package / OVERLAYS / "multi-node/kustomization.yaml"
-    kustomization.write_text(
-        kustomization.read_text().replace(
-            "# - ../../../common/mpi/k8s/mlops/queue", "- ../../../common/mpi/k8s/mlops/queue"
-        )
-    )
-    done = mlpack("configure", package, "--check")
-    assert done.code == 1
-    assert "queue needs QUEUE, such as user-queue (--set QUEUE=VALUE)" in done.stdout
-    assert "site/site.env:" in done.stdout
-
-
 def test_dry_run_shows_changes_and_writes_nothing(mlpack: Mlpack, package: Path) -> None:
     before = contents(package)
     done = mlpack("configure", package, "--registry", "r.example", "--dry-run")
     assert (done.code, done.stdout) == (0, "")
     assert "REGISTRY=docker.io  ->  REGISTRY=r.example" in done.stderr
-    assert contents(package) == before
-
-
-def test_key_of_an_exported_line_is_refused(mlpack: Mlpack, package: Path) -> None:
-    path = package / "quickstart/k8s/mlops/single-node/mlops.env"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("REGISTRY=", "export REGISTRY="), encoding="utf-8")
-    number = next(number for number, line in enumerate(text.split("\n"), 1) if line.startswith("REGISTRY="))
-    before = contents(package)
-    done = mlpack("configure", package, "--set", "REGISTRY=r.example")
-    assert (done.code, done.stdout) == (2, "")
-    assert f"--set REGISTRY: {path}:{number} sets 'export REGISTRY', which is another key\n" in done.stderr
-    assert "hint: remove `export ` there\n" in done.stderr
     assert contents(package) == before
 
 
@@ -396,30 +370,6 @@ def test_configure_prints_options_that_accept_the_edits(mlpack: Mlpack, package:
     account = ("--without", "root", "--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
     done = mlpack("configure", package, *account)
     assert done.stderr.endswith(f"next: mlpack doctor {package} --allow variable:NEW --allow ServiceAccount\n")
-
-
-@pytest.mark.thorough
-def test_kustomization_has_at_most_60_lines_after_all_that_adds_lines(mlpack: Mlpack, tmp_path: Path) -> None:
-    """After memory and CPUs, an image, a component and annotations, in every overlay of every bundled model."""
-    assert mlpack("build", "--all", "--format", "dir", "-d", tmp_path / "built").code == 0
-    ours = tmp_path / "ours/kustomization.yaml"
-    ours.parent.mkdir()
-    ours.write_text("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n")
-    site = tmp_path / "site.yaml"
-    site.write_text("annotations: {prometheus.io/scrape: 'true'}\npullSecret: key\n")
-    image = f"team/own:2@sha256:{'1' * 64}"
-    options = ("--memory", "2Gi", "--cpu", "2", "--gpus", "8", "--image", image, "--root", "/n")
-    lines = {}
-    for package in sorted((tmp_path / "built").iterdir()):
-        done = mlpack(
-            "configure", package, "--site-file", site, "--with", ours.parent, "--storage", "scratch", *options
-        )
-        assert done.code == 0, done.stderr
-        for overlay in sorted((package / OVERLAYS).iterdir()):
-            text = (overlay / "kustomization.yaml").read_text()
-            assert all(name in text for name in ("site/ours", "site/site-annotations"))
-            lines[package.name, overlay.name] = len(text.splitlines())
-    assert max(lines.values()) <= 60, lines
 
 
 def test_value_that_is_not_utf8_is_refused(mlpack: Mlpack, package: Path) -> None:

@@ -217,9 +217,7 @@ def test_spec_cannot_set_the_image_as_a_variable(mlpack: Run) -> None:
             "r.example/t/new:1",
             "hint: the registry is REGISTRY in mlops.env: --registry r.example --image t/new:1",
         ),
-        ("localhost:5000/new", "hint: the registry is REGISTRY in mlops.env: --registry localhost:5000 --image new"),
         ("New:1", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
-        ("new\n", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
         ("", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
     ],
 )

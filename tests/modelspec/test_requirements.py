@@ -21,7 +21,7 @@ def problems(folder: Path, requirements: str | bytes) -> list[str]:
     return demo.problems(demo.write(folder, SPEC, {"requirements.txt": requirements}))
 
 
-def test_packages_with_digests_are_accepted(tmp_path: Path) -> None:
+def test_only_packages_with_digests_are_accepted(tmp_path: Path) -> None:
     for requirements in [
         "",
         f"a==1 --hash={DIGEST}",
@@ -29,9 +29,6 @@ def test_packages_with_digests_are_accepted(tmp_path: Path) -> None:
         f"a==1!2 \\\n    --hash={DIGEST}\n    # via b\nb==2 --hash={DIGEST} # why\n",
     ]:
         assert problems(tmp_path, requirements) == []
-
-
-def test_other_lines_are_refused_at_their_place(tmp_path: Path) -> None:
     for line, found in (
         ("a==1", "found no digest of 'a==1'"),
         (f"a>=1 --hash={DIGEST}", "found 'a>=1"),
@@ -49,13 +46,7 @@ def test_other_lines_are_refused_at_their_place(tmp_path: Path) -> None:
         assert problem.startswith("requirements.txt:3:1: expected NAME==VERSION and its files' --hash=sha256:…, ")
         assert found in problem
         assert "pip-compile --generate-hashes" in problem
-
-
-def test_file_of_many_faults_gets_at_most_100_problems(tmp_path: Path) -> None:
     assert len(problems(tmp_path, "a\n" * 5_000)) == 100
-
-
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, b"\n\n\xff")
     assert problem.startswith("requirements.txt:3:1: the line is not UTF-8")
 

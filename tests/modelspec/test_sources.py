@@ -77,36 +77,24 @@ def test_several_files_may_go_into_the_folder_itself(tmp_path: Path) -> None:
     assert init.command[3] == "$(DATASET_DIR)/"
 
 
-def test_source_needs_a_model_that_has_a_dataset(tmp_path: Path) -> None:
+def test_source_needs_a_folder_a_digest_and_https_for_a_secret(tmp_path: Path) -> None:
     source = SOURCE.replace("OUTPUT_DIR/data", "DATASET_DIR")
     assert problems(tmp_path, source) == []
     (problem,) = problems(tmp_path, source, more="dataset: false\n")
     assert "DATASET_DIR is not a folder that the pods of this model can write to" in problem
     assert problem.endswith("(they can write to OUTPUT_DIR)")
-
-
-def test_branch_of_the_hub_and_bucket_need_a_sha256(tmp_path: Path) -> None:
     for address in ("hf://owner/name@main/a", "s3://bucket/a"):
         source = SOURCE.replace("https://example.com/a", address)
         assert problems(tmp_path, source) == []
         (problem,) = problems(tmp_path, source.replace(f"sha256: {DIGEST}, ", ""))
         assert f"the content of {address} may change" in problem
-
-
-def test_s3_takes_no_bearer_token(tmp_path: Path) -> None:
     source = SOURCE.replace("https://example.com", "s3://bucket").replace("size: 3", "size: 3, secret: TOKEN")
     (problem,) = problems(tmp_path, source, more="secrets: {TOKEN: {description: A token.}}\n")
     assert "the secrets for S3 are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in problem
-
-
-def test_secret_is_only_sent_by_https(tmp_path: Path) -> None:
     source = SOURCE.replace("size: 3", "size: 3, secret: TOKEN")
     secrets = "secrets: {TOKEN: {description: A token.}}\n"
     assert problems(tmp_path, source, more=secrets) == []
     (problem,) = problems(tmp_path, source.replace("https", "http"), more=secrets)
     assert "a secret is only sent by https" in problem
-
-
-def test_two_sources_of_one_place_are_refused(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, SOURCE, SOURCE)
     assert "another source has the place 'OUTPUT_DIR/data/a'" in problem

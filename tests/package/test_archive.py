@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import random
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,19 +16,6 @@ from packager.package.tree import Entry, Tree
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SPEC = """\
-name: large
-title: A model with large files
-framework: mpi
-image: {name: example/model, tag: "1"}
-files: [run.sh]
-assets: [assets]
-overlays:
-  single-node: {kind: Pod}
-variants:
-  - {script: run.sh}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -70,28 +56,3 @@ def test_archive_bytes_are_reproducible_and_contain_no_time(payload: Path) -> No
 
     assert digest(packed(payload)) == digest(first)
     assert first[3:8] == bytes(5), "neither flags (a file's name) nor a time in the gzip header (RFC 1952)"
-
-
-@pytest.mark.thorough
-def test_build_reports_missing_isal_and_continues(payload: Path, tmp_path: Path) -> None:
-    model = tmp_path / "large"
-    (model / "assets").mkdir(parents=True)
-    (model / "spec.yaml").write_text(SPEC)
-    (model / "run.sh").write_text("#!/bin/sh\n")
-    (model / "assets" / payload.name).hardlink_to(payload)
-    program = "import sys; sys.modules['isal'] = None; from packager.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "build", str(model), "--destination", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout == f"{tmp_path}/large.tar.gz\n"
-    assert done.stderr == (
-        "note: isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster\n"
-        f"note: {tmp_path}/large.tar.gz would unpack into the model's own folder: unpack it elsewhere\n"
-        "note: the containers of large do not see its assets, which are not in the image: switch on "
-        "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"
-    )
-    assert len(gzip.decompress((tmp_path / "large.tar.gz").read_bytes())) > payload.stat().st_size

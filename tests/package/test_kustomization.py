@@ -23,24 +23,21 @@ def test_component_is_switched_by_its_own_line() -> None:
     assert on == KUSTOMIZATION.replace("  # - ../../../common/x/k8s/mlops/pvc", "  - ../../../common/x/k8s/mlops/pvc")
     off = kustomization.switch(KUSTOMIZATION.encode(), "nfs", "k.yaml", on=False).decode()
     assert off == KUSTOMIZATION.replace("  - ../../../common/x/k8s/mlops/nfs", "  # - ../../../common/x/k8s/mlops/nfs")
-
-
-def test_switching_on_and_off_restores_every_byte() -> None:
     for name, on in (("pvc", True), ("nfs", False)):
         once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=on)
         assert kustomization.switch(once, name, "k.yaml", on=on) == once
         assert kustomization.switch(once, name, "k.yaml", on=not on) == KUSTOMIZATION.encode()
-
-
-def test_commented_list_is_switched_on_with_its_first_component() -> None:
     text = b"# components:\n#   - ../a\n# patches: none\n"
     assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
+    text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
+    after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
+    assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
 
 
 NFS = "../common/x/k8s/mlops/nfs"
 
 
-def test_component_is_recognized_in_every_notation_of_the_list() -> None:
+def test_only_components_are_recognized_in_every_notation() -> None:
     for text in [
         f"components: [{NFS}]\n",
         f'"components":\n  - {NFS}\n',
@@ -52,6 +49,20 @@ def test_component_is_recognized_in_every_notation_of_the_list() -> None:
     ]:
         states = {component.name: component.on for component in kustomization.components(text.encode(), "k.yaml")}
         assert states["nfs"]
+    for text in [
+        f"patches:\n  # - {NFS}\n",
+        f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",
+        f"components:\n  - >-\n    ../a\n    # - {NFS}\n    /../b\n",
+        f"components:\n  # - a: {NFS}\n  # - - {NFS}\n  # - {NFS} b: c\n  # {NFS}\n  ## - {NFS}\n",
+        f"# components:\n#  - ../a\n# resources:\n#  - {NFS}\n",
+        f"x:\n  components:\n    - {NFS}\n",
+        f"components:\n  nfs: {NFS}\n",
+        f"- components: [{NFS}]\n",
+        "",
+    ]:
+        assert "nfs" not in states(text)
+    for path in (f"{NFS}/", f"{NFS}/../nfs", f"../x/./{NFS}//"):
+        assert states(f"components: ['{path}']\n")["nfs"]
 
 
 def test_list_in_another_notation_is_not_edited() -> None:
@@ -59,6 +70,23 @@ def test_list_in_another_notation_is_not_edited() -> None:
         kustomization.switch(f"components: [{NFS}]\n".encode(), "nfs", "k.yaml", on=False)
     assert str(error.value) == "k.yaml cannot be edited automatically"
     assert error.value.hint == f"leave out {NFS} under `components` there"
+    for text in (
+        f"components: &list [{NFS}]\nx: *list\n",
+        f"? components\n: - {NFS}\n",
+        f"components:\n  -\n    {NFS}\n",
+        "components:\n  - ../a\n  - '../common/x/k8s/mlops\n    /../mlops/nfs'\n",
+        f"components:\n  - &a {NFS}\nx: *a\n",
+        f"{{components: [{NFS}]}}\n",
+    ):
+        assert states(text)["nfs"]
+        with pytest.raises(UsageError) as error:
+            kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
+        assert str(error.value) == "k.yaml cannot be edited automatically"
+    for text in ("components: [\n", "a: 1\n---\nb: 1\n", "a: 1\na: 2\n", "\x00"):
+        with pytest.raises(UsageError) as error:
+            kustomization.components(text.encode(errors="surrogatepass"), "k.yaml")
+        assert str(error.value) == "k.yaml is not YAML"
+        assert error.value.problems[0].file == "k.yaml"
 
 
 def states(text: str) -> dict[str, bool]:
@@ -90,55 +118,6 @@ def test_commented_component_is_switched_on_wherever_its_line_is() -> None:
         assert kustomization.switch(back.encode(), "nfs", "k.yaml", on=True).decode() == on
 
 
-def test_text_that_only_looks_like_a_component_is_ignored() -> None:
-    for text in [
-        f"patches:\n  # - {NFS}\n",
-        f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",
-        f"components:\n  - >-\n    ../a\n    # - {NFS}\n    /../b\n",
-        f"components:\n  # - a: {NFS}\n  # - - {NFS}\n  # - {NFS} b: c\n  # {NFS}\n  ## - {NFS}\n",
-        f"# components:\n#  - ../a\n# resources:\n#  - {NFS}\n",
-        f"x:\n  components:\n    - {NFS}\n",
-        f"components:\n  nfs: {NFS}\n",
-        f"- components: [{NFS}]\n",
-        "",
-    ]:
-        assert "nfs" not in states(text)
-
-
-def test_component_is_named_after_the_folder_of_its_path() -> None:
-    for path in (f"{NFS}/", f"{NFS}/../nfs", f"../x/./{NFS}//"):
-        assert states(f"components: ['{path}']\n")["nfs"]
-
-
-def test_entry_without_its_own_line_is_not_edited() -> None:
-    for text in (
-        f"components: &list [{NFS}]\nx: *list\n",
-        f"? components\n: - {NFS}\n",
-        f"components:\n  -\n    {NFS}\n",
-        "components:\n  - ../a\n  - '../common/x/k8s/mlops\n    /../mlops/nfs'\n",
-        f"components:\n  - &a {NFS}\nx: *a\n",
-        f"{{components: [{NFS}]}}\n",
-    ):
-        assert states(text)["nfs"]
-        with pytest.raises(UsageError) as error:
-            kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
-        assert str(error.value) == "k.yaml cannot be edited automatically"
-
-
-def test_component_listed_twice_is_switched_off_twice() -> None:
-    text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
-    after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
-    assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
-
-
-def test_ambiguous_yaml_is_not_read() -> None:
-    for text in ("components: [\n", "a: 1\n---\nb: 1\n", "a: 1\na: 2\n", "\x00"):
-        with pytest.raises(UsageError) as error:
-            kustomization.components(text.encode(errors="surrogatepass"), "k.yaml")
-        assert str(error.value) == "k.yaml is not YAML"
-        assert error.value.problems[0].file == "k.yaml"
-
-
 def test_patches_are_files_beside_the_kustomization() -> None:
     for text, names in (
         ("patches:\n  - path: p.yaml\n", ("p.yaml",)),
@@ -160,9 +139,6 @@ def test_add_lists_component_once_and_keeps_other_lines() -> None:
         added = kustomization.add(text.encode(), "../../../site/a")
         assert added.decode() == expected
         assert kustomization.add(added, "../../../site/a") == added
-
-
-def test_add_refuses_list_that_it_cannot_edit() -> None:
     for text in ("components: [../b]\n", "- a\n"):
         with pytest.raises(UsageError, match="cannot be edited automatically") as refused:
             kustomization.add(text.encode(), "../../../site/a")
@@ -187,9 +163,6 @@ def test_entry_of_an_image_is_added_or_replaced() -> None:
         assert edited.decode() == expected
         assert IMAGE in kustomization.images(edited)
         assert kustomization.set_image(edited, IMAGE, "k.yaml") == edited
-
-
-def test_images_in_another_notation_are_not_edited() -> None:
     for text in ("images: [{name: REGISTRY/a, newTag: x}]\n", "images: {}\n"):
         with pytest.raises(UsageError, match="cannot be edited automatically"):
             kustomization.set_image(text.encode(), IMAGE, "k.yaml")

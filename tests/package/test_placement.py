@@ -43,9 +43,6 @@ def test_assign_refuses_file_without_the_field() -> None:
         with pytest.raises(UsageError, match="p cannot be edited automatically") as refused:
             assign(text.encode(), {"nodeSelector": {"a": "b"}}, "p")
         assert refused.value.hint == "set nodeSelector there"
-
-
-def test_assign_refuses_invalid_yaml() -> None:
     with pytest.raises(UsageError, match="p cannot be edited"):
         assign(b"a: [", {"nodeSelector": {"a": "b"}}, "p")
 

@@ -116,19 +116,6 @@ print("saved", flush=True)
         assert process.returncode == 0
 
 
-def test_sigterm_ends_program_after_grace_period(specs: Path) -> None:
-    code = """
-import stopping, time
-stopping._GRACE_SECONDS = 0.1
-stopping.Stop().deferred = True
-print("ready", flush=True)
-time.sleep(600)
-"""
-    with start(code, specs / "resnet50") as process:
-        process.terminate()
-        assert process.wait(timeout=300) == 128 + signal.SIGTERM
-
-
 def test_top_1_and_top_5_are_counted() -> None:
     measured = importlib.import_module("infer").Measurement()
     scores = np.array([[0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0], [0, 1, 2, 3, 4, 5, 6]], np.float32)

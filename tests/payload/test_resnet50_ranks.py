@@ -21,16 +21,13 @@ def test_launcher_requires_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
         ranks.Ranks.join({"PMI_SIZE": "2"})
 
 
-def test_launcher_of_another_mpi_is_refused(fake_mpi: SimpleNamespace) -> None:
+def test_ranks_join_the_communicator_of_their_launcher(fake_mpi: SimpleNamespace) -> None:
     fake_mpi.COMM_WORLD = SimpleNamespace(Get_size=lambda: 1, Get_rank=lambda: 0)
     with pytest.raises(ranks.JobError) as caught:
         ranks.Ranks.join({"PMI_SIZE": "2"})
     assert str(caught.value) == (
         "an MPI launcher started 2 ranks, but mpi4py (Open MPI v4.1.4) sees 1: the launcher has to be of the same MPI"
     )
-
-
-def test_ranks_join_communicator_of_their_launcher(fake_mpi: SimpleNamespace) -> None:
     fake_mpi.COMM_WORLD = SimpleNamespace(Get_size=lambda: 3, Get_rank=lambda: 2)
     joined = ranks.Ranks.join({"OMPI_COMM_WORLD_SIZE": "3"})
     assert (joined.rank, joined.size) == (2, 3)

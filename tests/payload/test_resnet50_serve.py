@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -147,39 +147,6 @@ def test_invalid_content_length_is_refused(address: str, headers: bytes, status:
     assert ask(address, "/healthz") == (200, "ok\n")
 
 
-def test_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.3)
-    assert drip(address, b"GET / HTTP/1.1\r\na: ") == b""
-
-
-def test_slow_body_is_refused_after_its_time(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setattr(serve, "_BODY_SECONDS", 0.3)
-    answer = drip(address, b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"expected 100 bytes within 0.3 seconds" in answer
-
-
-def drip(address: str, begin: bytes) -> bytes:
-    """Send a byte from time to time until the connection is closed, and return the answer."""
-    host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=0.05) as connection:
-        connection.sendall(begin)
-        answer = b""
-        for _ in range(200):
-            try:
-                connection.sendall(b"x")
-                if not (part := connection.recv(1 << 16)):
-                    return answer
-                answer += part
-            except TimeoutError:
-                pass
-            except ConnectionError:  # what came before it is still to be read
-                with suppress(OSError):
-                    answer += connection.recv(1 << 16)
-                return answer
-    raise AssertionError("the connection is still open")
-
-
 def test_large_bodies_are_refused_above_their_total(
     monkeypatch: pytest.MonkeyPatch, service: Any, address: str
 ) -> None:
@@ -189,28 +156,6 @@ def test_large_bodies_are_refused_above_their_total(
         assert ask(address, f"{MODEL}:predict", body)[0] == 503
         assert ask(address, "/healthz")[0] == 200
     assert ask(address, f"{MODEL}:predict", body)[0] == 400
-
-
-@pytest.mark.thorough
-def test_connections_above_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch, service: Any) -> None:
-    monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 2)
-    monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.5)
-    with answering(service) as address:
-        host, _, port = address.partition(":")
-        for _ in range(2):  # the places are free again afterwards
-            idle = [socket.create_connection((host, int(port)), timeout=300) for _ in range(2)]
-            assert send(address, b"") == b""  # closed at once
-            assert [connection.recv(1) for connection in idle] == [b"", b""]
-            for connection in idle:
-                connection.close()
-        # A place is free a moment after its connection is closed.
-        for _ in range(1000):
-            with suppress(ConnectionError):
-                assert ask(address, "/healthz") == (200, "ok\n")
-                break
-            time.sleep(0.01)
-        else:
-            pytest.fail("no place became free")
 
 
 def test_failed_request_does_not_stop_the_server(

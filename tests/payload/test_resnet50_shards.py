@@ -13,14 +13,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_shards_are_found_in_a_flat_folder(folder: Path) -> None:
+def test_shards_are_found_in_a_flat_folder_and_one_per_split(folder: Path, tmp_path: Path) -> None:
     source = shards.find_shards(folder, "train")
     assert source.files == (f"{folder}/train-00000-of-00002", f"{folder}/train-00001-of-00002")
     assert source.kind == "tfrecord"
     assert str(source) == f"data: 2 files train-* in DATASET_DIR={folder}"
-
-
-def test_shards_are_found_in_a_folder_per_split(tmp_path: Path) -> None:
     shard = tmp_path / "validation/validation-00000-of-00128"
     shard.parent.mkdir()
     shard.touch()

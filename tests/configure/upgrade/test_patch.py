@@ -50,11 +50,8 @@ def content(random: Random) -> Version:
     return Version("\n".join(rows).encode(errors="surrogateescape") + b"\n" * random.randrange(2) + b"end", "0755")
 
 
-def test_patch_of_equal_versions_is_empty() -> None:
+def test_patch_of_equal_versions_is_empty_and_of_a_mode_has_no_hunks() -> None:
     assert patch("a", Version(b"x\n"), Version(b"x\n")) == b""
-
-
-def test_patch_of_mode_has_no_hunks() -> None:
     assert patch("a", Version(b"x\n"), Version(b"x\n", "0755")) == (
         b"diff --git a/a b/a\nold mode 100644\nnew mode 100755\n"
     )

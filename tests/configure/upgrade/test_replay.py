@@ -77,13 +77,10 @@ def test_value_that_both_changed_conflicts() -> None:
     assert list(conflictmarks.places(ENV, result.content)) == [4]
 
 
-def test_decided_value_is_in_result() -> None:
+def test_decided_or_equal_value_is_in_result() -> None:
     assert merged(*VALUE, choice=Choice.yours).content == VALUE[2]
     assert merged(*VALUE, choice=Choice.theirs).content == VALUE[3]
     assert merged(*VALUE, choice=Choice.theirs).decided[0].subject == "STEPS"
-
-
-def test_same_value_in_new_package_does_not_conflict() -> None:
     assert merged(ENV, BASE, VALUE[2], VALUE[2]).conflicts == ()
 
 

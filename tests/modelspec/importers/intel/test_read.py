@@ -9,7 +9,7 @@ import yaml
 
 from packager.app.importing import Imported, ModelDestination, import_intel
 from packager.base.errors import MlpackError, SpecError
-from tests.modelspec.importers.results import check_outcome, check_package, imported, refused
+from tests.modelspec.importers.results import check_package, imported, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,22 +240,6 @@ def test_every_key_of_a_manifest_is_carried_over_or_reported(tmp_path: Path, kub
         "15:7: spec.containers[1] is not carried over: a pod of a package has one container",
     ]
     check_package(result, tmp_path / "packages", kubectl)
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("pod.yaml", "kind: Pod", "kind: [Pod]"),
-        ("pod.yaml", "kind: Pod", "kind: {Pod: 1}"),
-        ("pod.yaml", "kind: Pod", "kind: Workflow\nspec: {templates: [1, {}, {steps: 2}, {steps: [3, [4, {}]]}]}\nx:"),
-        ("config-map.yaml", "data: {", "data: [{"),
-    ],
-)
-def test_manifest_with_values_of_wrong_type_is_refused(tmp_path: Path, file: str, old: str, new: str) -> None:
-    path = f"k8s/net/mlops/one/{file}"
-    zoo = write(tmp_path / "zoo", K8S | {path: K8S[path].replace(old, new)})
-    result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models"), tmp_path / "models")
-    assert result is None
 
 
 def test_spec_that_is_a_link_is_not_imported(tmp_path: Path) -> None:

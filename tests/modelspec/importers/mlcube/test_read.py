@@ -108,7 +108,9 @@ def test_program_words_name_the_mounted_workspace(tmp_path: Path) -> None:
 def test_dollars_of_an_entrypoint_reach_its_program(tmp_path: Path) -> None:
     for word in ("echo $$ $HOME", "$(date)", "$$$(MODEL_DIR)$"):
         path = cube(tmp_path / "cube", tasks={"train": {"entrypoint": f"sh -c '{word}'"}})
-        result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({"image": "example/cube:1"}))
+        result = import_mlcube(
+            path, ModelDestination(tmp_path / "models", force=True), choices({"image": "example/cube:1"})
+        )
         args = _read_spec(result)["overlays"]["train"]["args"]
         assert Expander({"MODEL_DIR": "/model", "date": "now"}).expand(args[1]) == word
 
