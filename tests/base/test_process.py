@@ -96,11 +96,19 @@ def test_a_program_on_the_terminal_stays_in_the_terminals_group(tmp_path: Path) 
     assert int((tmp_path / "group").read_text()) == os.getpgrp()
 
 
-def test_output_is_readable_before_the_program_ends() -> None:
+def test_output_is_readable_before_the_end_limited_and_replaced() -> None:
     with process.stream(["sh", "-c", "echo one; echo two; echo three >&2; exit 4"]) as running:
         assert running.stdout.readline() == b"one\n"
         assert running.stdout.read() == b"two\n"
         assert running.wait() == process.Finished(4, "", "three\n")
+    assert process.run(["printf", "1234"], max_bytes=4) == process.Finished(0, "1234", "")
+    with pytest.raises(ToolError) as refused:
+        process.run(["printf", "12345"], max_bytes=4)
+    assert str(refused.value) == "printf printed more than 4 bytes and was stopped"
+    assert process.run(["sh", "-c", MUCH]) == process.Finished(0, "", KEPT)
+    with process.stream(["sh", "-c", MUCH]) as running:
+        assert running.wait() == process.Finished(0, "", KEPT)
+    assert process.run(["printf", r"a\377\r\n"]) == process.Finished(0, "a\ufffd\r\n", "")
 
 
 def test_idle_is_called_with_seconds_without_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,25 +142,8 @@ def test_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch)
         os.kill(pid, 0)
 
 
-def test_caller_limits_output_of_a_program() -> None:
-    assert process.run(["printf", "1234"], max_bytes=4) == process.Finished(0, "1234", "")
-    with pytest.raises(ToolError) as refused:
-        process.run(["printf", "12345"], max_bytes=4)
-    assert str(refused.value) == "printf printed more than 4 bytes and was stopped"
-
-
 MUCH = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo the end >&2"
 KEPT = "(the last 1 MiB of 3,000,008 bytes)\n" + "x" * ((1 << 20) - 8) + "the end\n"
-
-
-def test_end_of_a_long_stderr_is_kept() -> None:
-    assert process.run(["sh", "-c", MUCH]) == process.Finished(0, "", KEPT)
-    with process.stream(["sh", "-c", MUCH]) as running:
-        assert running.wait() == process.Finished(0, "", KEPT)
-
-
-def test_output_that_is_not_utf8_is_replaced() -> None:
-    assert process.run(["printf", r"a\377\r\n"]) == process.Finished(0, "a\ufffd\r\n", "")
 
 
 def test_program_may_close_its_outputs_before_it_ends() -> None:

@@ -103,10 +103,12 @@ def test_root_is_refused_with_an_edited_model_dir(mlpack: Mlpack, package: Path)
 
 
 def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
-    for value in ["two words ", "'quoted' \"twice\"", "a=b # no comment", "$HOME ☂", ""]:
-        assert mlpack("configure", package, "--add", f"MESSAGE={value}").code == 0
-        config = next(item for item in rendered(kubectl, package, "single-node") if "MESSAGE" in item.get("data", {}))
-        assert config["data"]["MESSAGE"] == value
+    for number, value in enumerate(["two words ", "'quoted' \"twice\"", "a=b # no comment", "$HOME ☂", ""]):
+        assert mlpack("configure", package, "--add", f"MESSAGE_{number}={value}").code == 0
+        config = next(
+            item for item in rendered(kubectl, package, "single-node") if f"MESSAGE_{number}" in item.get("data", {})
+        )
+        assert config["data"][f"MESSAGE_{number}"] == value
 
 
 def test_invalid_answer_changes_nothing(mlpack: Mlpack, package: Path) -> None:

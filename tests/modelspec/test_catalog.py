@@ -22,9 +22,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "specs"
 
 
-def test_find_returns_spec_by_name_or_alias(folder: Path) -> None:
+def test_find_returns_spec_by_name_alias_or_path_of_its_folder(folder: Path) -> None:
     for model, folder_name in (("demo", "demo"), ("trial", "demo"), ("other", "elsewhere")):
         assert catalog.find(model, [folder]) == folder / folder_name / "spec.yaml"
+    assert catalog.find(f"{folder}/elsewhere", []) == folder / "elsewhere" / "spec.yaml"
 
 
 def test_second_model_of_a_folder_is_found_by_its_name_and_listed_after_the_first(folder: Path) -> None:
@@ -71,10 +72,6 @@ def test_find_accepts_path_of_a_spec_or_its_folder(folder: Path, monkeypatch: py
     ):
         monkeypatch.chdir(folder / "demo")
         assert catalog.find(path, [folder]) == Path(expected)
-
-
-def test_find_accepts_absolute_path_of_a_folder(folder: Path) -> None:
-    assert catalog.find(f"{folder}/elsewhere", []) == folder / "elsewhere" / "spec.yaml"
 
 
 def test_find_refuses_unknown_model_with_a_hint(folder: Path) -> None:

@@ -118,29 +118,23 @@ def test_addition_of_a_declared_variable_is_refused(tmp_path: Path) -> None:
     assert [str(problem) for problem in refused.value.problems] == [message]
 
 
-def test_addition_of_another_field_is_refused() -> None:
-    hint = "--set title=VALUE changes a field of the spec"
-    with pytest.raises(UsageError, match=r"--add title=x: expected environment\.KEY=VALUE") as refused:
-        parse_setting("title=x", adds=True)
-    assert refused.value.hint == hint
-
-
 def test_setting_keeps_description_of_a_parameter(loaded: Callable[..., LoadedSpec]) -> None:
     spec = demo.changed("environment: {STEPS: {value: 3, description: How many.}}")
     environment = loaded("environment.STEPS=100", spec=spec).spec.environment
     assert environment == {"STEPS": Parameter(value=100, description="How many.")}
 
 
-def test_setting_requires_path_and_value() -> None:
+def test_setting_requires_path_and_value_in_utf8_and_addition_a_variable() -> None:
     for argument in ("", "a", "=1", "a..b=1", ".a=1", "a.=1"):
         with pytest.raises(UsageError, match=r"expected PATH=VALUE, such as environment\.STEPS=100") as refused:
             parse_setting(argument)
         assert refused.value.exit_code == 2
-
-
-def test_setting_requires_utf8_text() -> None:
     with pytest.raises(UsageError, match=r"--set 'environment\.A=.udcff': expected UTF-8 text"):
         parse_setting("environment.A=\udcff")
+    hint = "--set title=VALUE changes a field of the spec"
+    with pytest.raises(UsageError, match=r"--add title=x: expected environment\.KEY=VALUE") as refused:
+        parse_setting("title=x", adds=True)
+    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize(

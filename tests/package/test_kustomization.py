@@ -23,10 +23,10 @@ def test_component_is_switched_by_its_own_line() -> None:
     assert on == KUSTOMIZATION.replace("  # - ../../../common/x/k8s/mlops/pvc", "  - ../../../common/x/k8s/mlops/pvc")
     off = kustomization.switch(KUSTOMIZATION.encode(), "nfs", "k.yaml", on=False).decode()
     assert off == KUSTOMIZATION.replace("  - ../../../common/x/k8s/mlops/nfs", "  # - ../../../common/x/k8s/mlops/nfs")
-    for name, on in (("pvc", True), ("nfs", False)):
-        once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=on)
-        assert kustomization.switch(once, name, "k.yaml", on=on) == once
-        assert kustomization.switch(once, name, "k.yaml", on=not on) == KUSTOMIZATION.encode()
+    for name, is_on in (("pvc", True), ("nfs", False)):
+        once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=is_on)
+        assert kustomization.switch(once, name, "k.yaml", on=is_on) == once
+        assert kustomization.switch(once, name, "k.yaml", on=not is_on) == KUSTOMIZATION.encode()
     text = b"# components:\n#   - ../a\n# patches: none\n"
     assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
     text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
@@ -47,8 +47,7 @@ def test_only_components_are_recognized_in_every_notation() -> None:
         "components:\n  - ../some folder/nfs\n",
         f"components:\n  # - {NFS}\n  - {NFS}\n",
     ]:
-        states = {component.name: component.on for component in kustomization.components(text.encode(), "k.yaml")}
-        assert states["nfs"]
+        assert states(text)["nfs"]
     for text in [
         f"patches:\n  # - {NFS}\n",
         f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",

@@ -27,12 +27,9 @@ def test_text_in_another_encoding_is_refused_with_its_path(tmp_path: Path) -> No
         list(corpus.texts(tmp_path))
 
 
-def test_short_text_is_refused() -> None:
+def test_windows_overlap_and_short_text_is_refused() -> None:
     with pytest.raises(corpus.TextError, match="the text has 400 tokens; at least 401 are needed"):
         windows(tokens=400)
-
-
-def test_windows_overlap_by_the_token_to_predict() -> None:
     assert windows().batch([0, 249]).tolist() == [[0, 1, 2, 3, 4], [996, 997, 998, 999, 1000]]
 
 

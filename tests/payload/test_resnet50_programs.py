@@ -29,6 +29,7 @@ def run(script: Path, environ: dict[str, str], *arguments: str) -> subprocess.Co
 SCRIPTS = ("fp32_training_demo.sh", "fp32_serving_demo.sh")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_names_the_keys(script: str, specs: Path, environ: dict[str, str]) -> None:
     done = run(specs / "resnet50" / script, environ, "--help")
@@ -36,6 +37,7 @@ def test_help_names_the_keys(script: str, specs: Path, environ: dict[str, str]) 
     assert "BATCH_SIZE" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_wrong_keys_are_refused_before_anything_slow(script: str, specs: Path, environ: dict[str, str]) -> None:
     done = run(specs / "resnet50" / script, {**environ, "STEPS": "x", "SEED": "y"})
@@ -46,6 +48,7 @@ def test_wrong_keys_are_refused_before_anything_slow(script: str, specs: Path, e
     )
 
 
+@pytest.mark.thorough
 def test_unwritable_output_folder_is_refused(specs: Path, environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(specs / "resnet50/fp32_training_demo.sh", {**environ, "OUTPUT_DIR": f"{tmp_path}/file/output"})

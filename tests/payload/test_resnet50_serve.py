@@ -60,20 +60,21 @@ def ask(address: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_server_describes_its_model(address: str) -> None:
-    status, text = ask(address, MODEL)
-    [version] = json.loads(text)["model_version_status"]
-    assert (status, version["version"], version["state"], version["weights"]) == (200, "30", "AVAILABLE", ABOUT)
-    assert ask(address, "/healthz") == (200, "ok\n")
-
-
-def test_server_returns_one_prediction_per_image(address: str) -> None:
+def test_server_describes_its_model_and_returns_one_prediction_per_image(address: str) -> None:
     body = json.dumps({"instances": [IMAGE, IMAGE]}).encode()
     status, text = ask(address, f"{MODEL}:predict", body)
     assert (status, json.loads(text)) == (200, {"predictions": [[0.5, 0.5], [0.5, 0.5]]})
     metrics = ask(address, "/metrics")[1]
     assert 'resnet50_answers_total{status="200"} 1\n' in metrics
     assert "resnet50_images_total 2\n" in metrics
+    status, text = ask(address, MODEL)
+    [version] = json.loads(text)["model_version_status"]
+    assert (status, version["version"], version["state"], version["weights"]) == (200, "30", "AVAILABLE", ABOUT)
+    assert ask(address, "/healthz") == (200, "ok\n")
+    assert ask(address, "/") == (404, '{"error": "expected /v1/models/resnet50, /healthz or /metrics, found /"}')
+    status, text = ask(address, "/v1/models/other:predict", b"{}")
+    message = "expected /v1/models/resnet50:predict, found /v1/models/other:predict"
+    assert (status, json.loads(text)) == (404, {"error": message})
 
 
 def test_malformed_request_is_refused(address: str) -> None:
@@ -169,13 +170,6 @@ def test_failed_request_does_not_stop_the_server(
     assert ask(address, f"{MODEL}:predict", body) == (500, '{"error": "MemoryError"}')
     assert ask(address, "/healthz") == (200, "ok\n")
     assert capsys.readouterr().err == "ERROR: MemoryError in a request: no memory for that\n"
-
-
-def test_unknown_path_is_answered_with_404(address: str) -> None:
-    assert ask(address, "/") == (404, '{"error": "expected /v1/models/resnet50, /healthz or /metrics, found /"}')
-    status, text = ask(address, "/v1/models/other:predict", b"{}")
-    message = "expected /v1/models/resnet50:predict, found /v1/models/other:predict"
-    assert (status, json.loads(text)) == (404, {"error": message})
 
 
 def test_request_in_progress_is_answered_after_sigterm(capsys: pytest.CaptureFixture[str], service: Any) -> None:

@@ -13,16 +13,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_shards_are_found_in_a_flat_folder_and_one_per_split(folder: Path, tmp_path: Path) -> None:
+def test_shards_are_found_in_a_flat_folder_and_one_per_split(folder: Path) -> None:
     source = shards.find_shards(folder, "train")
     assert source.files == (f"{folder}/train-00000-of-00002", f"{folder}/train-00001-of-00002")
     assert source.kind == "tfrecord"
     assert str(source) == f"data: 2 files train-* in DATASET_DIR={folder}"
-    shard = tmp_path / "validation/validation-00000-of-00128"
-    shard.parent.mkdir()
+    split = folder / "split"
+    shard = split / "validation/validation-00000-of-00128"
+    shard.parent.mkdir(parents=True)
     shard.touch()
-    assert shards.find_shards(tmp_path, "validation").files == (str(shard),)
-    assert shards.find_shards(tmp_path, "train").files == ()
+    assert shards.find_shards(split, "validation").files == (str(shard),)
+    assert shards.find_shards(split, "train").files == ()
 
 
 def test_data_is_synthetic_without_shards_and_explained(tmp_path: Path) -> None:

@@ -45,16 +45,7 @@ def ask(address: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_server_describes_its_model(address: str) -> None:
-    assert ask(address, "/healthz") == (200, "ok\n")
-    status, text = ask(address, MODEL)
-    assert (status, json.loads(text)) == (
-        200,
-        {"ready": True, "features": ["size", "count"], "classes": ["pear", "plum"]},
-    )
-
-
-def test_server_returns_one_class_per_row_and_counts_rows(address: str) -> None:
+def test_server_describes_its_model_and_returns_one_class_per_row(address: str) -> None:
     body = json.dumps({"instances": [{"size": 0.75, "count": 1}, {"size": None}, {}]}).encode()
     status, text = ask(address, f"{MODEL}:predict", body)
     plum, *pears = json.loads(text)["predictions"]
@@ -63,6 +54,14 @@ def test_server_returns_one_class_per_row_and_counts_rows(address: str) -> None:
     metrics = ask(address, "/metrics")[1]
     assert 'xgboost_answers_total{status="200"} 1\n' in metrics
     assert "xgboost_rows_total 3\n" in metrics
+    assert ask(address, "/healthz") == (200, "ok\n")
+    status, text = ask(address, MODEL)
+    assert (status, json.loads(text)) == (
+        200,
+        {"ready": True, "features": ["size", "count"], "classes": ["pear", "plum"]},
+    )
+    assert ask(address, "/")[0] == 404
+    assert ask(address, MODEL, b"{}")[0] == 404
 
 
 def test_model_of_three_classes_returns_the_likeliest(service: Any, address: str) -> None:
@@ -87,11 +86,6 @@ def test_malformed_request_is_refused(address: str) -> None:
     ):
         status, text = ask(address, f"{MODEL}:predict", body.encode())
         assert (status, json.loads(text)) == (400, {"error": error})
-
-
-def test_unknown_path_is_refused(address: str) -> None:
-    assert ask(address, "/")[0] == 404
-    assert ask(address, MODEL, b"{}")[0] == 404
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,13 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_package_without_edits_has_empty_diff(package: Path) -> None:
+def test_only_changes_beside_values_and_options_are_in_the_patch(package: Path) -> None:
     assert difference(package).is_empty
+    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
+    content = difference(package)
+    assert [(item.key, item.after) for item in content.edits] == [("REGISTRY", "example.com")]
+    assert content.others == b""
+    assert b"+REGISTRY=example.com\n" in content.patch
 
 
 def test_patch_makes_delivered_package_the_edited_one(package: Path, hello_mpi: Path, tmp_path: Path) -> None:
@@ -52,14 +57,6 @@ def test_patch_makes_delivered_package_the_edited_one(package: Path, hello_mpi: 
         for folder in (package, applied)
     ]
     assert contents[0] == contents[1]
-
-
-def test_other_changes_contain_no_values_and_options(package: Path) -> None:
-    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
-    content = difference(package)
-    assert [(item.key, item.after) for item in content.edits] == [("REGISTRY", "example.com")]
-    assert content.others == b""
-    assert b"+REGISTRY=example.com\n" in content.patch
 
 
 def test_other_changes_mask_secrets(package: Path) -> None:

@@ -18,14 +18,15 @@ BEFORE = b"# steps\nSTEPS=10\n#QUEUE=batch\nNAME=a\n"
 
 
 def test_values_of_env_file_are_edits() -> None:
-    for now, expected in [
+    cases: list[tuple[bytes, list[tuple[str, str | None, str]]]] = [
         (BEFORE, []),
         (b"# steps\nSTEPS=20\n#QUEUE=batch\nNAME=a\n", [("STEPS", "10", "20")]),
         (b"# mine\nSTEPS=10\nQUEUE=mine\nNAME=a\n", [("QUEUE", None, "mine")]),
         (BEFORE + b"OWN=1\nMORE=2\n", [("OWN", None, "1"), ("MORE", None, "2")]),
         (b"\xef\xbb\xbf" + BEFORE.replace(b"\n", b"\r\n").replace(b"=10", b"=20"), [("STEPS", "10", "20")]),
         (BEFORE.replace(b"=10", b"="), [("STEPS", "10", "")]),
-    ]:
+    ]
+    for now, expected in cases:
         known = edits.read(ENV, BEFORE, now)
         assert known == tuple(Edit(ENV, EditKind.value, *values) for values in expected)
         assert edits.read(ENV, edits.replayed(BEFORE, known), now) == ()

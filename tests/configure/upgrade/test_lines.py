@@ -32,12 +32,9 @@ def test_changes_turn_one_text_into_the_other() -> None:
         assert applied(before, after) == after
 
 
-def test_unified_marks_missing_end_of_last_line() -> None:
+def test_unified_separates_changes_and_marks_missing_end_of_last_line() -> None:
     hunks = b"".join(lines.unified(lines.split(b"a\nb"), lines.split(b"a\nb\n")))
     assert hunks == b"@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n"
-
-
-def test_unified_separates_distant_changes() -> None:
     before = [b"%d\n" % number for number in range(30)]
     after = [b"first\n", *before[1:20], b"added\n", *before[20:]]
     heads = [line for line in lines.unified(before, after) if line.startswith(b"@@")]

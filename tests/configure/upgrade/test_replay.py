@@ -50,15 +50,12 @@ def test_values_beside_reworded_comments_do_not_conflict(yours: str, theirs: str
     assert result.content == expected
 
 
-def test_switches_beside_reworded_comments_do_not_conflict() -> None:
+def test_switches_and_ids_beside_reworded_comments_do_not_conflict() -> None:
     base = b"components:\n  # GPUs.\n  # - ../common/gpu\n  # Storage.\n  - ../common/nfs\n"
     yours = base.replace(b"# - ../common/gpu", b"- ../common/gpu").replace(b"- ../common/nfs", b"# - ../common/nfs")
     result = merged(KUSTOMIZATION, base, yours, base.replace(b"GPUs", b"Accelerators").replace(b"Storage", b"Disks"))
     assert result.conflicts == ()
     assert result.content == yours.replace(b"GPUs", b"Accelerators").replace(b"Storage", b"Disks")
-
-
-def test_ids_beside_reworded_comments_do_not_conflict() -> None:
     base = b"# The user.\nspec:\n  securityContext:\n    # Ids.\n    runAsUser: 1000\n    fsGroup: 1000\n"
     yours = base.replace(b"User: 1000", b"User: 5").replace(b"Group: 1000", b"Group: 6")
     result = merged(PATCH, base, yours, base.replace(b"# Ids.", b"# Numbers."))
@@ -68,16 +65,13 @@ def test_ids_beside_reworded_comments_do_not_conflict() -> None:
 VALUE = (ENV, BASE, BASE.replace(b"=10", b"=20"), BASE.replace(b"=10", b"=15"))
 
 
-def test_value_that_both_changed_conflicts() -> None:
+def test_value_that_both_changed_conflicts_until_it_is_decided() -> None:
     result = merged(*VALUE)
     assert result.conflicts == (Conflict(ENV, 4, "STEPS=10", "STEPS=20", "STEPS=15", subject="STEPS"),)
     assert result.conflicts[0].message == "the package had STEPS=10, you have STEPS=20, the new package has STEPS=15"
     comment = b"# mlpack-conflict: the package had STEPS=10, and has STEPS=15 now; keep one and delete this line\n"
     assert result.content == VALUE[2].replace(b"STEPS", comment + b"STEPS")
     assert list(conflictmarks.places(ENV, result.content)) == [4]
-
-
-def test_decided_or_equal_value_is_in_result() -> None:
     assert merged(*VALUE, choice=Choice.yours).content == VALUE[2]
     assert merged(*VALUE, choice=Choice.theirs).content == VALUE[3]
     assert merged(*VALUE, choice=Choice.theirs).decided[0].subject == "STEPS"

@@ -115,7 +115,7 @@ def test_input_that_cannot_be_copied_is_reported(spoil: Any, reason: str, tmp_pa
     assert seeds(folder, tmp_path) == ({"seeds/workspace/names/alice.txt": b"Alice"}, [reason])
 
 
-@pytest.mark.parametrize("shell", ["sh", "busybox sh"])
+@pytest.mark.parametrize("shell", ["sh", pytest.param("busybox sh", marks=pytest.mark.thorough)])
 def test_init_copies_only_missing_inputs(shell: str, tmp_path: Path) -> None:
     files = {"workspace/names/alice.txt": "Alice", "workspace/raw/1": "one", "workspace/raw/a/2": "two"}
     folder = cube(tmp_path / "c", files)
