@@ -23,7 +23,7 @@ def mounts(tmp_path: Path, kind: str) -> Path:
     return table
 
 
-def test_network_file_system_is_told_from_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_file_system_is_distinguished_from_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("nfs4", "fuse.sshfs"):
         monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
         assert network_file_system(tmp_path) == kind

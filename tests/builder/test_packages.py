@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from packager.package.tree import Tree
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+ONE_OF_EACH_KIND = ("hello-mpi", "llm-serving-cuda", "resnet50v1-5-pytorch", "xgboost-tabular")
+OTHERS = ("cifar10", "jax", "llm-finetune", "llm-serving-cpu", "resnet50v1-5-fp32")
 WITH_EACH_KIND = [
     ("hello-mpi", None, None),
     ("llm-serving", None, "cuda"),
@@ -115,8 +117,23 @@ def _contents(package: Plan, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("long_lines")
-@pytest.mark.golden_test("../golden/rendered/*.yml")
-def test_overlays_render_to_expected_manifests(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
+@pytest.mark.golden_test(*(f"../golden/rendered/{name}*.yml" for name in ONE_OF_EACH_KIND))
+def test_overlays_of_each_kind_render_to_expected_manifests(
+    golden: GoldenTestFixture, tmp_path: Path, kubectl: Path
+) -> None:
+    _check_manifests(golden, tmp_path, kubectl)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("long_lines")
+@pytest.mark.golden_test(*(f"../golden/rendered/{name}*.yml" for name in OTHERS))
+def test_overlays_of_other_models_render_to_expected_manifests(
+    golden: GoldenTestFixture, tmp_path: Path, kubectl: Path
+) -> None:
+    _check_manifests(golden, tmp_path, kubectl)
+
+
+def _check_manifests(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
     package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
     manifests = _manifests(package, tmp_path / "package", kubectl, is_complete=golden.get("complete", False))
     if twin := golden.get("twin"):

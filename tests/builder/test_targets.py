@@ -84,6 +84,7 @@ def test_options_change_every_role_in_a_list(build: Build) -> None:
             assert {"name": "shm", "mountPath": "/dev/shm"} in main["volumeMounts"]
 
 
+@pytest.mark.thorough
 def test_options_change_overlay_in_a_mixed_package_as_if_alone(build: Build) -> None:
     one, two = jobset("trainer"), jobset("evaluator", "trainer")
     names = (*REST, "nfs")
@@ -95,6 +96,7 @@ def test_options_change_overlay_in_a_mixed_package_as_if_alone(build: Build) -> 
         assert mixed[name] == alone
 
 
+@pytest.mark.thorough
 def test_overlays_with_the_same_roles_have_no_overlay_label(build: Build) -> None:
     overlays = {"few": MPIJob(workers=2), "many": MPIJob(workers=8), "one": Pod()}
     for manifest in build(overlays, *REST).values():

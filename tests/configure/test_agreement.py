@@ -87,6 +87,7 @@ MULTI = "quickstart/k8s/mlops/multi-node"
 SINGLE = "quickstart/k8s/mlops/single-node"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "old", "new", "rendered"),
     [

@@ -106,6 +106,7 @@ def test_number_of_workers_is_set_at_one_place_in_every_kind(mlpack: Run, packag
     assert (verified.code, verified.stdout) == (0, "")
 
 
+@pytest.mark.thorough
 def test_other_numbers_are_set_by_their_keys(mlpack: Run, package: Path, kubectl: Path) -> None:
     for overlay, *settings in (
         ("multi-node", "SLOTS_PER_WORKER=3", "PROCESSES=5"),
@@ -144,6 +145,7 @@ def test_value_other_than_a_whole_number_is_refused_at_its_line(
     assert message in verified.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("overlay", "old", "new", "message"),
     [
@@ -189,6 +191,7 @@ def test_workers_of_an_overlay_with_one_pod_are_refused(mlpack: Run, package: Pa
     assert "--workers: mlops.env of single-node has no WORKERS, NODES, REPLICAS or PARALLELISM" in done.stderr
 
 
+@pytest.mark.thorough
 def test_autoscaler_takes_the_place_of_the_number_of_replicas(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--overlay", "server", "--with", "autoscale", "--workers", "3").code == 0
     assert "replicas" not in workload(package, "server", kubectl)
@@ -281,6 +284,7 @@ def per_gpu(mlpack: Run, tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
+@pytest.mark.thorough
 def test_processes_follow_the_number_of_gpus_that_is_edited_by_hand(mlpack: Run, per_gpu: Path, kubectl: Path) -> None:
     assert processes(per_gpu, kubectl) == (2, "2")
     replace(per_gpu / OVERLAYS / "multi-node/mlops.env", "\nGPUS=2\n", "\nGPUS=8\n")

@@ -102,6 +102,7 @@ def test_root_is_refused_with_an_edited_model_dir(mlpack: Mlpack, package: Path)
     assert "MODEL_DIR does not end with /hello-mpi: '/elsewhere'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     for number, value in enumerate(["two words ", "'quoted' \"twice\"", "a=b # no comment", "$HOME ☂", ""]):
         assert mlpack("configure", package, "--add", f"MESSAGE_{number}={value}").code == 0
@@ -156,6 +157,7 @@ def test_site_sets_value_of_option_and_set_value_of_one_overlay(mlpack: Mlpack, 
     assert list(changed(before, package)) == [f"{OVERLAYS}/single-node/mlops.env"]
 
 
+@pytest.mark.thorough
 def test_placement_is_set_without_an_editor(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     option = "--set"
     values = (option, "NODE_SELECTOR=pool=train", option, "TOLERATIONS=dedicated=train:NoSchedule,nvidia.com/gpu")
@@ -195,6 +197,7 @@ def on(package: Path) -> list[str]:
     return [path.rpartition("/")[2] for path in listed]
 
 
+@pytest.mark.thorough
 def test_storage_can_be_chosen_for_each_folder(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     results = ("--storage", "output-nfs", "--set", "OUTPUT_NFS_SERVER=nfs.example", "--set", "OUTPUT_NFS_PATH=/export")
     dataset = ("--storage", "dataset-host-path", "--set", "DATASET_HOST_PATH=/disk")
@@ -363,6 +366,7 @@ def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, 
     return screen, process.wait(timeout=300)
 
 
+@pytest.mark.thorough
 def test_configure_prints_options_that_accept_the_edits(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     done = mlpack("configure", package, "--with", "root", "--add", "NEW=1")
     accepted = "--pod-security baseline --allow variable:NEW"

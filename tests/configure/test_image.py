@@ -55,6 +55,7 @@ def test_image_is_changed_in_all_containers_of_all_overlays(
         assert images(package, overlay, kubectl) == {f"r.example:5000/team/{expected}"}
 
 
+@pytest.mark.thorough
 def test_verify_reports_every_change_of_the_image(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--image", f"new:1.0@{DIGEST}", "--registry", "other.example").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -127,6 +128,7 @@ def test_image_in_a_manifest_is_refused_at_its_line(mlpack: Run, package: Path, 
     assert f"{pod}:{line}:14: {message}" in done.stdout
 
 
+@pytest.mark.thorough
 def test_overlay_with_an_image_built_elsewhere_keeps_it(mlpack: Run, tmp_path: Path, kubectl: Path) -> None:
     sets = ("--set", "overlays.single-node.image.name=jobs", "--set", "overlays.single-node.image.tag=1")
     assert mlpack("build", "hello-mpi", "--format", "dir", *sets).code == 0
