@@ -65,6 +65,7 @@ def _check(spec: dict[str, Any], option: str) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_verify_refuses_a_bucket_at_the_same_folder(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     model = demo.write(tmp_path / "model", demo.SPEC + SOURCES)
     bucket = ("--with=object-storage", "--site=BUCKET_DRIVER=s3", "--site=BUCKET_DIR=/dataset")

@@ -70,6 +70,7 @@ def test_changed_template_is_compiled_again(folder: Path, monkeypatch: pytest.Mo
     assert used == ["sub/x"]
 
 
+@pytest.mark.thorough
 def test_compiled_module_is_reproducible_and_complete() -> None:
     source = templating.module(TEMPLATES)
     assert source == templating.module(TEMPLATES)

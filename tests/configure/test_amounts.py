@@ -345,6 +345,7 @@ def test_resources_that_the_spec_lacks_are_added_to_pods_of_every_kind(mlpack: R
     assert resources(bare, "server", kubectl)["main"]["limits"]["memory"] == "16Gi"
 
 
+@pytest.mark.thorough
 def test_added_resource_other_than_a_quantity_is_refused(mlpack: Run, bare: Path) -> None:
     for value in ("64Gb", "0", "-1Gi", ""):
         done = mlpack("configure", bare, "--memory", value)

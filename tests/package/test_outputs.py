@@ -96,6 +96,7 @@ def test_results_may_be_moved_elsewhere(mlpack: Run, package: Path, kubectl: Pat
     assert (done.code, done.stdout) == (0, "")
 
 
+@pytest.mark.thorough
 def test_package_and_results_may_be_moved_together(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--root", "/srv").code == 0
     _write(package, "output/x")
