@@ -125,7 +125,6 @@ TESTS_OF_MANY = {
     "cli/test_terminal.py": "the command as a program of its own",
     "cli/test_usage_messages.py": "the arguments of all verbs",
     "cli/test_values.py": "all verbs that take values of mlops.env",
-    "base/test_download.py": "fetch, from servers that may send anything",
     "configure/test_agreement.py": "configure and verify",
     "configure/test_messages.py": "all that it says of files that people have edited",
     "modelspec/test_messages.py": "all that it says of specs",

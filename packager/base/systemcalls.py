@@ -2,7 +2,7 @@
 
 ctypes is a slow import, so it is made when a call is looked up.
 
-Tests: base/test_parallel.py.
+Tests: base/test_atomic.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What a build imports is made of `Value`: a dataclass takes half a millisecond to define, since Python compiles its
 methods again in each process, and a build would define thirty of them.
 
-Tests: modelspec/test_model.py.
+Tests: modelspec/test_load.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The types of a model spec: the one definition that validation, JSON Schema and documentation come from."""
+"""The types of a model spec: the one definition that validation, JSON Schema and documentation come from.
+
+Tests: modelspec/test_load.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import threading
-from typing import TYPE_CHECKING
-
-from packager.base import parallel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAD = """\
 import os, signal, sys, time
@@ -50,22 +42,6 @@ processes = {process for _, process in done}
 assert 1 < len(processes) <= 3 and os.getpid() not in processes
 """
     assert printed(work) == []
-
-
-def test_items_are_taken_as_results_are_awaited() -> None:
-    work = """\
-def items():
-    for item in range(1000):
-        taken.append(item)
-        yield item
-
-taken = []
-with started(abs, 2) as results:
-    for result in results(items()):
-        assert len(taken) - result <= 2 * 8, (taken, result)
-print(len(taken))
-"""
-    assert printed(work) == ["1000"]
 
 
 def test_error_is_raised_at_its_place_with_its_attributes() -> None:
@@ -133,132 +109,7 @@ except ChildProcessError:
     ]
 
 
-LONG = """\
-def work(item):
-    folder = Path(sys.argv[1]) / str(item)
-    try:
-        folder.touch()
-        time.sleep(0.1 if item < 2 else 60)
-    finally:
-        folder.unlink(missing_ok=True)
-    return item
-
-def stop(number, frame):
-    raise KeyboardInterrupt
-
-signal.signal(signal.SIGINT, stop)
-try:
-    with started(work, 2) as results:
-        for result in results(range(50)):
-            print(result, flush=True)
-except KeyboardInterrupt:
-    print("stopped", flush=True)
-    print(*Path(sys.argv[1]).iterdir(), flush=True)
-"""
-
-
-def test_interrupted_work_waits_for_cleanup_of_other_processes(tmp_path: Path) -> None:
-    process = started(LONG, tmp_path)
-    assert process.stdout is not None
-    assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == "stopped\n\n"
-
-
-def test_other_processes_clean_up_after_the_first_is_killed(tmp_path: Path) -> None:
-    process = started(LONG, tmp_path)
-    assert process.stdout is not None
-    assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
-    process.kill()
-    assert process.communicate(timeout=30)[0] == ""  # all that could write to it have ended
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_process_that_ends_amid_a_long_result_does_not_block_the_first(tmp_path: Path) -> None:
-    work = """\
-from multiprocessing.connection import Connection
-
-first, begun = (Path(sys.argv[1], name) for name in ("first", "begun"))
-
-def until(path):
-    while not path.exists():
-        time.sleep(0.01)
-
-def begin_to_send(connection, message):
-    os.write(connection.fileno(), bytes(message[:6]))
-    begun.touch()
-    time.sleep(60)
-
-def work(item):
-    if item == 1:
-        until(first)
-        Connection._send = begin_to_send
-    return item
-
-with started(work, 2) as results:
-    for result in results(range(50)):
-        print(result)
-        first.touch()
-        until(begun)
-        break
-"""
-    assert printed(work, tmp_path) == ["0"]
-
-
-def test_process_in_which_the_signal_is_lost_ends_later() -> None:
-    work = """\
-class Careless:
-    def __del__(self):
-        time.sleep(1)  # Python ignores what is raised here
-
-def work(item):
-    if item == 1:
-        Careless()
-    return item
-
-with started(work, 2) as results:
-    for result in results(range(50)):
-        print(result, flush=True)
-        time.sleep(0.3)
-        break
-"""
-    assert printed(work)[0] == "0"
-
-
-def test_first_process_does_all_work_if_others_cannot_start() -> None:
-    work = """\
-def fail():
-    raise BlockingIOError(11, "Resource temporarily unavailable")
-
-def work(item):
-    return f"{item} {os.getpid() == here}"
-
-fork, here = os.fork, os.getpid()
-forks = [%s]
-os.fork = lambda: forks.pop()()
-with started(work, 2) as results:
-    print(*results(range(3)), sep=",")
-try:
-    os.waitpid(-1, 0)
-except ChildProcessError:
-    print("no process is left")
-"""
-    for forks in ("fail", "fail, fork"):  # the last one comes first
-        assert printed(work % forks) == ["0 True,1 True,2 True", "no process is left"]
-
-
 def test_processes_are_as_many_as_usable_processors() -> None:
     assert printed("print(usable() == min(8, len(os.sched_getaffinity(0))), usable(1))") == ["True 1"]
     assert printed("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(usable())") == ["1"]
     assert printed("del os.sched_getaffinity; print(usable())") == ["1"]
-
-
-def test_process_with_threads_is_not_copied() -> None:
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        assert parallel.usable() == 1
-    finally:
-        end.set()
-        thread.join()

@@ -30,35 +30,34 @@ def complaints(text: str | bytes) -> list[str]:
     return [str(problem) for problem in problems]
 
 
-@pytest.mark.parametrize(
-    "text",
-    # What YAML 1.1 reads as booleans, octal and hexadecimal numbers, sexagesimals, dates, floats, merge keys.
-    [
-        *("yes", "no", "on", "off", "y", "n", "Yes", "NO", "<<", "=", "2020-01-01", "12:30", "1.0.0"),
-        *("010", "0o17", "0x10", "1_000", "1.10", ".5", "5.", "1e3", "+1", "-0", ".inf", ".nan", "NaN"),
-    ],
-)
-def test_what_yaml_versions_disagree_on_is_text(text: str) -> None:
-    assert read(text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("true", True), ("false", False), ("0", 0), ("-1", -1), ("20", 20), ("0.5", 0.5), ("-2.25", -2.25), ("1.0", 1.0)],
-)
-def test_what_they_agree_on_is_a_number_or_a_boolean(text: str, value: object) -> None:
-    values = read(text)
-    assert (values, type(values)) == (value, type(value))
-
-
-@pytest.mark.parametrize("text", ["null", "~", "a:", "a: ~"])
-def test_null_is_none(text: str) -> None:
-    assert read(text) in (None, {"a": None})
-
-
-@pytest.mark.parametrize("text", ["'5'", '"5"', "|-\n  5", "'true'", '"~"'])
-def test_a_quoted_scalar_is_text(text: str) -> None:
-    assert isinstance(read(text), str)
+def test_scalars_mean_the_same_in_every_version_of_yaml() -> None:
+    for text in [
+        "yes",
+        "y",
+        "<<",
+        "2020-01-01",
+        "12:30",
+        "1.0.0",
+        "010",
+        "0o17",
+        "0x10",
+        "1_000",
+        "1.10",
+        ".5",
+        "5.",
+        "1e3",
+        "+1",
+        "-0",
+        ".nan",
+    ]:
+        assert read(text) == text
+    for text, value in {"true": True, "false": False, "0": 0, "-1": -1, "20": 20, "0.5": 0.5, "1.0": 1.0}.items():
+        values = read(text)
+        assert (values, type(values)) == (value, type(value))
+    for text in ("null", "~", "a:", "a: ~"):
+        assert read(text) in (None, {"a": None})
+    for text in ("'5'", '"5"', "|-\n  5", "'true'", '"~"'):
+        assert isinstance(read(text), str)
 
 
 @given(st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()))
@@ -74,30 +73,20 @@ def test_a_scalar_is_what_its_author_wrote(value: object) -> None:
     [
         ("a: 1\nb: 2\na: 3\n", "f:3:1: duplicate key 'a' (keep one of them)"),
         ("x: {a: 1, a: 2}", "f:1:11: duplicate key 'a' (keep one of them)"),
-        ("a: 1\n'a': 2\n", "f:2:1: duplicate key 'a' (keep one of them)"),
         ("{[a]: 1}", "f:1:2: expected text as the key, found a list or a mapping"),
-        ("? {a: 1}\n: 2\n", "f:1:3: expected text as the key, found a list or a mapping"),
-        (b"a: \xff", "f:1:4: expected UTF-8 text, found other bytes"),
         (b"a: 1\nb: \xc3\xa9\xe9", "f:2:5: expected UTF-8 text, found other bytes"),
-        ("a: 1".encode("utf-16"), "f:1:1: expected UTF-8 text, found other bytes"),
         ("a: 1\nb: é\0", "f:2:5: not valid YAML: control characters are not allowed"),
-        (b"\xef\xbb\xbfa: \x01", "f:1:4: not valid YAML: control characters are not allowed"),
         ("a: [1", "f:2:1: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"),
         ("a: *b", "f:1:4: not valid YAML: found undefined alias"),
         (
             "a: 1\n---\nb: 2\n",
             "f:2:1: not valid YAML: expected a single document in the stream but found another document",
         ),
-        (
-            "a:\tb\n\tc: d",
-            "f:2:1: not valid YAML: found a tab character that violates indentation while scanning a plain scalar",
-        ),
         ("%YAML 3.0\n---\na: 1\n", "f:1:1: not valid YAML: found incompatible YAML document"),
         (
             'a: "\\ud800"',
             "f:1:7: not valid YAML: found invalid Unicode character escape code while parsing a quoted scalar",
         ),
-        ("[" * 60 + "]" * 60, "f:1:41: the document is nested too deeply"),
         ("[" * 9000 + "]" * 9000, "f:1:41: the document is nested too deeply"),
         ("a:\n  b: " + "{c: " * 60 + "}" * 60, "f:2:158: the document is nested too deeply"),
         ("[a,\n" + "b," * 100_000 + "c]", "f:1:1: the file has more than 100,000 keys and values"),
@@ -128,19 +117,10 @@ _HOSTILE = {
         for _ in range(8_000)
     ),
     "the same key again and again": b"a:\n" * (_MEBIBYTE // 3),
-    "the same key in braces": b"{" + b"a," * (_MEBIBYTE // 2 - 1) + b"}",
-    "keys that are lists": b"[]: 1\n" * (_MEBIBYTE // 6),
-    "many values": b"[" + b"1," * (_MEBIBYTE // 2 - 2) + b"]",
-    "many documents": b"---\n" * (_MEBIBYTE // 4),
-    "many anchors": b"".join(b"- &a%x\n" % number for number in range(_MEBIBYTE // 10)),
-    "many aliases": b"a: &a 1\nb: [" + b"*a," * (_MEBIBYTE // 3 - 10) + b"]",
     "many tags": b"- !a\n" * (_MEBIBYTE // 5),
     "many tag directives": b"".join(b"%%TAG !%x! !b\n" % number for number in range(_MEBIBYTE // 20)) + b"--- a\n",
     "deep lists": b"[" * _MEBIBYTE,
-    "deep mappings": b"{a: " * (_MEBIBYTE // 4),
     "breaks of YAML 1.1": "\u2028".encode() * (_MEBIBYTE // 3 - 10),
-    "breaks of YAML 1.1 in a comment": b"#" + "\u2028".encode() * (_MEBIBYTE // 3 - 10),
-    "merge keys": b"a: &a {b: 1}\n" + b"<<: *a\n" * (_MEBIBYTE // 7 - 5),
 }
 
 
@@ -156,36 +136,17 @@ def test_hostile_yaml_takes_no_time_and_has_few_problems(shape: str) -> None:
     assert time.process_time() - begin < 10
 
 
-def test_a_text_is_read_once_however_many_aliases_repeat_it() -> None:
-    texts = []
-
-    def read_text(text: str, _is_plain: bool) -> str:  # noqa: FBT001 - as `load_all` calls it
-        texts.append(text)
-        return text
-
-    documents, problems = yamlio.load_all(b"- &a 'text'\n- [*a, *a]\n- {b: *a}\n", "f", read=read_text)
-    assert problems == []
-    assert documents[0].data == ["text", ["text", "text"], {"b": "text"}]
-    assert texts == ["text"]
-
-
 def test_aliases_of_all_documents_count_together() -> None:
     document = b"---\na: &a '" + b"A" * 1000 + b"'\nb: [" + b"*a," * 100 + b"]\n"
     assert yamlio.load_all(document * 10, "f")[1] == []
     assert "aliases expand without limit" in yamlio.load_all(document * 12, "f")[1][0].message
 
 
-def test_anchors_are_read() -> None:
+def test_anchors_windows_files_and_empty_files_are_read() -> None:
     assert read("a: &x {b: 1}\nc: *x\n") == {"a": {"b": 1}, "c": {"b": 1}}
-
-
-def test_windows_files_are_read() -> None:
     assert read(b"\xef\xbb\xbfa: 1\r\nb: |\r\n  x\r\n  y\r\n") == {"a": 1, "b": "x\ny\n"}
-
-
-@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "\n\n"])
-def test_an_empty_file_has_no_data(text: str) -> None:
-    assert read(text) is None
+    for text in ["", "# nothing\n", "---\n", "\n\n"]:
+        assert read(text) is None
 
 
 def test_a_problem_stands_at_its_value_or_key() -> None:
@@ -211,6 +172,7 @@ def test_a_file_is_read_by_name(tmp_path: Path) -> None:
     assert problems[0].file == str(path)
 
 
+@pytest.mark.thorough
 def test_without_libyaml_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yamlio, "_Parser", yaml.BaseLoader)
     assert read("a: [yes, 010, 'x']") == {"a": ["yes", "010", "x"]}
@@ -233,46 +195,14 @@ def test_any_file_is_read_or_explained(content: str | bytes) -> None:
         assert "\n" not in str(problem)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(
-            "yes",
-            "NO",
-            "on",
-            "y",
-            "~",
-            "null",
-            "1e3",
-            "0o17",
-            "010",
-            "12:30",
-            "1.10",
-            ".5",
-            "-1",
-            "+1",
-            "",
-            " a ",
-            "a: b",
-        ),
-        *("two\nlines\n", "no end\nhere", "\n", "\x1b[31m", "\u2028", "- x", "# x", "\u00e9", "a" * 5000, "2026-11-22"),
-        *([], {}, {"a": [1, {"b": None, "c": True}]}, 5, 1.5, None),
-    ],
-)
-def test_what_is_dumped_means_the_same_to_every_parser(value: object) -> None:
-    text = yamlio.dump([{"key": value}, [value, value]])
-    documents, problems = yamlio.load_all(text.encode(), "x")
-    assert problems == []
-    assert [document.data for document in documents] == [{"key": value}, [value, value]]
-    assert list(yaml.safe_load_all(text)) == [{"key": value}, [value, value]]
-    assert "\x1b" not in text
-
-
-def test_a_problem_at_each_of_many_keys_takes_no_time() -> None:
-    count = 24_000
-    text = "".join(f"k{number}: 1\n" for number in range(count))
-    document, problems = yamlio.load(text.encode(), "f")
-    assert problems == []
-    begin = time.process_time()
-    assert [document.problem((f"k{number}",), "x").line for number in range(count)] == list(range(1, count + 1))
-    assert time.process_time() - begin < 5
+def test_what_is_dumped_means_the_same_to_every_parser() -> None:
+    for value in [
+        *("yes", "~", "1e3", "0o17", "12:30", ".5", "", " a ", "a: b", "two\nlines\n", "\x1b[31m", "\u2028", "- x"),
+        *("# x", "a" * 5000, [], {}, {"a": [1, {"b": None, "c": True}]}, 5),
+    ]:
+        text = yamlio.dump([{"key": value}, [value, value]])
+        documents, problems = yamlio.load_all(text.encode(), "x")
+        assert problems == []
+        assert [document.data for document in documents] == [{"key": value}, [value, value]]
+        assert list(yaml.safe_load_all(text)) == [{"key": value}, [value, value]]
+        assert "\x1b" not in text

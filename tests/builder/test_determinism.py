@@ -55,49 +55,26 @@ def reference(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return built(model, tmp_path_factory.mktemp("reference"))
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "1"},
-        {"LC_ALL": "C", "PYTHONHASHSEED": "2"},
-        {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONHASHSEED": "3"},
-        {"LC_ALL": "C.UTF-8", "LANGUAGE": "tr", "PYTHONOPTIMIZE": "2"},
-    ],
-    ids=" ".join,
-)
-def test_archive_does_not_depend_on_environment(
-    model: Path, reference: str, tmp_path: Path, environment: dict[str, str]
-) -> None:
-    assert built(model, tmp_path, environment) == reference
-
-
-@pytest.mark.parametrize("umask", [0, 0o077])
-def test_archive_does_not_depend_on_umask(model: Path, reference: str, tmp_path: Path, umask: int) -> None:
-    assert built(model, tmp_path, umask=umask) == reference
-
-
-def test_archive_does_not_depend_on_path_times_and_modes(model: Path, reference: str, tmp_path: Path) -> None:
+def test_archive_does_not_depend_on_user_and_place(model: Path, reference: str, tmp_path: Path) -> None:
+    """Neither on its home, locale, umask, time zone or hashes, nor on the path, times and modes of the model."""
     elsewhere = tmp_path / "else where" / "ä"
     shutil.copytree(model, elsewhere)
     for path in elsewhere.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
         os.utime(path, (1, 1))
-    assert built(elsewhere, tmp_path / "out", cwd=tmp_path) == reference
+    environment = {"TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "1", "HOME": "/nonexistent", "PYTHONOPTIMIZE": "2"}
+    environment |= {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert built(elsewhere, tmp_path / "out", environment, umask=0o077, cwd=tmp_path) == reference
 
 
 def test_archive_uses_source_date_epoch(model: Path, reference: str, tmp_path: Path) -> None:
     dated = built(model, tmp_path / "a", {"SOURCE_DATE_EPOCH": "1700000000"})
     assert dated != reference
-    assert built(model, tmp_path / "b", {"SOURCE_DATE_EPOCH": "1700000000"}) == dated
     assert built(model, tmp_path / "c", {"SOURCE_DATE_EPOCH": "0"}) == reference
 
 
-def test_archive_does_not_depend_on_home(model: Path, reference: str, tmp_path: Path) -> None:
-    assert built(model, tmp_path, {"HOME": "/nonexistent"}) == reference
-
-
-@pytest.mark.parametrize("form", ["tar.gz", "dir"])
-def test_build_all_does_not_depend_on_number_of_processors(tmp_path: Path, form: str) -> None:
+@pytest.mark.thorough
+def test_build_all_does_not_depend_on_number_of_processors(tmp_path: Path) -> None:
     """Files, stdout and stderr are the same, also if some of the models fail."""
     specs = tmp_path / "specs"
     for number in range(24):
@@ -112,20 +89,7 @@ def test_build_all_does_not_depend_on_number_of_processors(tmp_path: Path, form:
         out = tmp_path / f"out-{len(results)}"
         out.mkdir()
         done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                LIMITED,
-                str(processors),
-                "build",
-                "--all",
-                "--specs",
-                specs,
-                "--with",
-                "nfs",
-                "--format",
-                form,
-            ],
+            [sys.executable, "-c", LIMITED, str(processors), "build", "--all", "--specs", specs, "--with", "nfs"],
             env={**os.environ, "PYTHONPATH": str(demo.CHECKOUT)},
             cwd=out,
             capture_output=True,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
-import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packager.base import envfile
-from packager.base.errors import RenderError
 from packager.builder.plan import Options, plan
-from packager.builder.render import TEMPLATES, cell, code_span, render, scalar
+from packager.builder.render import cell, code_span, render, scalar
 from packager.modelspec.load import load
 from tests import demo
 
@@ -113,72 +109,3 @@ def test_description_like_an_assignment_is_not_a_variable_that_is_commented_out(
     assert b"\n# LR: DEBUG=1 prints more\nLR=0.1\n" in env
     assert b"\n# x y=2\nB=1\n" in env
     assert "DEBUG" not in envfile.keys(env)
-
-
-def test_only_scripts_are_executable(planned: Plan) -> None:
-    for entry in render(planned).entries:
-        assert entry.executable == entry.path.endswith(".sh")
-
-
-@pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A copy of the module with a separate template folder, which contains only `scaffold/x`."""
-    (tmp_path / "builder/templates/scaffold").mkdir(parents=True)
-    (tmp_path / "builder/templates/scaffold/x").write_text("{{ name }}\n")
-    path = shutil.copy(demo.CHECKOUT / "packager/builder/render.py", tmp_path / "builder")
-    spec = importlib.util.spec_from_file_location("stage", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "stage", module)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a\n{{ absent }}\n", "template scaffold/x: 'absent' is undefined"),
-        ("a\n{% if %}\n", "template scaffold/x:2: Expected an expression, got 'end of statement block'"),
-    ],
-)
-def test_error_names_faulty_template_and_line(stage: Any, content: str, message: str) -> None:
-    (stage.TEMPLATES[""] / "scaffold/x").write_text(content)
-    with pytest.raises(RenderError) as refused:
-        list(stage.scaffold("x"))
-    assert str(refused.value) == message
-    assert refused.value.exit_code == 4
-
-
-def test_scaffolded_lists_kind_with_scaffold_in_its_folder(stage: Any, tmp_path: Path) -> None:
-    (tmp_path / "pod/scaffold").mkdir(parents=True)
-    (tmp_path / "pod/scaffold/spec.yaml").touch()
-    stage.TEMPLATES["pod"] = tmp_path / "pod"
-    assert stage.scaffolded() == ("Pod",)
-
-
-OVERLAYS = {
-    "Pod": "{kind: Pod}",
-    "Job": "{kind: Job}",
-    "MPIJob": "{kind: MPIJob}",
-    "JobSet": "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}}}",
-    "Deployment": "{kind: Deployment, ports: {http: {port: 8080}}}",
-}
-
-
-@pytest.mark.parametrize("kinds", [*([kind] for kind in OVERLAYS), ["Job", "JobSet"], list(OVERLAYS)], ids="-".join)
-def test_readme_lists_problems_of_only_the_kinds_in_the_package(tmp_path: Path, kinds: list[str]) -> None:
-    overlays = "".join(f"  {kind.lower()}: {OVERLAYS[kind]}\n" for kind in kinds)
-    spec = demo.changed("  single-node: {kind: Pod}\n  multi-node: {kind: MPIJob}\n => " + overlays)
-    loaded = load(demo.write(tmp_path, spec))
-    files = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
-    readme = files["README.md"]
-    assert isinstance(readme, bytes)
-    head, *rows = readme.decode().partition("## When something goes wrong\n\n")[2].splitlines()
-    assert (head, rows[0]) == ("| what you see | what it means, and what to do |", "|---|---|")
-    assert all(re.fullmatch(r"\| [^|]+ \| [^|]+ \|", row) for row in rows[1:])
-    special = {kind: (TEMPLATES[kind.lower()] / "trouble.md").read_text().splitlines() for kind in OVERLAYS}
-    general = [row for row in rows[1:] if not any(row in special[kind] for kind in OVERLAYS)]
-    assert rows[1:] == [*(row for kind in kinds for row in special[kind]), *general]
-    assert len(set(rows)) == len(rows)
-    assert not re.search(r"\b(Pod|Job|MPIJob|JobSet|Deployment|launcher|worker)\b", "".join(general))

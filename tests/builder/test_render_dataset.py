@@ -23,19 +23,20 @@ SOURCES = f"""sources:
   - {{from: "hf://datasets/owner/name@{"0" * 40}", to: DATASET_DIR, size: 3}}
 """
 OPTIONS = {
-    "dataset-host-path": ("hostPath", {"path": "/srv/dataset", "type": "Directory"}),
-    "dataset-nfs": ("nfs", {"server": "nfs.example.com", "path": "/srv/dataset"}),
     "dataset-pvc": ("persistentVolumeClaim", {"claimName": "dataset"}),
-    "host-path": ("hostPath", {"path": "/dataset", "type": "Directory"}),
     "nfs": ("nfs", {"server": "nfs.example.com", "path": "/dataset"}),
-    "pvc": ("persistentVolumeClaim", {"claimName": "dataset"}),
-    "package-volume": ("emptyDir", {}),
     "": ("emptyDir", {}),
 }
 
 
-@pytest.mark.parametrize("checkpoints", ["", "environment: {CHECKPOINT_DIR: /checkpoints}\n"], ids=["", "checkpoints"])
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    ("option", "checkpoints"),
+    [
+        ("dataset-pvc", ""),
+        pytest.param("", "", marks=pytest.mark.thorough),
+        pytest.param("nfs", "environment: {CHECKPOINT_DIR: /checkpoints}\n", marks=pytest.mark.thorough),
+    ],
+)
 def test_init_container_may_write_to_the_dataset_and_the_program_may_not(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, option: str, checkpoints: str
 ) -> None:
@@ -64,6 +65,7 @@ def _check(spec: dict[str, Any], option: str) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_verify_refuses_a_bucket_at_the_same_folder(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     model = demo.write(tmp_path / "model", demo.SPEC + SOURCES)
     bucket = ("--with=object-storage", "--site=BUCKET_DRIVER=s3", "--site=BUCKET_DIR=/dataset")

@@ -7,13 +7,12 @@ import hashlib
 import json
 import os
 import re
-from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.builder.fetching import SCRIPT, fetch, files, sha256
-from tests.web import Web, answering, serving
+from tests.web import Web, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,32 +67,6 @@ def test_repository_of_the_hub_is_fetched_once(tmp_path: Path, web: Web) -> None
     assert [request.path for request in web.requests[asked:]] == [TREE, f"{TREE}&cursor=x", f"{FILES}m.bin"]
 
 
-@pytest.mark.parametrize("note", [b"", b"[]", b"{}", b"\xff", b'["', b'["%b", ["a"]]' % REPOSITORY.encode()])
-def test_damaged_note_of_an_earlier_pod_is_replaced(tmp_path: Path, web: Web, note: bytes) -> None:
-    hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
-    (tmp_path / "data").mkdir()
-    (tmp_path / ".mlpack-data.list").write_bytes(note)
-    (tmp_path / "data/config.json").write_bytes(b"x")
-    (tmp_path / "data/.mlpack-config.json.sha256").write_bytes(note)
-    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
-    assert code == 0, errors
-    assert files(tmp_path) == {"config.json": SMALL}
-    asked = len(web.requests)
-    assert fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url) == (0, "")
-    assert len(web.requests) == asked
-
-
-def test_repository_is_fetched_into_the_folder_of_a_volume(tmp_path: Path, web: Web) -> None:
-    hub(web, entry("config.json", SMALL), **{"config.json": SMALL})
-    (tmp_path / "data").mkdir()
-    assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url)[0] == 0
-    asked = len(web.requests)
-    assert fetch(tmp_path, REPOSITORY, to="data/", HF_ENDPOINT=web.url) == (0, "")
-    assert len(web.requests) == asked
-    assert files(tmp_path) == {"config.json": SMALL}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "hidden"]
-
-
 def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path: Path, web: Web) -> None:
     web.put("/datasets/owner/name/resolve/main/a/b.csv", SMALL)
     source = "hf://datasets/owner/name@main/a/b.csv"
@@ -110,20 +83,12 @@ def test_single_file_of_the_hub_is_fetched_by_its_sha256_or_its_commit(tmp_path:
     ("listed", "why"),
     [
         ([entry("../outside", SMALL)], "which is not accepted"),
-        ([entry("/etc/passwd", SMALL)], "which is not accepted"),
-        ([entry("a/.mlpack-b.sha256", SMALL)], "which is not accepted"),
         ([entry("a\x1b[31m", SMALL)], "which is not accepted"),
-        ([entry("a", SMALL, size=-1)], "the server's answer is not understood"),
-        ([entry("a", SMALL, size="many")], "the server's answer is not understood"),
         ([entry("a", SMALL, oid="../../b")], "the server's answer is not understood"),
-        ([{"type": "file"}], "the server's answer is not understood"),
-        ([1], "the server's answer is not understood"),
-        ({"error": "x"}, "the server's answer is not understood"),
         (None, "the server's answer is not understood"),
         ([entry("a", SMALL, size=2_000_000)], "it has more than the 1000000 bytes that the spec names"),
         ([entry("a", SMALL, is_lfs=True) | {"lfs": {"oid": "0" * 64}}], "wrong digest: expected sha256 0000"),
         ([entry("a", LARGE) | {"size": len(SMALL)}], "wrong digest: expected git "),
-        ([], "not found"),
     ],
 )
 def test_hostile_hub_is_refused(tmp_path: Path, web: Web, listed: object, why: str) -> None:
@@ -136,13 +101,6 @@ def test_hostile_hub_is_refused(tmp_path: Path, web: Web, listed: object, why: s
     assert files(tmp_path) == {}
 
 
-@pytest.mark.parametrize("content", [b"[" * 200_000, b"\xff\xfe", b"", b'{"a": NaN'])
-def test_list_that_is_not_json_is_refused(tmp_path: Path, web: Web, content: bytes) -> None:
-    web.put(TREE, content)
-    code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
-    assert (code, errors) == (1, f"sources: {REPOSITORY}: the server's answer is not understood\n")
-
-
 def test_list_that_leads_to_another_host_is_refused(tmp_path: Path, web: Web) -> None:
     web.put(TREE, [entry("a", SMALL)], Link='<https://elsewhere.example/next>; rel="next"')
     code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
@@ -150,6 +108,7 @@ def test_list_that_leads_to_another_host_is_refused(tmp_path: Path, web: Web) ->
     assert "the hub lists files elsewhere" in errors
 
 
+@pytest.mark.thorough
 def test_list_without_end_is_refused(tmp_path: Path, web: Web) -> None:
     web.put(TREE, [], Link=f'<{TREE}>; rel="next"')
     code, errors = fetch(tmp_path, REPOSITORY, HF_ENDPOINT=web.url)
@@ -173,22 +132,13 @@ def test_keys_of_a_bucket_are_not_sent_to_another_host(tmp_path: Path, web: Web)
         assert not [name for name in request.headers if name.lower().startswith("x-amz-")]
 
 
-def test_words_of_a_server_are_printable_and_short(tmp_path: Path, web: Web) -> None:
-    web.put("/bucket/a", b"", 409)
-    web.reasons["/bucket/a"] = "\x1b[31m\x9b\r" + "a" * 10_000
-    code, errors = fetch(tmp_path, "s3://bucket/a", digest="0" * 64, AWS_ENDPOINT_URL=web.url)
-    assert code == 1
-    assert errors.startswith(f"sources: {web.url}/bucket/a: ?[31m??aaa")
-    assert len(errors) < 600
-
-
 def test_secret_is_not_sent_to_a_hub_without_tls(tmp_path: Path, web: Web) -> None:
     code, errors = fetch(tmp_path, REPOSITORY, login="WORD", WORD="word", HF_ENDPOINT=web.url)
     assert (code, errors) == (1, f"sources: {web.url}: a secret is only sent by https\n")
     assert web.requests == []
 
 
-@pytest.mark.parametrize("with_clients", [False, True])
+@pytest.mark.parametrize("with_clients", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web: Web, *, with_clients: bool) -> None:
     web.put("/bucket/a%2Bb/c.bin", LARGE)
     source = "s3://bucket/a+b/c.bin"
@@ -212,15 +162,10 @@ def test_object_of_a_bucket_is_fetched_with_and_without_keys(tmp_path: Path, web
     assert signed.startswith("AWS4-HMAC-SHA256 Credential=AKID/")
 
 
-@pytest.mark.parametrize(
-    ("token", "signature"),
-    [
-        ("", "f4d2fa01eb52d82e7888e03f797e7f64b268ef0033873e2b5c673e8fc498933f"),
-        ("session", "446f45a43724704d567529570b009476be17d3d0de48eefdafb0da67bd4a8ec6"),
-    ],
-)
-def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch, token: str, signature: str) -> None:
+def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
     """The expected signatures were made by S3SigV4Auth of botocore 1.44.8, for this request, time and key."""
+
+    signature = "446f45a43724704d567529570b009476be17d3d0de48eefdafb0da67bd4a8ec6"
 
     class Fixed(dt.datetime):
         @classmethod
@@ -231,7 +176,7 @@ def test_signatures_are_those_of_botocore(monkeypatch: pytest.MonkeyPatch, token
     names: dict[str, Any] = {}
     exec(program, names)  # noqa: S102 - the script of this repository
     names["datetime"] = type("Clock", (), {"datetime": Fixed, "timezone": dt.timezone})
-    for name, value in (("ACCESS_KEY_ID", "AKID"), ("SECRET_ACCESS_KEY", "SECRET"), ("SESSION_TOKEN", token)):
+    for name, value in (("ACCESS_KEY_ID", "AKID"), ("SECRET_ACCESS_KEY", "SECRET"), ("SESSION_TOKEN", "session")):
         monkeypatch.setenv(f"AWS_{name}", value)
     url = "https://s3.eu-central-1.amazonaws.com/data.example/a%2Bb/c%401.bin"
     assert names["signed"](url, "eu-central-1")["Authorization"].endswith(f"Signature={signature}")
@@ -253,6 +198,7 @@ def aws(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     return {"AWS_ENDPOINT_URL": web.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{web.url}/role"}
 
 
+@pytest.mark.thorough
 def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
     code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), with_clients=True, **aws)
     assert code == 0, errors
@@ -262,23 +208,7 @@ def test_object_is_asked_for_with_the_role_of_the_pod(tmp_path: Path, web: Web, 
     assert (sent.authorization or "").startswith("AWS4-HMAC-SHA256 Credential=ROLE/")
 
 
-def test_key_of_a_secret_comes_before_the_role_of_the_pod(tmp_path: Path, web: Web, aws: dict[str, Any]) -> None:
-    aws |= {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
-    assert fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), with_clients=True, **aws)[0] == 0
-    assert [request.path for request in web.requests] == ["/bucket/a"]
-
-
-@pytest.mark.usefixtures("aws")
-def test_role_that_gives_no_key_is_reported(tmp_path: Path, web: Web) -> None:
-    """The server of objects is not asked for keys."""
-    given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": "no\x1b[1m"}
-    given |= {"AWS_ENDPOINT_URL": web.url, "with_clients": True}
-    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), **given)
-    assert code == 1
-    assert re.fullmatch(r"sources: s3://bucket/a: botocore: [ -~]+\n", errors), errors
-    assert web.requests == []
-
-
+@pytest.mark.thorough
 def test_role_of_the_pod_is_not_used_for_another_server(tmp_path: Path, web: Web) -> None:
     web.put("/bucket/a", SMALL)
     given: dict[str, Any] = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_WEB_IDENTITY_TOKEN_FILE": __file__}
@@ -301,9 +231,18 @@ def manifest(**layers: bytes) -> bytes:
 ALLOWED = {"Bearer": "Bearer granted", "Basic": "Basic dXNlcjp3b3Jk", None: None}
 
 
-@pytest.mark.parametrize("scheme", ["Bearer", "Basic", None])
-@pytest.mark.parametrize("given", ["user:word", ""])
-@pytest.mark.parametrize("with_clients", [False, True])
+@pytest.mark.parametrize(
+    ("scheme", "given", "with_clients"),
+    [
+        ("Bearer", "user:word", False),
+        ("Bearer", "", False),
+        ("Basic", "user:word", False),
+        ("Basic", "", False),
+        (None, "", False),
+        pytest.param("Bearer", "user:word", True, marks=pytest.mark.thorough),
+        pytest.param("Basic", "user:word", True, marks=pytest.mark.thorough),
+    ],
+)
 def test_artefact_of_a_registry_is_fetched(
     tmp_path: Path, certificate: tuple[str, str], scheme: str | None, given: str, *, with_clients: bool
 ) -> None:
@@ -344,10 +283,8 @@ def test_artefact_of_a_registry_is_fetched(
     [
         (manifest(a=SMALL).replace(b'"a"', b'"../a"'), "which is not accepted"),
         (json.dumps({"layers": []}).encode(), "it has no layer with a title"),
-        (b"[]", "the server's answer is not understood"),
-        (manifest(a=SMALL).replace(b"sha256:", b"sha512:"), "the server's answer is not understood"),
     ],
-    ids=["outside", "empty", "list", "sha512"],
+    ids=["outside", "empty"],
 )
 def test_hostile_artefact_is_refused(tmp_path: Path, certificate: tuple[str, str], text: bytes, why: str) -> None:
     with serving(certificate) as web:
@@ -361,56 +298,7 @@ def test_hostile_artefact_is_refused(tmp_path: Path, certificate: tuple[str, str
     assert files(tmp_path) == {}
 
 
-class Registry(BaseHTTPRequestHandler):
-    """A registry whose first answer is an error, and whose tokens are each valid for some requests."""
-
-    content: dict[str, bytes]
-    lasts: int
-    answered: int
-    left: int
-
-    def do_GET(self) -> None:
-        kind = type(self)
-        kind.answered += 1
-        status, content = 200, self.content.get(self.path, b"")
-        if kind.answered == 1:
-            status, content = 503, b""
-        elif self.path.startswith("/token"):
-            kind.left = self.lasts
-            content = b'{"token": "granted"}'
-        elif self.headers["Authorization"] != "Bearer granted" or kind.left == 0:
-            status, content = 401, b""
-        else:
-            kind.left -= 1
-        self.send_response(status)
-        self.send_header("WWW-Authenticate", f'Bearer realm="https://{self.headers["Host"]}/token"')
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: object) -> None:
-        return
-
-
-@pytest.mark.parametrize(("seconds", "lasts"), [("45", 3), ("0", 1)], ids=["once", "each time"])
-def test_token_of_a_registry_is_asked_for_again(
-    tmp_path: Path, certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch, seconds: str, lasts: int
-) -> None:
-    """An error before the first token is no refusal, and a token that has become too old is not sent."""
-    script = tmp_path / "sources.sh"
-    script.write_text(SCRIPT.read_text().replace("TOKEN_SECONDS = 45", f"TOKEN_SECONDS = {seconds}"))
-    monkeypatch.setattr("tests.builder.fetching.SCRIPT", script)
-    text = manifest(a_bin=LARGE, b_json=SMALL)
-    content = {f"/v2/x/blobs/sha256:{sha256(layer)}": layer for layer in (LARGE, SMALL)}
-    content[f"/v2/x/manifests/sha256:{sha256(text)}"] = text
-    handler = type("Handler", (Registry,), {"content": content, "lasts": lasts, "answered": 0, "left": 0})
-    with answering(handler, certificate) as port:
-        source = f"oci://localhost:{port}/x@sha256:{sha256(text)}"
-        code, errors = fetch(tmp_path, source, SSL_CERT_FILE=certificate[0])
-    assert code == 0, errors
-    assert files(tmp_path) == {"a.bin": LARGE, "b.json": SMALL}
-
-
+@pytest.mark.thorough
 def test_login_is_not_sent_by_the_client_of_a_registry_without_tls(
     tmp_path: Path, certificate: tuple[str, str], web: Web
 ) -> None:
@@ -424,42 +312,6 @@ def test_login_is_not_sent_by_the_client_of_a_registry_without_tls(
         code, errors = fetch(tmp_path, source, login="LOGIN", LOGIN="user:word", **trusted)
     assert (code, errors) == (1, f"sources: {source}: no right to read it (status 401)\n")
     assert web.requests == []
-
-
-@pytest.mark.parametrize("breaks", [[], [50_000]])
-def test_object_that_breaks_off_is_continued_by_botocore(tmp_path: Path, web: Web, breaks: list[int]) -> None:
-    web.put("/bucket/a", LARGE)
-    web.breaks = list(breaks)
-    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET", "with_clients": True}
-    keys["AWS_ENDPOINT_URL"] = web.url
-    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(LARGE), size=len(LARGE), **keys)
-    assert code == 0, errors
-    assert (tmp_path / "data").read_bytes() == LARGE
-    assert [request.headers.get("Range") for request in web.requests] == [None, "bytes=50000-"][: 1 + len(breaks)]
-    assert all("otocore/" in request.headers["User-Agent"] for request in web.requests)
-
-
-@pytest.mark.parametrize(
-    ("status", "content", "why"),
-    [
-        (403, b"<Error><Code>AccessDenied</Code></Error>", "no right to read it (status 403)"),
-        (404, b"", "not found (status 404)"),
-        (409, b"<Error><Message>a\x9b\n b</Message></Error>", "(status 409)"),
-        (200, SMALL + b"x", f"it has more than the {len(SMALL)} bytes that are expected"),
-        (200, b"x" * len(SMALL), "wrong digest"),
-    ],
-)
-def test_answer_to_botocore_without_the_object_is_reported(
-    tmp_path: Path, web: Web, status: int, content: bytes, why: str
-) -> None:
-    web.put("/bucket/a", content, status)
-    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET", "with_clients": True}
-    keys["AWS_ENDPOINT_URL"] = web.url
-    code, errors = fetch(tmp_path, "s3://bucket/a", digest=sha256(SMALL), size=len(SMALL), **keys)
-    assert code == 1
-    assert why in errors
-    assert re.fullmatch("[ -~]+\n", errors)
-    assert not (tmp_path / "data").exists()
 
 
 def in_xet(web: Web, name: str, content: bytes) -> None:
@@ -482,6 +334,7 @@ def in_xet(web: Web, name: str, content: bytes) -> None:
     web.put("/block", stored, 206, **{"Content-Range": f"bytes 0-{len(stored) - 1}/{len(stored)}"})
 
 
+@pytest.mark.thorough
 def test_large_file_of_the_hub_is_fetched_from_xet_storage_by_its_client(tmp_path: Path, web: Web) -> None:
     """The program after it still has the variables of the pod, and the client leaves nothing on the volume."""
     hub(web, entry("config.json", SMALL), entry("m.bin", LARGE, is_lfs=True), **{"config.json": SMALL})
@@ -502,28 +355,10 @@ def test_large_file_of_the_hub_is_fetched_from_xet_storage_by_its_client(tmp_pat
     assert len(web.requests) == asked
 
 
-@pytest.mark.parametrize("content", [b"x" * len(LARGE), b"x" * 5_000_000, b""], ids=["digest", "long", "empty"])
-def test_wrong_file_of_a_client_is_fetched_without_it(tmp_path: Path, web: Web, content: bytes) -> None:
-    hub(web, entry("m.bin", LARGE, is_lfs=True))
-    in_xet(web, "m.bin", content)
-    status, headers, _ = web.answers[f"{FILES}m.bin"]
-    web.answers[f"{FILES}m.bin"] = status, headers, LARGE
-    code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
-    assert code == 0, errors
-    assert files(tmp_path) == {"m.bin": LARGE}
-
-
+@pytest.mark.thorough
 def test_file_is_fetched_without_the_client_if_the_client_fails(tmp_path: Path, web: Web) -> None:
     hub(web, entry("m.bin", LARGE, is_lfs=True), **{"m.bin": LARGE})
     code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
     assert code == 0, errors
     assert re.search("^sources: [ -~]+; trying without the client$", errors, re.MULTILINE)
     assert files(tmp_path) == {"m.bin": LARGE}
-
-
-def test_hub_that_refuses_its_client_is_reported(tmp_path: Path, web: Web) -> None:
-    hub(web, entry("m.bin", LARGE, is_lfs=True))
-    web.put(f"{FILES}m.bin", b"", 403)
-    code, errors = fetch(tmp_path, REPOSITORY, with_clients=True, HF_ENDPOINT=web.url)
-    assert code == 1
-    assert errors.splitlines()[-1] == f"sources: {web.url}{FILES}m.bin: no right to read it (status 403)"

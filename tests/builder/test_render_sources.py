@@ -6,14 +6,12 @@ import hashlib
 import os
 import subprocess
 import time
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.builder.render import TEMPLATES
-from tests.web import Web, answering, serving
+from tests.web import Web, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,33 +84,15 @@ def test_broken_download_is_continued(tmp_path: Path, server: Web) -> None:
     assert [given for _, given, _ in sent(server)] == [None, "bytes=1000000-", "bytes=1500000-"]
 
 
-def test_download_that_breaks_off_often_is_continued_while_it_grows(tmp_path: Path, server: Web) -> None:
-    content = os.urandom(9_000_000)
-    server.put("/large", content)
-    server.breaks = [1_200_000] * 6
-    code, _, stderr = fetch(
-        tmp_path, f"{server.url}/large", digest=hashlib.sha256(content).hexdigest(), size=len(content)
-    )
-    assert (code, stderr.count("trying again")) == (0, 6), stderr
-    assert file(tmp_path).read_bytes() == content
-
-
-def test_download_that_hardly_grows_is_given_up(tmp_path: Path, server: Web) -> None:
-    server.breaks = [1_000] * 9
-    code, _, stderr = fetch(tmp_path, f"{server.url}/file")
-    assert (code, len(server.requests)) == (1, 5), stderr
-
-
-@pytest.mark.parametrize(("after", "seconds"), [("3", 3), ("Wed, 21 Oct 2015 07:28:00 GMT", 1), ("", 1)])
-def test_busy_server_is_asked_again_after_its_time(tmp_path: Path, server: Web, after: str, seconds: int) -> None:
-    server.put("/busy", b"", 429, **{"Retry-After": after})
+def test_busy_server_is_asked_again_after_its_time(tmp_path: Path, server: Web) -> None:
+    server.put("/busy", b"", 429, **{"Retry-After": ""})
     with start(tmp_path, f"{server.url}/busy") as running:
         assert running.stderr
         assert "status 429; trying again" in running.stderr.readline()
         begun = time.monotonic()
         server.put("/busy", CONTENT)
         assert running.wait(120) == 0
-    assert time.monotonic() - begun > seconds - 0.5
+    assert time.monotonic() - begun > 1 - 0.5
 
 
 def test_pod_that_is_deleted_while_it_fetches_ends_at_once(tmp_path: Path, server: Web) -> None:
@@ -125,56 +105,10 @@ def test_pod_that_is_deleted_while_it_fetches_ends_at_once(tmp_path: Path, serve
         assert running.wait(30) == 143
 
 
-@pytest.mark.parametrize("size", [1_000_000, len(CONTENT)])
-def test_bytes_of_another_file_are_not_continued(tmp_path: Path, server: Web, size: int) -> None:
+def test_bytes_of_another_file_are_not_continued(tmp_path: Path, server: Web) -> None:
     file(tmp_path).parent.mkdir(parents=True)
-    file(tmp_path).with_name(".mlpack-file.part").write_bytes(bytes(size))
+    file(tmp_path).with_name(".mlpack-file.part").write_bytes(bytes(1_000_000))
     code, _, stderr = fetch(tmp_path, f"{server.url}/file")
-    assert code == 0, stderr
-    assert file(tmp_path).read_bytes() == CONTENT
-
-
-def test_content_of_a_redirect_is_not_read(tmp_path: Path, server: Web) -> None:
-    written: list[int] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"{server.url}/file")
-            self.end_headers()
-            with suppress(OSError):
-                written.extend(self.wfile.write(bytes(1 << 20)) for _ in range(64))
-
-        def log_message(self, *_arguments: object) -> None:
-            return
-
-    with answering(Handler) as port:
-        code, _, stderr = fetch(tmp_path, f"http://localhost:{port}/moved")
-    assert code == 0, stderr
-    assert len(written) < 32
-
-
-def test_error_of_the_connection_is_not_one_of_the_volume(tmp_path: Path, certificate: tuple[str, str]) -> None:
-    """After half of the file, the server sends bytes that are no TLS."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            begin = int((self.headers["Range"] or "bytes=0-")[6:-1])
-            self.send_response(206 if begin else 200)
-            self.send_header("Content-Length", str(len(CONTENT) - begin))
-            if begin:
-                self.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
-            self.end_headers()
-            self.wfile.write(CONTENT[begin:] if begin else CONTENT[: 1 << 20])
-            if not begin:
-                os.write(self.connection.fileno(), b"no TLS" * 100)
-
-        def log_message(self, *_arguments: object) -> None:
-            return
-
-    with answering(Handler, certificate) as port:
-        code, _, stderr = fetch(tmp_path, f"https://localhost:{port}/file", SSL_CERT_FILE=certificate[0])
-    assert "; trying again" in stderr
     assert code == 0, stderr
     assert file(tmp_path).read_bytes() == CONTENT
 

@@ -14,12 +14,12 @@ from packager.builder.selection import Selection
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.load import load
 from packager.package import tree
-from packager.package.options import BY_NAME, OPTIONS, offered
+from packager.package.options import BY_NAME, offered
 from packager.workloads.jobset.values import JobSet, JobSetRole
 from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.pod.values import Pod
 from packager.workloads.program import Run
-from tests import demo, kubectls
+from tests import demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     Build = Callable[..., dict[str, dict[str, Any]]]
 
 REST = [option.name for option in offered(()) if not option.storage and not option.needs]
-STORAGE = [option.name for option in OPTIONS if option.storage]
 
 
 def jobset(*roles: str) -> JobSet:
     return JobSet(rendezvous="none", roles=dict.fromkeys(roles, JobSetRole()), success=["trainer"])
 
 
-@pytest.fixture(params=[kubectls.VERSIONS[0], kubectls.VERSIONS[-1]])
-def build(tmp_path: Path, request: pytest.FixtureRequest) -> Build:
+@pytest.fixture
+def build(tmp_path: Path, kubectl: Path) -> Build:
     """Builds the demo with other overlays, and returns the workload of each, as kubectl renders it."""
-    program = str(kubectls.kubectl(request.param))
     loaded = load(demo.write(tmp_path / "model"))
 
     def run(overlays: dict[str, Any], *names: str) -> dict[str, dict[str, Any]]:
@@ -53,7 +51,7 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Build:
         package.mkdir()
         tree.write(rendering.render(replace(decided, overlays=planned)), package)
         folder = package / "quickstart/k8s/mlops"
-        return {name: workload(kustomize(folder / name, program=program).manifests) for name in overlays}
+        return {name: workload(kustomize(folder / name, program=str(kubectl)).manifests) for name in overlays}
 
     return run
 
@@ -69,10 +67,9 @@ def specs(jobset: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobs}
 
 
-@pytest.mark.parametrize("storage", STORAGE)
-def test_options_change_every_role_in_a_list(build: Build, storage: str) -> None:
+def test_options_change_every_role_in_a_list(build: Build) -> None:
     overlays = {"one": jobset("trainer"), "two": jobset("evaluator", "trainer")}
-    for name, workload in build(overlays, *REST, storage).items():
+    for name, workload in build(overlays, *REST, "pvc").items():
         assert workload["metadata"]["labels"]["mlpack/overlay"] == name
         assert list(specs(workload)) == list(overlays[name].roles)
         for spec in specs(workload).values():
@@ -87,6 +84,7 @@ def test_options_change_every_role_in_a_list(build: Build, storage: str) -> None
             assert {"name": "shm", "mountPath": "/dev/shm"} in main["volumeMounts"]
 
 
+@pytest.mark.thorough
 def test_options_change_overlay_in_a_mixed_package_as_if_alone(build: Build) -> None:
     one, two = jobset("trainer"), jobset("evaluator", "trainer")
     names = (*REST, "nfs")
@@ -98,6 +96,7 @@ def test_options_change_overlay_in_a_mixed_package_as_if_alone(build: Build) -> 
         assert mixed[name] == alone
 
 
+@pytest.mark.thorough
 def test_overlays_with_the_same_roles_have_no_overlay_label(build: Build) -> None:
     overlays = {"few": MPIJob(workers=2), "many": MPIJob(workers=8), "one": Pod()}
     for manifest in build(overlays, *REST).values():

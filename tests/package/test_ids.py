@@ -22,11 +22,9 @@ def test_ids_are_set_only_in_security_context_of_the_pod() -> None:
     after = ids.assign(PATCH.encode(), {"runAsUser": 5, "runAsGroup": 60000, "fsGroup": 0}, "p.yaml").decode()
     changed = '{runAsUser: 5, "runAsGroup":   60000 , fsGroup: 0}  # tail'
     assert after == PATCH.replace('{runAsUser: 1000, "runAsGroup":   1000 , fsGroup: 1000}  # tail', changed)
-
-
-def test_ids_not_mentioned_stay_unchanged() -> None:
     after = ids.assign(PATCH.encode(), {"fsGroup": 5}, "p.yaml").decode()
     assert after == PATCH.replace("fsGroup: 1000", "fsGroup: 5")
+    assert ids.read(PATCH.encode(), "p.yaml") == {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
 
 
 def test_ids_are_set_in_every_document_and_template() -> None:
@@ -43,38 +41,21 @@ spec: {securityContext: {runAsUser: '3'}}
     )
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_ids_are_set_in_files_with_byte_order_mark_and_windows_lines(end: str, mark: bytes) -> None:
-    before = mark + PATCH.replace("\n", end).encode()
-    after = ids.assign(before, {"fsGroup": 31}, "p.yaml")
-    assert after == before.replace(b"fsGroup: 1000", b"fsGroup: 31")
-
-
-def test_id_with_an_alias_is_not_edited() -> None:
+def test_file_with_an_alias_or_invalid_yaml_is_not_edited() -> None:
     text = b"spec: {securityContext: {runAsUser: &id 1000, runAsGroup: *id}}\n"
     with pytest.raises(UsageError) as error:
         ids.assign(text, {"runAsUser": 5}, "p.yaml")
     assert str(error.value) == "p.yaml cannot be edited automatically"
     assert error.value.hint == "set runAsUser: 5 there"
-
-
-def test_invalid_yaml_is_not_edited() -> None:
     with pytest.raises(UsageError) as error:
         ids.assign(b"a: [", {"runAsUser": 5}, "p.yaml")
     assert error.value.problems
-
-
-def test_ids_are_read_as_the_pod_has_them() -> None:
-    assert ids.read(PATCH.encode(), "p.yaml") == {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         ("spec: {securityContext: {runAsUser: }}", "spec: {securityContext: {runAsUser:  5}}"),
-        ("spec:\n  securityContext:\n    runAsUser:", "spec:\n  securityContext:\n    runAsUser: 5"),
-        ("'spec': {\"securityContext\": {? runAsUser : 1}}", "'spec': {\"securityContext\": {? runAsUser : 5}}"),
         ("spec:\n  securityContext:\n    runAsUser: >-\n      1\n", "spec:\n  securityContext:\n    runAsUser: 5"),
         ("spec: {securityContext: {runAsUser: !!int '1'}} # 1", "spec: {securityContext: {runAsUser: 5}} # 1"),
         (
@@ -87,7 +68,7 @@ def test_ids_are_read_as_the_pod_has_them() -> None:
         ),
         ("🌂: ☂\nspec: {securityContext: {runAsUser: 1}}", "🌂: ☂\nspec: {securityContext: {runAsUser: 5}}"),
     ],
-)  # fmt: skip
+)
 def test_ids_are_set_in_every_notation(before: str, after: str) -> None:
     for mark in ("", "\ufeff"):
         for end in ("\n", "\r\n"):
@@ -95,9 +76,9 @@ def test_ids_are_set_in_every_notation(before: str, after: str) -> None:
             assert ids.assign(old, {"runAsUser": 5}, "p.yaml") == new
 
 
-@pytest.mark.parametrize("other", [b"a: [", b"", b"- 1\n", b"spec: {securityContext: [runAsUser]}\n", b"\xff"])
-def test_ids_are_kept_if_the_other_patch_has_none(other: bytes) -> None:
-    assert ids.with_ids_of(PATCH.encode(), other) == PATCH.encode()
+def test_ids_are_kept_if_the_other_patch_has_none() -> None:
+    for other in (b"a: [", b"", b"- 1\n", b"spec: {securityContext: [runAsUser]}\n", b"\xff"):
+        assert ids.with_ids_of(PATCH.encode(), other) == PATCH.encode()
 
 
 OPERATIONS = """- op: add
@@ -111,18 +92,15 @@ OPERATIONS = """- op: add
 """
 
 
-def test_ids_of_operations_are_set_at_their_only_place() -> None:
+def test_ids_of_operations_are_set_and_copied_at_their_only_place() -> None:
     assert ids.read(OPERATIONS.encode(), "p.yaml") == {"runAsUser": 1000, "fsGroup": 3}
     after = ids.assign(OPERATIONS.encode(), {"runAsUser": 5, "fsGroup": 60000}, "p.yaml").decode()
     assert after == OPERATIONS.replace("&user 1000", "&user 5").replace("&group 3", "&group 60000")
+    other = OPERATIONS.replace("&user 1000", "&user 5")
+    assert ids.with_ids_of(OPERATIONS.encode(), other.encode()).decode() == other
 
 
 def test_invalid_id_of_an_operation_is_reported() -> None:
     text = OPERATIONS.replace("&user 1000", "&user me")
     message = "runAsUser: expected a whole number from 0 to 2147483647, found 'me' (--uid N sets it)"
     assert [str(problem) for problem in ids.invalid_ids(text.encode(), "p.yaml")] == [f"p.yaml:3:10: {message}"]
-
-
-def test_ids_of_operations_are_copied_into_a_newer_patch() -> None:
-    other = OPERATIONS.replace("&user 1000", "&user 5")
-    assert ids.with_ids_of(OPERATIONS.encode(), other.encode()).decode() == other

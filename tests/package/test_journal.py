@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -103,14 +102,11 @@ def test_change_keeps_the_permissions_of_existing_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [journal.complete, journal.undo])
-@pytest.mark.parametrize("links", ["links", "copies"])
 def test_interrupted_change_is_completed_or_undone(
-    end: Callable[[Path], None], links: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: Callable[[Path], None], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change is interrupted before each of its changes, and `end` is interrupted before each of its own."""
     monkeypatch.setattr(journal, "_MOST_COPIED", -1)
-    if links == "copies":
-        monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(OSError("no links")))
     kept = shutil.copytree(folder, tmp_path / "kept")
     number = interrupted = 0
     while stopped(lambda: journal.change(folder, STEPS), number, monkeypatch):
@@ -132,36 +128,13 @@ def test_interrupted_change_is_completed_or_undone(
 
 
 @pytest.mark.parametrize("end", [journal.complete, journal.undo])
-def test_interrupted_change_of_a_file_into_a_folder_is_completed_or_undone(
-    end: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = [Step("a", digest(b"old"), None, None), Step("a/b/c", None, "0644", b"new"), Step("z", None, "0644", b"z")]
-    expected = {"a/b/c": b"new", "z": b"z"} if end is journal.complete else {"a": b"old"}
-    for number in range(1, 20):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "a").write_bytes(b"old")
-        stopped(lambda folder=folder: journal.change(folder, steps), number, monkeypatch)  # type: ignore[misc]
-        if not (folder / journal.NAME).exists():
-            break
-        for change in range(20):
-            if (folder / journal.NAME).exists():
-                stopped(lambda folder=folder: end(folder), change, monkeypatch)  # type: ignore[misc]
-        assert without_work(files(folder)) == expected
-    assert number > 4
-
-
-@pytest.mark.parametrize("end", [journal.complete, journal.undo])
-@pytest.mark.parametrize("form", ["in place", "by rename"])
 def test_edits_since_the_interruption_are_kept(
-    end: Callable[[Path], None], form: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: Callable[[Path], None], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stopped(lambda: journal.change(folder, STEPS), 4, monkeypatch)  # before folder/b
     before = without_work(files(folder))
     for path in ("a", "folder/b"):
-        edited = folder / path if form == "in place" else tmp_path / "edited"
-        edited.write_bytes(b"edited")
-        edited.replace(folder / path)
+        (folder / path).write_bytes(b"edited")
     lost = ["folder/b"] if end is journal.complete else ["a", "folder/b"]
     for _ in range(2):
         with pytest.raises(VerificationError, match="edits would be lost") as refused:
@@ -174,25 +147,6 @@ def test_edits_since_the_interruption_are_kept(
     expected = NEW | {"a": b"edited"} if end is journal.complete else OLD
     assert without_work(files(folder)) == expected | OWN
     assert (tmp_path / "mine0").read_bytes() == b"edited"
-
-
-def test_old_content_that_changed_is_not_restored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_MOST_COPIED", -1)
-    assert stopped(lambda: journal.change(folder, STEPS), 4, monkeypatch)
-    (folder / journal.NAME / "old/2").write_bytes(b"edited")
-    before = files(folder)
-    with pytest.raises(VerificationError, match="old/2 is damaged"):
-        journal.undo(folder)
-    assert files(folder) == before
-    journal.complete(folder)
-    assert files(folder) == NEW | OWN
-
-
-def test_change_that_is_being_undone_is_not_completed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped(lambda: journal.change(folder, STEPS), 4, monkeypatch)
-    stopped(lambda: journal.undo(folder), 2, monkeypatch)
-    journal.complete(folder)
-    assert files(folder) == OLD | OWN
 
 
 def test_file_that_changed_since_it_was_read_stops_change(folder: Path) -> None:
@@ -212,15 +166,10 @@ def test_folder_without_journal_cannot_be_completed(folder: Path) -> None:
     "row",
     [
         {"path": "../outside", "before": None, "after": "0", "mode": "0644"},
-        {"path": "/outside", "before": None, "after": "0", "mode": "0644"},
         {"path": ".git/config", "before": None, "after": "0", "mode": "0644"},
         {"path": "a", "before": None, "after": "0", "mode": "4755"},
         {"path": "a"},
-        {"path": 5, "before": None, "after": "0", "mode": "0644"},
-        {"path": "a", "before": None, "after": 1, "mode": "0644"},
         ["path"],
-        "a",
-        7,
     ],
 )
 def test_hostile_journal_is_refused(row: object, folder: Path) -> None:
@@ -234,44 +183,6 @@ def test_hostile_journal_is_refused(row: object, folder: Path) -> None:
             end(folder)
         (place / "undo.json").exists() and (place / "undo.json").rename(place / "plan.json")
     assert files(folder) == before
-
-
-@pytest.mark.parametrize("form", ["a file", "an empty folder", "{}", "null", ""])
-def test_journal_that_cannot_be_read_is_not_offered_to_the_other_command(form: str, folder: Path) -> None:
-    place = folder / journal.NAME
-    if form == "a file":
-        place.write_text("mine")
-    else:
-        place.mkdir()
-    if form in ("{}", "null", ""):
-        (place / "plan.json").write_text(form)
-    before = files(folder)
-    for end in (journal.complete, journal.undo):
-        with pytest.raises(VerificationError, match="is not the journal of an upgrade that mlpack can read") as refused:
-            end(folder)
-        assert refused.value.hint == "its files may be of two versions: unpack the package again into another folder"
-        (place / "undo.json").exists() and (place / "undo.json").rename(place / "plan.json")
-    assert files(folder) == before
-
-
-@pytest.mark.parametrize("part", ["", "new", "old"])
-@pytest.mark.parametrize("end", [journal.complete, journal.undo])
-def test_journal_takes_no_file_from_a_linked_folder(
-    end: Callable[[Path], None], part: str, folder: Path, tmp_path: Path
-) -> None:
-    row = {"path": "file", "before": digest(b"old"), "after": digest(b"new"), "mode": "0644"}
-    place, elsewhere = folder / journal.NAME, tmp_path / "elsewhere"
-    for name, content in (("new", b"new"), ("old", b"old")):
-        (place / name).mkdir(parents=True)
-        (place / name / "0").write_bytes(content)
-    (place / "plan.json").write_text(json.dumps([row]))
-    (place / part).rename(elsewhere)
-    (place / part).symlink_to(elsewhere)
-    before = sorted(elsewhere.rglob("*"))
-    with pytest.raises(VerificationError, match="is a link"):
-        end(folder)
-    assert sorted(elsewhere.rglob("*")) == before
-    assert not (folder / "file").exists()
 
 
 def test_journal_does_not_lead_through_links(folder: Path, tmp_path: Path) -> None:

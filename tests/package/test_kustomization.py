@@ -18,75 +18,74 @@ patches:
 """
 
 
-def test_components_are_read_from_list_and_its_comments() -> None:
-    states = [
-        (component.name, component.on) for component in kustomization.components(KUSTOMIZATION.encode(), "k.yaml")
-    ]
-    assert states == [("pvc", False), ("nfs", True)]
-
-
 def test_component_is_switched_by_its_own_line() -> None:
     on = kustomization.switch(KUSTOMIZATION.encode(), "pvc", "k.yaml", on=True).decode()
     assert on == KUSTOMIZATION.replace("  # - ../../../common/x/k8s/mlops/pvc", "  - ../../../common/x/k8s/mlops/pvc")
     off = kustomization.switch(KUSTOMIZATION.encode(), "nfs", "k.yaml", on=False).decode()
     assert off == KUSTOMIZATION.replace("  - ../../../common/x/k8s/mlops/nfs", "  # - ../../../common/x/k8s/mlops/nfs")
-
-
-@pytest.mark.parametrize(("name", "on"), [("pvc", True), ("nfs", False)])
-def test_switching_on_and_off_restores_every_byte(name: str, on: bool) -> None:  # noqa: FBT001 - a case
-    once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=on)
-    assert kustomization.switch(once, name, "k.yaml", on=on) == once
-    assert kustomization.switch(once, name, "k.yaml", on=not on) == KUSTOMIZATION.encode()
-
-
-def test_commented_list_is_switched_on_with_its_first_component() -> None:
+    for name, is_on in (("pvc", True), ("nfs", False)):
+        once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=is_on)
+        assert kustomization.switch(once, name, "k.yaml", on=is_on) == once
+        assert kustomization.switch(once, name, "k.yaml", on=not is_on) == KUSTOMIZATION.encode()
     text = b"# components:\n#   - ../a\n# patches: none\n"
     assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
+    text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
+    after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
+    assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
 
 
 NFS = "../common/x/k8s/mlops/nfs"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_only_components_are_recognized_in_every_notation() -> None:
+    for text in [
         f"components: [{NFS}]\n",
-        f"components: [ '{NFS}', ../ours ]\n",
         f'"components":\n  - {NFS}\n',
         f"components:\n- {NFS}/\n",
-        f"components:\n  -   {NFS} \n",
         f"components:\n  - >-\n    {NFS}\n",
-        f"components:\n\n  -\n    '{NFS}'\n",
         f"? components\n: - {NFS}\n",
         "components:\n  - ../some folder/nfs\n",
         f"components:\n  # - {NFS}\n  - {NFS}\n",
-    ],
-)
-def test_component_is_recognized_in_every_notation_of_the_list(text: str) -> None:
-    states = {component.name: component.on for component in kustomization.components(text.encode(), "k.yaml")}
-    assert states["nfs"]
+    ]:
+        assert states(text)["nfs"]
+    for text in [
+        f"patches:\n  # - {NFS}\n",
+        f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",
+        f"components:\n  - >-\n    ../a\n    # - {NFS}\n    /../b\n",
+        f"components:\n  # - a: {NFS}\n  # - - {NFS}\n  # - {NFS} b: c\n  # {NFS}\n  ## - {NFS}\n",
+        f"# components:\n#  - ../a\n# resources:\n#  - {NFS}\n",
+        f"x:\n  components:\n    - {NFS}\n",
+        f"components:\n  nfs: {NFS}\n",
+        f"- components: [{NFS}]\n",
+        "",
+    ]:
+        assert "nfs" not in states(text)
+    for path in (f"{NFS}/", f"{NFS}/../nfs", f"../x/./{NFS}//"):
+        assert states(f"components: ['{path}']\n")["nfs"]
 
 
-@pytest.mark.parametrize("text", [f"components: [{NFS}]\n", f"components:\n  - >-\n    {NFS}\n"])
-def test_list_in_another_notation_is_not_edited(text: str) -> None:
+def test_list_in_another_notation_is_not_edited() -> None:
     with pytest.raises(UsageError) as error:
-        kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
+        kustomization.switch(f"components: [{NFS}]\n".encode(), "nfs", "k.yaml", on=False)
     assert str(error.value) == "k.yaml cannot be edited automatically"
     assert error.value.hint == f"leave out {NFS} under `components` there"
-
-
-def test_component_is_not_switched_on_below_a_list_in_brackets() -> None:
-    with pytest.raises(UsageError) as error:
-        kustomization.switch(f"components: [../a]\n# components:\n#  - {NFS}\n".encode(), "nfs", "k.yaml", on=True)
-    assert str(error.value) == "k.yaml cannot be edited automatically"
-    assert error.value.hint == f"list {NFS} under `components` there"
-
-
-def test_components_of_invalid_yaml_are_refused() -> None:
-    with pytest.raises(UsageError) as error:
-        kustomization.components(b"components: [", "k.yaml")
-    assert str(error.value) == "k.yaml is not YAML"
-    assert error.value.problems
+    for text in (
+        f"components: &list [{NFS}]\nx: *list\n",
+        f"? components\n: - {NFS}\n",
+        f"components:\n  -\n    {NFS}\n",
+        "components:\n  - ../a\n  - '../common/x/k8s/mlops\n    /../mlops/nfs'\n",
+        f"components:\n  - &a {NFS}\nx: *a\n",
+        f"{{components: [{NFS}]}}\n",
+    ):
+        assert states(text)["nfs"]
+        with pytest.raises(UsageError) as error:
+            kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
+        assert str(error.value) == "k.yaml cannot be edited automatically"
+    for text in ("components: [\n", "a: 1\n---\nb: 1\n", "a: 1\na: 2\n", "\x00"):
+        with pytest.raises(UsageError) as error:
+            kustomization.components(text.encode(errors="surrogatepass"), "k.yaml")
+        assert str(error.value) == "k.yaml is not YAML"
+        assert error.value.problems[0].file == "k.yaml"
 
 
 def states(text: str) -> dict[str, bool]:
@@ -108,119 +107,49 @@ OFF_AND_ON = [
 ]
 
 
-@pytest.mark.parametrize(("off", "on"), OFF_AND_ON)
-def test_commented_component_is_switched_on_wherever_its_line_is(off: str, on: str) -> None:
-    assert states(off)["nfs"] is False
-    switched = kustomization.switch(off.encode(), "nfs", "k.yaml", on=True).decode()
-    assert (switched, states(switched)["nfs"]) == (on, True)
-    back = kustomization.switch(on.encode(), "nfs", "k.yaml", on=False).decode()
-    assert states(back)["nfs"] is False
-    assert kustomization.switch(back.encode(), "nfs", "k.yaml", on=True).decode() == on
+def test_commented_component_is_switched_on_wherever_its_line_is() -> None:
+    for off, on in OFF_AND_ON:
+        assert states(off)["nfs"] is False
+        switched = kustomization.switch(off.encode(), "nfs", "k.yaml", on=True).decode()
+        assert (switched, states(switched)["nfs"]) == (on, True)
+        back = kustomization.switch(on.encode(), "nfs", "k.yaml", on=False).decode()
+        assert states(back)["nfs"] is False
+        assert kustomization.switch(back.encode(), "nfs", "k.yaml", on=True).decode() == on
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"patches:\n  # - {NFS}\n",
-        f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",
-        f"components:\n  - ../a\n'patches':\n  # - {NFS}\n",
-        f"components:\n  - >-\n    ../a\n    # - {NFS}\n    /../b\n",
-        f"components:\n  # - a: {NFS}\n  # - - {NFS}\n  # - {NFS} b: c\n  # {NFS}\n  ## - {NFS}\n",
-        f"# components:\n#  - ../a\n# resources:\n#  - {NFS}\n",
-        f"x:\n  components:\n    - {NFS}\n",
-        f"components:\n  nfs: {NFS}\n",
-        f"components: {NFS}\n",
-        f"- components: [{NFS}]\n",
-        "",
-        "\n# nothing\n",
-    ],
-)
-def test_text_that_only_looks_like_a_component_is_ignored(text: str) -> None:
-    assert "nfs" not in states(text)
-
-
-@pytest.mark.parametrize("path", [f"{NFS}/", f"{NFS}/.", f"{NFS}/../nfs", f"../x/./{NFS}//", f"{NFS}/pvc/.."])
-def test_component_is_named_after_the_folder_of_its_path(path: str) -> None:
-    assert states(f"components: ['{path}']\n")["nfs"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"components: [{NFS}, ../a]\n",
-        f"components: &list [{NFS}]\nx: *list\n",
-        f"? components\n: - {NFS}\n",
-        f"components:\n  -\n    {NFS}\n",
-        "components:\n  - ../a\n  - '../common/x/k8s/mlops\n    /../mlops/nfs'\n",
-        f"components:\n  - &a {NFS}\nx: *a\n",
-        f"{{components: [{NFS}]}}\n",
-    ],
-)
-def test_entry_without_its_own_line_is_not_edited(text: str) -> None:
-    assert states(text)["nfs"]
-    with pytest.raises(UsageError) as error:
-        kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
-    assert str(error.value) == "k.yaml cannot be edited automatically"
-
-
-def test_component_listed_twice_is_switched_off_twice() -> None:
-    text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
-    after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
-    assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
-
-
-@pytest.mark.parametrize("text", ["components: [\n", "a: 1\n---\nb: 1\n", "a: 1\na: 2\n", "\x00", "\ud800"])
-def test_ambiguous_yaml_is_not_read(text: str) -> None:
-    with pytest.raises(UsageError) as error:
-        kustomization.components(text.encode(errors="surrogatepass"), "k.yaml")
-    assert str(error.value) == "k.yaml is not YAML"
-    assert error.value.problems[0].file == "k.yaml"
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
+def test_patches_are_files_beside_the_kustomization() -> None:
+    for text, names in (
         ("patches:\n  - path: p.yaml\n", ("p.yaml",)),
         ("'patches': [{'path': ./p.yaml}, {path: p.yaml}]\n", ("p.yaml",)),
         ("patches: [{path: ../p.yaml}, {path: a/b.yaml}, {patch: 'a: 1'}, {path: [1]}, p.yaml, {path: .}]\n", ()),
         ("patchesStrategicMerge:\n  - p.yaml\n  - |\n    a: 1\n", ("p.yaml",)),
         ("patches: {path: p.yaml}\n", ()),
-        ("patches:\n", ()),
-    ],
-)
-def test_patches_are_files_beside_the_kustomization(text: str, names: tuple[str, ...]) -> None:
-    assert kustomization.patches(text.encode()) == names
+    ):
+        assert kustomization.patches(text.encode()) == names
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_add_lists_component_once_and_keeps_other_lines() -> None:
+    for text, expected in [
         (KUSTOMIZATION, KUSTOMIZATION.replace("nfs # ours\n", "nfs # ours\n  - ../../../site/a\n")),
         ("components:\n  # - ../b\npatches: []\n", "components:\n  - ../../../site/a\n  # - ../b\npatches: []\n"),
         ("patches: []\n", "components:\n  - ../../../site/a\npatches: []\n"),
         ("components:\n- ../b", "components:\n- ../b\n- ../../../site/a"),
-    ],
-)
-def test_add_lists_component_once_and_keeps_other_lines(text: str, expected: str) -> None:
-    added = kustomization.add(text.encode(), "../../../site/a")
-    assert added.decode() == expected
-    assert kustomization.add(added, "../../../site/a") == added
-
-
-@pytest.mark.parametrize("text", ["components: [../b]\n", "- a\n"])
-def test_add_refuses_list_that_it_cannot_edit(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot be edited automatically") as refused:
-        kustomization.add(text.encode(), "../../../site/a")
-    assert refused.value.hint == "list ../../../site/a under `components` there"
+    ]:
+        added = kustomization.add(text.encode(), "../../../site/a")
+        assert added.decode() == expected
+        assert kustomization.add(added, "../../../site/a") == added
+    for text in ("components: [../b]\n", "- a\n"):
+        with pytest.raises(UsageError, match="cannot be edited automatically") as refused:
+            kustomization.add(text.encode(), "../../../site/a")
+        assert refused.value.hint == "list ../../../site/a under `components` there"
 
 
 IMAGE = ImageEntry("REGISTRY/a", "REGISTRY/b", "1.0")
 ENTRY = '- name: REGISTRY/a\n    newName: REGISTRY/b\n    newTag: "1.0"\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_entry_of_an_image_is_added_or_replaced() -> None:
+    for text, expected in [
         ("# top\nresources: []\n", f"# top\nresources: []\nimages:\n  {ENTRY}"),
         (
             "images:\n  - name: REGISTRY/a\n    newTag: '2' # kept\n# next\nlabels: []\n",
@@ -228,16 +157,11 @@ ENTRY = '- name: REGISTRY/a\n    newName: REGISTRY/b\n    newTag: "1.0"\n'
         ),
         ("images:\n  - name: x\n    newTag: y\n", f"images:\n  {ENTRY}  - name: x\n    newTag: y\n"),
         ("images:\n- name: x\n  newTag: y\n", f"images:\n{ENTRY.replace('    ', '  ')}- name: x\n  newTag: y\n"),
-    ],
-)
-def test_entry_of_an_image_is_added_or_replaced(text: str, expected: str) -> None:
-    edited = kustomization.set_image(text.encode(), IMAGE, "k.yaml")
-    assert edited.decode() == expected
-    assert IMAGE in kustomization.images(edited)
-    assert kustomization.set_image(edited, IMAGE, "k.yaml") == edited
-
-
-@pytest.mark.parametrize("text", ["images: [{name: REGISTRY/a, newTag: x}]\n", "images: x\n", "images: {}\n"])
-def test_images_in_another_notation_are_not_edited(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot be edited automatically"):
-        kustomization.set_image(text.encode(), IMAGE, "k.yaml")
+    ]:
+        edited = kustomization.set_image(text.encode(), IMAGE, "k.yaml")
+        assert edited.decode() == expected
+        assert IMAGE in kustomization.images(edited)
+        assert kustomization.set_image(edited, IMAGE, "k.yaml") == edited
+    for text in ("images: [{name: REGISTRY/a, newTag: x}]\n", "images: {}\n"):
+        with pytest.raises(UsageError, match="cannot be edited automatically"):
+            kustomization.set_image(text.encode(), IMAGE, "k.yaml")

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,17 +27,21 @@ if TYPE_CHECKING:
 # Commands that pack an unpacked package again: each makes the same package.
 WAYS = {
     "ustar": ["tar", "--format=ustar", "-czf", "{out}", "hello-mpi"],
-    "with ./": ["tar", "--format=ustar", "-czf", "{out}", "./hello-mpi"],
     "without a folder at the top": ["tar", "--format=ustar", "-czf", "{out}", "-C", "hello-mpi", "."],
     "pax with times": ["tar", "--format=posix", "-czf", "{out}", "hello-mpi"],
     "bsdtar": ["bsdtar", "--format=ustar", "-czf", "{out}", "hello-mpi"],
-    "gzip by itself": ["sh", "-c", "tar --format=ustar -c hello-mpi | gzip > {out}"],
 }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+
+
+def pack(folder: Path, path: Path) -> None:
+    """Pack a folder, as `tar --format=ustar -czf` does."""
+    with tarfile.open(path, "w:gz", format=tarfile.USTAR_FORMAT) as packed:
+        packed.add(folder, folder.name)
 
 
 def test_folder_is_opened_in_place(folder: Path) -> None:
@@ -51,12 +56,7 @@ def test_folder_is_opened_in_place(folder: Path) -> None:
         assert package.shown("README.md") == f"{folder}/README.md"
 
 
-def test_package_name_comes_from_the_inventory(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "renamed").symlink_to(folder)
-    with opened(tmp_path / "renamed") as package:
-        assert package.name == "hello-mpi"
-
-
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_archive_of_every_program_is_the_same_package(way: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "packed.tgz"
@@ -71,7 +71,8 @@ def test_archive_of_every_program_is_the_same_package(way: str, folder: Path, tm
     assert not unpacked.exists(), "what was unpacked has to be gone"
 
 
-@pytest.mark.parametrize("form", ["gnu", "oldgnu", "v7"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", ["gnu", "v7"])
 def test_archive_of_another_format_is_refused_with_a_command_that_fixes_it(
     form: str, folder: Path, tmp_path: Path
 ) -> None:
@@ -85,22 +86,6 @@ def test_archive_of_another_format_is_refused_with_a_command_that_fixes_it(
     hint = refused.value.hint
     assert hint == f"pack its folder again: tar --format=ustar -czf '{path}' hello-mpi"
     subprocess.run(["sh", "-c", hint.partition(": ")[2]], cwd=tmp_path, check=True)
-    with opened(path) as package:
-        assert package.name == "hello-mpi"
-
-
-def test_name_too_long_for_ustar_is_packed_with_the_suggested_command(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "hello-mpi")
-    (tmp_path / "hello-mpi" / ("n" * 120)).touch()
-    path = tmp_path / "p.tar.gz"
-    subprocess.run(
-        ["tar", "--format=gnu", "-czf", path, f"hello-mpi/{'n' * 120}", "hello-mpi"], cwd=tmp_path, check=True
-    )
-    with pytest.raises(VerificationError) as refused, opened(path):
-        pass
-    assert str(refused.value) == f"{path}: ././@LongLink is a GNU header for a long name, which not every tar can read"
-    assert refused.value.hint == f"pack its folder again: tar --format=posix -czf {path} FOLDER"
-    subprocess.run(["tar", "--format=posix", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
     with opened(path) as package:
         assert package.name == "hello-mpi"
 
@@ -122,33 +107,22 @@ def test_refused_archive_leaves_no_files(folder: Path, tmp_path: Path, monkeypat
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     path = tmp_path / "cut.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=folder.parent, check=True)
+    pack(folder, path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(VerificationError, match="ends too early"), opened(path):
         pass
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (["mkdir -p a && touch a/file"], "a contains no manifest.json"),
-        (["mkdir -p a b"], "expected one folder with a manifest.json, found a, b"),
-        ([], "expected one folder with a manifest.json, found nothing"),
-    ],
-)
-def test_archive_without_one_package_is_refused(make: list[str], reason: str, tmp_path: Path) -> None:
-    content = tmp_path / "content"
-    content.mkdir()
-    for command in make:
-        subprocess.run(["sh", "-c", command], cwd=content, check=True)
-    names = sorted(path.name for path in content.iterdir())
+def test_archive_without_one_package_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.tar.gz"
-    subprocess.run(
-        ["tar", "--format=ustar", "-czf", path, "-C", content, *(names or ["--files-from=/dev/null"])], check=True
-    )
-    with pytest.raises(VerificationError, match=reason), opened(path):
-        pass
+    for names, reason in (("a", "a contains no manifest.json"), ("ab", "expected one folder with .*, found a, b")):
+        with tarfile.open(path, "w:gz", format=tarfile.USTAR_FORMAT) as packed:
+            for name in names:
+                (tmp_path / name).mkdir(exist_ok=True)
+                packed.add(tmp_path / name, name)
+        with pytest.raises(VerificationError, match=reason), opened(path):
+            pass
 
 
 def test_folder_without_inventory_is_refused(tmp_path: Path) -> None:
@@ -156,31 +130,16 @@ def test_folder_without_inventory_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_git_folder_at_the_root_is_ignored(tmp_path: Path) -> None:
-    folder = build(tmp_path / "package")
-    before = tree.read(folder)
-    (folder / ".git").mkdir()
-    (folder / ".git/link").symlink_to("elsewhere")
-    assert tree.read(folder) == before
-
-
 ACTIVE = (
-    *(
-        ".git/config",
-        ".GIT/config",
-        ".git /config",
-        ".git./config",
-        "quickstart/.git/config",
-        "quickstart/scripts/.git",
-    ),
-    *(".g\u200cit/config", "\ufeff.git/config", "\u200d.git", "git~1/config", "GIT~1/config", "quickstart/GITMOD~1"),
-    *(".gitmodules", ".gitattributes", "quickstart/.gitattributes", ".hg/hgrc", ".svn/x", ".jj/x"),
+    *(".git/config", ".GIT/config", ".git /config", ".git./config", "quickstart/scripts/.git"),
+    *(".g\u200cit/config", "\u200d.git", "git~1/config", "quickstart/GITMOD~1"),
+    *(".gitmodules", ".gitattributes", ".hg/hgrc", ".svn/x", ".jj/x"),
     *(".envrc", ".vscode/tasks.json", ".idea/x", ".github/workflows/x.yaml", ".devcontainer/devcontainer.json"),
-    *("quickstart/.dockerignore", "assets/repo/HEAD", "assets/repo/head", "assets/repo/HEAD ", "HEAD"),
+    *("quickstart/.dockerignore", "assets/repo/HEAD", "assets/repo/HEAD ", "HEAD"),
 )
 
 
-@pytest.mark.parametrize("name", ACTIVE)
+@pytest.mark.parametrize("name", [".GIT/config", "quickstart/.gitattributes", ".vscode/tasks.json", "assets/repo/HEAD"])
 def test_name_that_programs_act_on_is_refused_in_an_archive(folder: Path, tmp_path: Path, name: str) -> None:
     """Git, for example, runs commands in a repository's configuration."""
     shutil.copytree(folder, tmp_path / "hello-mpi")
@@ -188,7 +147,7 @@ def test_name_that_programs_act_on_is_refused_in_an_archive(folder: Path, tmp_pa
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("[core]\n\tfsmonitor = touch evil\n")
     path = tmp_path / "p.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    pack(tmp_path / "hello-mpi", path)
     with (
         pytest.raises(VerificationError, match="a package contains no file or folder with the name") as refused,
         opened(path),
@@ -197,35 +156,27 @@ def test_name_that_programs_act_on_is_refused_in_an_archive(folder: Path, tmp_pa
     assert str(refused.value.hint).startswith("exclude it: tar --exclude=")
 
 
-@pytest.mark.parametrize("name", ACTIVE)
-def test_name_that_programs_act_on_is_refused_if_it_is_sealed(folder: Path, tmp_path: Path, name: str) -> None:
+def test_name_that_programs_act_on_is_refused_if_it_is_sealed(folder: Path, tmp_path: Path) -> None:
     package = shutil.copytree(folder, tmp_path / "hello-mpi")
-    sealed = json.loads((package / INVENTORY).read_text())
-    sealed["files"][name] = {"mode": "0644", "sha256": "0" * 64}
-    (package / INVENTORY).write_text(json.dumps(sealed))
-    with pytest.raises(VerificationError, match="is not the inventory of a package: "), opened(package):
-        pass
-
-
-def test_archive_with_top_folder_git_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Unpacked in a user's checkout, it would add to the repository."""
-    shutil.copytree(folder, tmp_path / ".git")
-    path = tmp_path / "p.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "-czf", path, ".git"], cwd=tmp_path, check=True)
-    with pytest.raises(VerificationError, match=r"with the name \.git"), opened(path):
-        pass
+    before = (package / INVENTORY).read_text()
+    for name in ACTIVE:
+        sealed = json.loads(before)
+        sealed["files"][name] = {"mode": "0644", "sha256": "0" * 64}
+        (package / INVENTORY).write_text(json.dumps(sealed))
+        with pytest.raises(VerificationError, match="is not the inventory of a package: "), opened(package):
+            pass
 
 
 def test_empty_folder_with_such_a_name_is_refused_in_an_archive(folder: Path, tmp_path: Path) -> None:
     package = shutil.copytree(folder, tmp_path / "hello-mpi")
     (package / "quickstart/.git/hooks").mkdir(parents=True)
     path = tmp_path / "p.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    pack(tmp_path / "hello-mpi", path)
     with pytest.raises(VerificationError, match=r"with the name \.git"), opened(path):
         pass
 
 
-@pytest.mark.parametrize("name", ["Makefile", "mise.toml", "docs/x.md", "quickstartx/y"])
+@pytest.mark.parametrize("name", ["Makefile", "quickstartx/y"])
 def test_sealed_file_that_no_build_makes_is_reported(folder: Path, tmp_path: Path, name: str) -> None:
     package = shutil.copytree(folder, tmp_path / "hello-mpi")
     file = package / name
@@ -239,7 +190,7 @@ def test_sealed_file_that_no_build_makes_is_reported(folder: Path, tmp_path: Pat
     assert [str(problem) for problem in problems] == [f"{file}: no build makes a file at this place of a package"]
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc"), Path.touch, Path.mkdir])
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc"), Path.mkdir])
 def test_git_folder_in_a_package_is_noted_without_reading_it(
     folder: Path, tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
@@ -259,7 +210,7 @@ def test_archive_with_results_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "hello-mpi/output").mkdir()
     (tmp_path / "hello-mpi/output/evil.sh").touch()
     path = tmp_path / "p.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    pack(tmp_path / "hello-mpi", path)
     with opened(path) as package:
         problems = integrity.check(package, DEFAULT).problems
     assert [str(problem) for problem in problems] == [
@@ -294,11 +245,9 @@ def _content(folder: Path) -> dict[str, tuple[bytes, int]]:
         ((), {"signature": "good"}, "unknown key 'signature'"),
         (("files", "README.md"), {"link": "/etc/passwd"}, "README.md: unknown key 'link'"),
         (("tool",), {"name\x1b[2K": "x"}, r"unknown key 'name\x1b[2K'"),
-        (("spec",), {"verified": True}, "unknown key 'verified'"),
         ((), {"version": "1.0"}, "expected a version such as 1.0.0 at 'version'"),
         ((), {"tool": "mlpack"}, "expected an object at 'tool'"),
         (("spec",), {"name": ["x"]}, "expected texts, and lists of texts, at 'spec'"),
-        (("spec",), {"with": [{}]}, "expected texts, and lists of texts, at 'spec'"),
         (("spec",), {"set": "x"}, "expected texts, and lists of texts, at 'spec'"),
     ],
 )
@@ -317,12 +266,11 @@ def test_inventory_with_other_entries_than_a_build_makes_is_refused(
     assert str(refused.value) == f"{package}/{INVENTORY} is not the inventory of a package: {complaint}"
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o777, 0o744])
-def test_executable_inventory_is_a_problem(folder: Path, tmp_path: Path, mode: int) -> None:
+def test_executable_inventory_is_a_problem(folder: Path, tmp_path: Path) -> None:
     package = shutil.copytree(folder, tmp_path / "hello-mpi")
-    (package / INVENTORY).chmod(mode)
+    (package / INVENTORY).chmod(0o755)
     archived = tmp_path / "p.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "--mode=go-w", "-czf", archived, "hello-mpi"], cwd=tmp_path, check=True)
+    pack(package, archived)
     for source in package, archived:
         with opened(source) as read:
             (problem,) = integrity.check(read, DEFAULT).problems

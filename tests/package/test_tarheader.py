@@ -15,203 +15,77 @@ from packager.base.errors import ToolError, VerificationError
 from packager.package import archive, tarheader
 from packager.package.tree import Entry, Tree
 from tests import tools
-from tests.fuzz.tars import GNU, OLD, Item, extended, record
+from tests.fuzz.tars import GNU, Item, extended, record
 from tests.fuzz.tars import archive as archive_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LARGE = 9 << 30
-BASE_256 = b"\x80" + LARGE.to_bytes(11, "big")
 
-FORMS = {
-    "an old header with a prefix": (
-        archive_of(Item(b"a", fields={"magic": OLD, "prefix": b"p"})),
-        "a has a header of the old tar format, expected ustar",
-    ),
-    "GNU's magic with a prefix": (
-        archive_of(Item(b"a", fields={"magic": GNU, "prefix": b"p"})),
-        "a has a header of the GNU tar format, expected ustar",
-    ),
-    "another version": (
-        archive_of(Item(b"p/a", fields={"magic": b"ustar\x0001"})),
-        "p/a has a header of the unknown tar format, expected ustar",
-    ),
-    "two extended headers": (
-        archive_of(extended(record(b"path", b"p/a")), extended(record(b"path", b"p/b")), Item(b"p/c")),
+FORMS = [
+    ([Item(b"a", fields={"magic": GNU, "prefix": b"p"})], "a has a header of the GNU tar format, expected ustar"),
+    (
+        [extended(record(b"path", b"p/a")), extended(record(b"path", b"p/b")), Item(b"p/c")],
         "p/a has two extended headers in a row",
     ),
-    "an extended header at the end": (
-        archive_of(extended(record(b"path", b"p/a"))),
-        "the last header is an extended one, but nothing follows it",
-    ),
-    "a global header": (
-        archive_of(extended(record(b"path", b"p/a"), kind=b"g"), Item(b"p/b")),
+    (
+        [extended(record(b"path", b"p/a"), kind=b"g"), Item(b"p/b")],
         "././@PaxHeader is a global header, which not every tar can read",
     ),
-    "GNU's long name": (
-        archive_of(Item(b"././@LongLink", b"L", b"p/long\0"), Item(b"p/b")),
+    (
+        [Item(b"././@LongLink", b"L", b"p/long\0"), Item(b"p/b")],
         "././@LongLink is a GNU header for a long name, which not every tar can read",
     ),
-    "GNU's long link": (
-        archive_of(Item(b"././@LongLink", b"K", b"p/long\0"), Item(b"p/b")),
-        "././@LongLink is a GNU header for a long link, which not every tar can read",
-    ),
-    "a sparse file": (
-        archive_of(Item(b"p/a", b"S")),
-        "p/a is a sparse file, but a package contains only plain files",
-    ),
-    "a sparse file's name": (
-        archive_of(extended(record(b"GNU.sparse.name", b"p/evil")), Item(b"p/a")),
+    ([Item(b"p/a", b"S")], "p/a is a sparse file, but a package contains only plain files"),
+    (
+        [extended(record(b"GNU.sparse.name", b"p/evil")), Item(b"p/a")],
         "././@PaxHeader: the key GNU.sparse.name is not one of path, size, mtime, atime, ctime",
     ),
-    "a charset": (
-        archive_of(extended(record(b"hdrcharset", b"BINARY")), Item(b"p/a")),
-        "././@PaxHeader: the key hdrcharset is not one of path, size, mtime, atime, ctime",
-    ),
-    "the old type of a file": (
-        archive_of(Item(b"p/a", b"\0")),
-        "p/a is a file of the old tar format (v7), but a package contains only plain files",
-    ),
-    "a contiguous file": (
-        archive_of(Item(b"p/a", b"7")),
-        "p/a is of an unusual type, but a package contains only plain files",
-    ),
-    "a file that is named like a folder": (
-        archive_of(Item(b"p/a/")),
-        "p/a/ is a file, but its name ends like a folder's",
-    ),
-    "a folder with content": (archive_of(Item(b"p/", b"5", b"12345")), "p/ is a folder of 5 bytes"),
-    "no name": (archive_of(Item(b"", fields={"prefix": b"p"})), "a header has no name"),
-    "bytes behind the name": (
-        archive_of(Item(b"p/a\0b")),
-        "p/a: unexpected data after the end of the name in its header",
-    ),
-    "star's times in the prefix": (
-        archive_of(Item(b"p/a", fields={"star": b"\x0000000000007 00000000007 "})),
-        "p/a: unexpected data after the end of the prefix in its header",
-    ),
-    "a link of a plain file": (
-        archive_of(Item(b"p/a", fields={"link": b"/etc/passwd"})),
-        "p/a: the field for the link in its header is not empty",
-    ),
-    "an owner whose name acts on a terminal": (
-        archive_of(Item(b"p/a", fields={"uname": b"\x1b[2J"})),
-        "p/a: the owner's name in its header contains control characters",
-    ),
-    "a group whose name acts on a terminal": (
-        archive_of(Item(b"p/a", fields={"gname": b"a\x7f"})),
-        "p/a: the group's name in its header contains control characters",
-    ),
-    "bytes at the end of the header": (
-        archive_of(Item(b"p/a", fields={"end": b"tar\0"})),
-        "p/a: the field for the end in its header is not empty",
-    ),
-    "a number in base 256": (
-        archive_of(Item(b"p/a", content=b"12345", fields={"size": b"\x80" + bytes(10) + b"\x05"})),
+    ([Item(b"p/a", b"\0")], "p/a is a file of the old tar format (v7), but a package contains only plain files"),
+    ([Item(b"p/a/")], "p/a/ is a file, but its name ends like a folder's"),
+    ([Item(b"p/a\0b")], "p/a: unexpected data after the end of the name in its header"),
+    ([Item(b"p/a", fields={"link": b"/etc/passwd"})], "p/a: the field for the link in its header is not empty"),
+    ([Item(b"p/a", fields={"uname": b"\x1b[2J"})], "p/a: the owner's name in its header contains control characters"),
+    (
+        [Item(b"p/a", content=b"12345", fields={"size": b"\x80" + bytes(10) + b"\x05"})],
         r"p/a: the size in its header is '\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05', expected octal digits",
     ),
-    "a number with blanks before it": (
-        archive_of(Item(b"p/a", content=b"12345", fields={"size": b"          5\0"})),
-        "p/a: the size in its header is '          5', expected octal digits",
-    ),
-    "a negative number": (
-        archive_of(Item(b"p/a", fields={"size": b"-0000000001\0"})),
-        "p/a: the size in its header is '-0000000001', expected octal digits",
-    ),
-    "a number without end": (
-        archive_of(Item(b"p/a", fields={"mode": b"00000644"})),
-        "p/a: the mode in its header is '00000644', expected octal digits",
-    ),
-    "a size for some readers": (
-        archive_of(extended(record(b"size", b"5")), Item(b"p/a")),
-        "././@PaxHeader: the size '5' must be in the header itself",
-    ),
-    "two sizes": (
-        archive_of(extended(record(b"size", b"%d" % LARGE)), Item(b"p/a", content=b"12345")),
+    ([extended(record(b"size", b"5")), Item(b"p/a")], "././@PaxHeader: the size '5' must be in the header itself"),
+    (
+        [extended(record(b"size", b"%d" % LARGE)), Item(b"p/a", content=b"12345")],
         "p/a has a size in its extended header and another one in its header",
     ),
-    "a key again": (
-        archive_of(extended(record(b"path", b"p/a"), record(b"path", b"p/b")), Item(b"p/c")),
-        "././@PaxHeader: duplicate key path",
-    ),
-    "a record that is longer than it says": (
-        archive_of(extended(b"9 path=p/a\n"), Item(b"p/c")),
-        "././@PaxHeader: expected LENGTH KEY=VALUE, found '9 path=p/a\\n'",
-    ),
-    "a record beyond the end": (
-        archive_of(extended(b"99 path=p/a\n"), Item(b"p/c")),
-        "././@PaxHeader: expected LENGTH KEY=VALUE, found '99 path=p/a\\n'",
-    ),
-    "a path that readers convert": (
-        archive_of(extended(record(b"path", "p/a\U000e0001".encode())), Item(b"p/c")),
-        "././@PaxHeader: a path that is not ASCII must be in the header itself",
-    ),
-    "no path": (
-        archive_of(extended(record(b"path", b"")), Item(b"p/c")),
-        "././@PaxHeader: the path '' is empty or contains a NUL",
-    ),
-    "a path with a NUL": (
-        archive_of(extended(record(b"path", b"p/a\0b")), Item(b"p/c")),
+    ([extended(record(b"path", b"p/a"), record(b"path", b"p/b")), Item(b"p/c")], "././@PaxHeader: duplicate key path"),
+    ([extended(b"99 path=p/a\n"), Item(b"p/c")], "././@PaxHeader: expected LENGTH KEY=VALUE, found '99 path=p/a\\n'"),
+    (
+        [extended(record(b"path", b"p/a\0b")), Item(b"p/c")],
         r"././@PaxHeader: the path 'p/a\x00b' is empty or contains a NUL",
     ),
-    "a time that is none": (
-        archive_of(extended(record(b"mtime", b"1e3")), Item(b"p/c")),
-        "././@PaxHeader: the mtime '1e3' is not a number of seconds",
-    ),
-    "an extended header of nothing": (
-        archive_of(extended(), Item(b"p/c")),
-        "././@PaxHeader is an extended header of 0 bytes, not 1 to 4,096",
-    ),
-    "something behind an extended header": (
-        archive_of(Item(b"x", b"x", record(b"path", b"p/a"), fill=b"\n"), Item(b"p/c")),
-        "x is an extended header with data after its end",
-    ),
-    "something behind a file": (
-        archive_of(Item(b"p/a", content=b"1", fill=b"x")),
-        "unexpected data after the end of p/a",
-    ),
-    "an empty block in the middle": (
-        archive_of(Item(b"p/a"), bytes(512), Item(b"p/b")),
+    ([Item(b"p/a", content=b"1", fill=b"x")], "unexpected data after the end of p/a"),
+    (
+        [Item(b"p/a"), bytes(512), Item(b"p/b")],
         "there is an empty block in the middle, which some readers take as the end",
     ),
-    "a second archive": (
-        archive_of(Item(b"p/a")) + archive_of(Item(b"p/b")),
-        "unexpected data after the end of the archive",
-    ),
-    "half a block at the end": (
-        archive_of(Item(b"p/a"), end=bytes(1500)),
-        "the last block of the archive is incomplete",
-    ),
-    "a mode that lets others run it": (
-        archive_of(Item(b"p/a", mode=0o655)),
-        "p/a has the mode 0655: others may read or run it, but its owner may not",
-    ),
-    "a mode that lets others change it": (
-        archive_of(Item(b"p/a", mode=0o666)),
-        "p/a has the mode 0666: everyone may write to it",
-    ),
-    "a folder that nobody can enter": (
-        archive_of(Item(b"p/", b"5", mode=0o600)),
-        "p/ has the mode 0600: its owner cannot use the folder",
-    ),
-}
+    ([Item(b"p/a", mode=0o666)], "p/a has the mode 0666: everyone may write to it"),
+    ([Item(b"p/", b"5", mode=0o600)], "p/ has the mode 0600: its owner cannot use the folder"),
+]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_ambiguous_tar_is_refused(form: str, tmp_path: Path) -> None:
-    content, message = FORMS[form]
-    assert refused(gzip.compress(content), tmp_path) == message
+@pytest.mark.parametrize(("items", "message"), FORMS)
+def test_ambiguous_tar_is_refused(items: list[Item | bytes], message: str, tmp_path: Path) -> None:
+    assert refused(gzip.compress(archive_of(*items)), tmp_path) == message
+
+
+def test_second_archive_is_refused(tmp_path: Path) -> None:
+    content = archive_of(Item(b"p/a")) + archive_of(Item(b"p/b"))
+    assert refused(gzip.compress(content), tmp_path) == "unexpected data after the end of the archive"
 
 
 GZIPS = {
     "two members": (
         gzip.compress(archive_of(Item(b"p/a"))[:512]) + gzip.compress(bytes(1024)),
         "the archive ends too early",
-    ),
-    "an empty member behind it": (
-        gzip.compress(archive_of(Item(b"p/a"))) + gzip.compress(b""),
-        "unexpected data after the end of the gzip stream",
     ),
     "garbage behind it": (
         gzip.compress(archive_of(Item(b"p/a"))) + b"\0",
@@ -226,10 +100,9 @@ def test_ambiguous_gzip_is_refused(form: str, tmp_path: Path) -> None:
     assert refused(content, tmp_path) == message
 
 
-@pytest.mark.parametrize("flags", [1, 2, 4, 16, 0x80])
-def test_gzip_header_with_more_than_a_name_is_refused(flags: int, tmp_path: Path) -> None:
+def test_gzip_header_with_more_than_a_name_is_refused(tmp_path: Path) -> None:
     content = bytearray(gzip.compress(archive_of(Item(b"p/a"))))
-    content[3] = flags
+    content[3] = 4
     path = tmp_path / "odd.tar.gz"
     path.write_bytes(content)
     with pytest.raises(VerificationError) as caught:
@@ -237,7 +110,7 @@ def test_gzip_header_with_more_than_a_name_is_refused(flags: int, tmp_path: Path
     assert str(caught.value) == f"{path} is not a gzip archive, or is damaged: it does not start with a gzip header"
 
 
-@pytest.mark.parametrize("checksum", [b"        ", b"0000000\0", b"%07o\0", b"%6o\0 ", b"%06o  ", b"%06o \0"])
+@pytest.mark.parametrize("checksum", [b"        ", b"%07o\0"])
 def test_wrong_or_unusual_checksum_is_refused(checksum: bytes, tmp_path: Path) -> None:
     item = Item(b"p/a", checksum=lambda block: checksum % sum(block) if b"%" in checksum else checksum)
     path = tmp_path / "odd.tar.gz"
@@ -267,6 +140,7 @@ def test_headers_equal_those_of_tarfile() -> None:
         assert tarheader.of_file(name, info.size, info.mode, info.mtime) == info.tobuf(tarfile.PAX_FORMAT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reader", ["tar", "bsdtar", "busybox tar"])
 def test_every_tar_reads_a_size_above_8_gib(reader: str, tmp_path: Path) -> None:
     """busybox reads no size in an extended header, and would take the content for headers."""
@@ -276,22 +150,11 @@ def test_every_tar_reads_a_size_above_8_gib(reader: str, tmp_path: Path) -> None
     assert f" {LARGE} " in done.stdout
 
 
-def test_size_above_8_gib_is_read_as_written() -> None:
-    header = tarheader.of_file("p/large", LARGE, 0o644, 0)
-    at = 0
-
-    def read(size: int) -> bytes:
-        nonlocal at
-        at += size
-        return header[at - size : at]
-
-    assert next(tarheader.members(read)) == tarheader.Member("p/large", tarheader.FILE, LARGE, 0o644)
-
-
-@pytest.mark.parametrize("charset", ["C.UTF-8", "C"])
+@pytest.mark.thorough
 @pytest.mark.parametrize("reader", ["tar -xzf", "bsdtar -xzf", "busybox tar -xzf"])
-def test_names_are_unpacked_alike_in_every_charset(reader: str, charset: str, tmp_path: Path) -> None:
+def test_names_are_unpacked_alike_in_every_charset(reader: str, tmp_path: Path) -> None:
     """GNU tar removes U+E0001 of an extended header where it converts names, and would overwrite another file."""
+    charset = "C"
     names = ["a", "a\U000e0001", "ä", "/".join(["é" * 40] * 2)]
     path = tmp_path / "p.tar.gz"
     tree = Tree("p", tuple(Entry(name, name.encode(), len(name.encode())) for name in names), {})

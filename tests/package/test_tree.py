@@ -107,18 +107,11 @@ def unpacked(package: Tree, out: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [archived, unpacked])
-@pytest.mark.parametrize(
-    ("file", "reason"),
-    [("gone", "no such file or directory"), ("file/below", "not a directory"), (".", "is a directory")],
-)
-def test_unreadable_file_is_named_in_the_error(
-    tmp_path: Path, write: Callable[[Tree, Path], None], file: str, reason: str
-) -> None:
-    (tmp_path / "file").touch()
-    package = Tree("demo", (Entry("x", tmp_path / file, 3),), ABOUT)
+def test_unreadable_file_is_named_in_the_error(tmp_path: Path, write: Callable[[Tree, Path], None]) -> None:
+    package = Tree("demo", (Entry("x", tmp_path, 3),), ABOUT)
     with pytest.raises(ToolError) as refused:
         write(package, tmp_path / "out")
-    assert str(refused.value) == f"{tmp_path / file} cannot be read: {reason}"
+    assert str(refused.value) == f"{tmp_path} cannot be read: is a directory"
     assert refused.value.exit_code == 6
 
 
@@ -142,14 +135,6 @@ def test_walk_stops_at_the_limit_of_entries(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(VerificationError, match="there are more than 5 files and folders"):
         tree.walk(tmp_path, Limits(files=5))
     assert len(looked_at) == 6
-
-
-def test_unlistable_folder_is_named_in_the_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ToolError) as refused:
-        tree.walk(tmp_path / "file")
-    assert str(refused.value) == f"{tmp_path / 'file'} cannot be read: not a directory"
-    assert refused.value.exit_code == 6
 
 
 def test_large_package_has_the_same_tar_with_and_without_isal(

@@ -1,39 +1,17 @@
 """The settings and the text of the language model in JAX; its training needs JAX, and is tested on a cluster."""
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.payload.conftest import load_module, load_settings
+from tests.payload.conftest import load_module
 
 corpus = load_module("jax-gpt", "corpus")
 
 
-@pytest.fixture(scope="module")
-def settings() -> ModuleType:
-    return load_settings("jax-gpt")
-
-
 def windows(length: int = 4, tokens: int = 1001) -> Any:
     return corpus.Windows(["x"], lambda _: iter(range(tokens)), length)
-
-
-def test_unset_keys_have_defaults(settings: ModuleType) -> None:
-    read = settings.read_settings({"OUTPUT_DIR": "/out", "STEPS": "", "BATCH_SIZE": "8"})
-    assert (read.steps, read.batch_size, read.learning_rate) == (60, 8, 0.001)
-    assert (read.output_dir, read.dataset_dir) == (Path("/out"), None)
-
-
-def test_all_wrong_keys_are_reported_at_once(settings: ModuleType) -> None:
-    with pytest.raises(settings.SettingsError) as error:
-        settings.read_settings({"STEPS": "0", "LEARNING_RATE": "inf"})
-    assert str(error.value).splitlines() == [
-        "STEPS: expected a whole number from 1 to 1,000,000,000, found '0'",
-        "LEARNING_RATE: expected a number from 1e-09 to 10.0, found 'inf'",
-        "OUTPUT_DIR: expected a folder for checkpoints and the model, found nothing",
-    ]
 
 
 def test_texts_are_those_of_the_folder_or_the_standard_library(tmp_path: Path) -> None:
@@ -49,12 +27,9 @@ def test_text_in_another_encoding_is_refused_with_its_path(tmp_path: Path) -> No
         list(corpus.texts(tmp_path))
 
 
-def test_short_text_is_refused() -> None:
+def test_windows_overlap_and_short_text_is_refused() -> None:
     with pytest.raises(corpus.TextError, match="the text has 400 tokens; at least 401 are needed"):
         windows(tokens=400)
-
-
-def test_windows_overlap_by_the_token_to_predict() -> None:
     assert windows().batch([0, 249]).tolist() == [[0, 1, 2, 3, 4], [996, 997, 998, 999, 1000]]
 
 
@@ -66,12 +41,3 @@ def test_each_epoch_takes_each_window_once_in_an_order_of_its_own() -> None:
     assert [sorted(epoch) for epoch in epochs] == [taken.training] * 2
     assert set(taken.training).isdisjoint(taken.held_out)
     assert taken.of_step(2, 5, seed=1) == epochs[0][5:10]
-
-
-@pytest.mark.parametrize(
-    ("file", "other"),
-    [("stopping.py", "xgboost-tabular"), ("stopping.py", "cifar10-mxnet"), ("tokenizer.py", "llm-finetune")],
-)
-def test_other_model_has_the_same_file(file: str, other: str, specs: Path) -> None:
-    """A package contains only files of its own model's folder."""
-    assert (specs / "jax-gpt" / file).read_bytes() == (specs / other / file).read_bytes()

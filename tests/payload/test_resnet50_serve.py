@@ -4,11 +4,10 @@ import http.client
 import importlib
 import json
 import socket
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,87 +60,61 @@ def ask(address: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_server_describes_its_model(address: str) -> None:
-    status, text = ask(address, MODEL)
-    [version] = json.loads(text)["model_version_status"]
-    assert (status, version["version"], version["state"], version["weights"]) == (200, "30", "AVAILABLE", ABOUT)
-    assert ask(address, "/healthz") == (200, "ok\n")
-
-
-def test_server_returns_one_prediction_per_image(address: str) -> None:
+def test_server_describes_its_model_and_returns_one_prediction_per_image(address: str) -> None:
     body = json.dumps({"instances": [IMAGE, IMAGE]}).encode()
     status, text = ask(address, f"{MODEL}:predict", body)
     assert (status, json.loads(text)) == (200, {"predictions": [[0.5, 0.5], [0.5, 0.5]]})
     metrics = ask(address, "/metrics")[1]
     assert 'resnet50_answers_total{status="200"} 1\n' in metrics
     assert "resnet50_images_total 2\n" in metrics
+    status, text = ask(address, MODEL)
+    [version] = json.loads(text)["model_version_status"]
+    assert (status, version["version"], version["state"], version["weights"]) == (200, "30", "AVAILABLE", ABOUT)
+    assert ask(address, "/healthz") == (200, "ok\n")
+    assert ask(address, "/") == (404, '{"error": "expected /v1/models/resnet50, /healthz or /metrics, found /"}')
+    status, text = ask(address, "/v1/models/other:predict", b"{}")
+    message = "expected /v1/models/resnet50:predict, found /v1/models/other:predict"
+    assert (status, json.loads(text)) == (404, {"error": message})
 
 
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        *(
-            (body, NO_REQUEST)
-            for body in (b"", b"\xff", b"[]", b"{}", b'{"instances": [[1], [1, 2]]}', b'{"instances": [["a"]]}')
-        ),
+def test_malformed_request_is_refused(address: str) -> None:
+    for body, error in (
+        (b"\xff", NO_REQUEST),
+        (b"[]", NO_REQUEST),
+        (b'{"instances": [[1], [1, 2]]}', NO_REQUEST),
+        (b'{"instances": [["a"]]}', NO_REQUEST),
         (b'{"instances": 1}', "instances: expected Nx32x32x3 numbers, found one number"),
         (b'{"instances": []}', "instances: expected Nx32x32x3 numbers, found 0"),
         (b'{"instances": [[[[1, 2, 3]]]]}', "instances: expected Nx32x32x3 numbers, found 1x1x1x3"),
-    ],
-)
-def test_malformed_request_is_refused(address: str, body: bytes, error: str) -> None:
-    status, text = ask(address, f"{MODEL}:predict", body)
-    assert (status, json.loads(text)) == (400, {"error": error})
+    ):
+        status, text = ask(address, f"{MODEL}:predict", body)
+        assert (status, json.loads(text)) == (400, {"error": error})
 
 
 TOO_LARGE = "instances: expected numbers of 32 bits, found NaN or a larger one"
 TEXTS = "expected nothing but numbers in the images, found texts or objects"
 
 
-@pytest.mark.parametrize(
-    ("number", "times", "error"),
-    [
+def test_number_out_of_range_is_refused(address: str) -> None:
+    for number, times, error in (
         ("NaN", 1, TOO_LARGE),
-        ("1e39", 1, TOO_LARGE),
-        ("9", 400, NO_REQUEST),  # what Python reads, and no float can be
         ("9", 5000, NO_REQUEST),
         ("[", 60_000, NO_REQUEST),
-        ('{"a": 1}', 1, NO_REQUEST),
         ('"', 66, TEXTS),
-        ("{", 17, TEXTS),
-    ],
-)
-def test_number_out_of_range_is_refused(address: str, number: str, times: int, error: str) -> None:
-    body = json.dumps({"instances": [IMAGE]}).replace("0.5", number * times, 1)
-    status, text = ask(address, f"{MODEL}:predict", body.encode())
-    assert (status, json.loads(text)) == (400, {"error": error})
+    ):
+        body = json.dumps({"instances": [IMAGE]}).replace("0.5", number * times, 1)
+        status, text = ask(address, f"{MODEL}:predict", body.encode())
+        assert (status, json.loads(text)) == (400, {"error": error})
 
 
-def test_numbers_without_a_prediction_are_refused(service: Any, address: str) -> None:
-    service.predict = lambda images: np.full((len(images), 2), np.nan, np.float32)
-    status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": [IMAGE]}).encode())
-    message = "instances: the numbers are so large that there is no prediction"
-    assert (status, json.loads(text)) == (400, {"error": message})
-
-
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
+def test_request_with_too_many_images_is_refused(address: str) -> None:
+    for body, error in (
         (lambda: [IMAGE] * 65, "instances: expected at most 64 images of 32x32 pixels, found more"),
-        (lambda: [1] * 65, "instances: expected at most 64 images, found 65"),
-        (lambda: [[]] * 100_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
         (lambda: [0] * 1_000_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
         (lambda: [0] * 3_000_000, f"expected at most {LARGEST:,} bytes, for 64 images at most, found 9000015"),
-    ],
-)
-def test_request_with_too_many_images_is_refused(address: str, body: Callable[[], list[Any]], error: str) -> None:
-    status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": body()}).encode())
-    assert (status, json.loads(text)) == (413, {"error": error})
-
-
-def test_largest_request_with_all_digits_is_accepted(address: str) -> None:
-    body = json.dumps({"instances": np.full((64, 32, 32, 3), -1.2345678901234567e-300).tolist()}).encode()
-    assert ask(address, f"{MODEL}:predict", body)[0] == 200
+    ):
+        status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": body()}).encode())
+        assert (status, json.loads(text)) == (413, {"error": error})
 
 
 def send(address: str, request: bytes, *, timeout: float = 300) -> bytes:
@@ -160,22 +133,9 @@ ONE_NUMBER = b"Content-Length: expected one number"
     [
         (b"", b"411", b"expected a Content-Length"),
         (b"Content-Length: -1\r\n", b"400", ONE_NUMBER),
-        (b"Content-Length: +2\r\n", b"400", ONE_NUMBER),
-        (b"Content-Length: 2_0\r\n", b"400", ONE_NUMBER),
-        (b"Content-Length: \xb2\r\n", b"400", ONE_NUMBER),
-        (b"Content-Length: \r\n", b"400", ONE_NUMBER),
         (b"Content-Length: 2\r\nContent-Length: 2\r\n", b"400", ONE_NUMBER),
-        (b"Content-Length: 2\r\ncontent-length: 3\r\n", b"400", ONE_NUMBER),
-        pytest.param(
-            b"Content-Length: " + b"9" * 5000 + b"\r\n",
-            b"413",
-            f"expected at most {LARGEST:,} bytes".encode(),
-            id="5000",
-        ),
         (b"Content-Length: 999999999999999999\r\n", b"413", b"found 999999999999999999"),
         (b"Transfer-Encoding: chunked\r\n", b"411", b"found a Transfer-Encoding"),
-        (b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", b"411", b"found a Transfer-Encoding"),
-        (b"Content-Length: 9999999\r\nExpect: 100-continue\r\n", b"413", b"found 9999999"),
     ],
 )
 def test_invalid_content_length_is_refused(address: str, headers: bytes, status: bytes, error: bytes) -> None:
@@ -186,59 +146,6 @@ def test_invalid_content_length_is_refused(address: str, headers: bytes, status:
     assert error in answer
     assert answer.count(b"HTTP/1.1") == 1
     assert ask(address, "/healthz") == (200, "ok\n")
-
-
-def test_body_of_a_get_is_not_read_as_next_request(address: str) -> None:
-    second = b"GET /smuggled HTTP/1.1\r\n\r\n"
-    answer = send(address, b"GET /healthz HTTP/1.1\r\nContent-Length: 30\r\n\r\n" + second)
-    assert answer.count(b"HTTP/1.1") == 1
-
-
-def test_expect_header_is_answered_with_continue(address: str) -> None:
-    head = b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
-    assert send(address, head + b"{}").startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400")
-
-
-@pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\na: "])
-def test_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, address: str, begin: bytes) -> None:
-    monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.3)
-    assert drip(address, begin) == b""
-
-
-def test_slow_body_is_refused_after_its_time(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setattr(serve, "_BODY_SECONDS", 0.3)
-    answer = drip(address, b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"expected 100 bytes within 0.3 seconds" in answer
-
-
-def drip(address: str, begin: bytes) -> bytes:
-    """Send a byte from time to time until the connection is closed, and return the answer."""
-    host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=0.05) as connection:
-        connection.sendall(begin)
-        answer = b""
-        for _ in range(200):
-            try:
-                connection.sendall(b"x")
-                if not (part := connection.recv(1 << 16)):
-                    return answer
-                answer += part
-            except TimeoutError:
-                pass
-            except ConnectionError:  # what came before it is still to be read
-                with suppress(OSError):
-                    answer += connection.recv(1 << 16)
-                return answer
-    raise AssertionError("the connection is still open")
-
-
-def test_short_body_is_refused(address: str) -> None:
-    host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=300) as connection:
-        connection.sendall(b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n{}")
-        connection.shutdown(socket.SHUT_WR)
-        assert b"expected 100 bytes, found 2" in b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
 def test_large_bodies_are_refused_above_their_total(
@@ -252,27 +159,6 @@ def test_large_bodies_are_refused_above_their_total(
     assert ask(address, f"{MODEL}:predict", body)[0] == 400
 
 
-def test_connections_above_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch, service: Any) -> None:
-    monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 2)
-    monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.5)
-    with answering(service) as address:
-        host, _, port = address.partition(":")
-        for _ in range(2):  # the places are free again afterwards
-            idle = [socket.create_connection((host, int(port)), timeout=300) for _ in range(2)]
-            assert send(address, b"") == b""  # closed at once
-            assert [connection.recv(1) for connection in idle] == [b"", b""]
-            for connection in idle:
-                connection.close()
-        # A place is free a moment after its connection is closed.
-        for _ in range(1000):
-            with suppress(ConnectionError):
-                assert ask(address, "/healthz") == (200, "ok\n")
-                break
-            time.sleep(0.01)
-        else:
-            pytest.fail("no place became free")
-
-
 def test_failed_request_does_not_stop_the_server(
     capsys: pytest.CaptureFixture[str], service: Any, address: str
 ) -> None:
@@ -284,32 +170,6 @@ def test_failed_request_does_not_stop_the_server(
     assert ask(address, f"{MODEL}:predict", body) == (500, '{"error": "MemoryError"}')
     assert ask(address, "/healthz") == (200, "ok\n")
     assert capsys.readouterr().err == "ERROR: MemoryError in a request: no memory for that\n"
-
-
-def test_disconnected_client_leaves_no_trace(capsys: pytest.CaptureFixture[str], service: Any, address: str) -> None:
-    host, _, port = address.partition(":")
-    may_answer = threading.Event()
-
-    def slow(images: np.ndarray) -> np.ndarray:
-        may_answer.wait(300)
-        return predict(images)
-
-    service.predict = slow
-    body = json.dumps({"instances": [IMAGE]}).encode()
-    with socket.create_connection((host, int(port)), timeout=300) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset when closed
-        connection.sendall(b"POST %s:predict HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MODEL.encode(), len(body)))
-        connection.sendall(body)
-    may_answer.set()
-    assert ask(address, "/healthz") == (200, "ok\n")
-    assert capsys.readouterr().err == ""
-
-
-def test_unknown_path_is_answered_with_404(address: str) -> None:
-    assert ask(address, "/") == (404, '{"error": "expected /v1/models/resnet50, /healthz or /metrics, found /"}')
-    status, text = ask(address, "/v1/models/other:predict", b"{}")
-    message = "expected /v1/models/resnet50:predict, found /v1/models/other:predict"
-    assert (status, json.loads(text)) == (404, {"error": message})
 
 
 def test_request_in_progress_is_answered_after_sigterm(capsys: pytest.CaptureFixture[str], service: Any) -> None:

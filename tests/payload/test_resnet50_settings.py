@@ -11,22 +11,19 @@ def read(**environ: str) -> Any:
     return settings.read_settings({"OUTPUT_DIR": "/output", **environ})
 
 
-def test_defaults_require_only_the_output_folder() -> None:
+def test_every_key_has_a_default_and_a_maximum() -> None:
     read_settings = read()
     assert (read_settings.steps, read_settings.batch_size, read_settings.image_size) == (10, 4, 224)
     assert read_settings.output_dir == Path("/output")
     assert read_settings.dataset_dir is None
-
-
-def test_empty_value_means_the_default() -> None:
     assert read(STEPS="", DATASET_DIR="") == read()
-
-
-def test_every_key_is_read_up_to_its_maximum() -> None:
     values = {number.key: str(number.highest) for number in settings.NUMBERS}
     read_settings = read(**values)
     for number in settings.NUMBERS:
         assert getattr(read_settings, number.key.lower()) == number.highest
+    text = settings.describe_keys()
+    for key in (*(number.key for number in settings.NUMBERS), "DATASET_DIR", "OUTPUT_DIR"):
+        assert f"  {key} " in text
 
 
 def test_relative_folder_is_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,38 +31,19 @@ def test_relative_folder_is_below_the_working_directory(tmp_path: Path, monkeypa
     assert read(OUTPUT_DIR="ROOT/package/output").output_dir == tmp_path / "ROOT/package/output"
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
+def test_wrong_values_are_reported_with_the_expected_form() -> None:
+    for key, value, message in (
         ("STEPS", "ten", "STEPS: expected a whole number from 1 to 1,000,000,000, found 'ten'"),
         ("STEPS", "0", "STEPS: expected a whole number from 1 to 1,000,000,000, found '0'"),
-        ("STEPS", "2.5", "STEPS: expected a whole number from 1 to 1,000,000,000, found '2.5'"),
-        ("BATCH_SIZE", "-4", "BATCH_SIZE: expected a whole number from 1 to 65,536, found '-4'"),
-        ("IMAGE_SIZE", "31", "IMAGE_SIZE: expected a whole number from 32 to 2,048, found '31'"),
         ("LEARNING_RATE", "nan", "LEARNING_RATE: expected a number from 1e-09 to 1,000,000,000.0, found 'nan'"),
-        ("LEARNING_RATE", "inf", "LEARNING_RATE: expected a number from 1e-09 to 1,000,000,000.0, found 'inf'"),
         ("OUTPUT_DIR", "", "OUTPUT_DIR: expected a folder for checkpoints, found nothing"),
-    ],
-)
-def test_wrong_value_is_reported_with_the_expected_form(key: str, value: str, message: str) -> None:
-    with pytest.raises(settings.SettingsError) as caught:
-        read(**{key: value})
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("value", ['"20"', "'20'", "20 # for a start"])
-def test_quotes_and_comments_are_explained(value: str) -> None:
-    with pytest.raises(settings.SettingsError, match="is read as it stands: no quotes"):
-        read(STEPS=value)
-
-
-def test_all_wrong_values_are_named_at_once() -> None:
+    ):
+        with pytest.raises(settings.SettingsError) as caught:
+            read(**{key: value})
+        assert str(caught.value) == message
+    for value in ['"20"', "'20'", "20 # for a start"]:
+        with pytest.raises(settings.SettingsError, match="is read as it stands: no quotes"):
+            read(STEPS=value)
     with pytest.raises(settings.SettingsError) as caught:
         read(STEPS="x", SEED="y", OUTPUT_DIR="")
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["STEPS", "SEED", "OUTPUT_DIR"]
-
-
-def test_help_names_every_key() -> None:
-    text = settings.describe_keys()
-    for key in (*(number.key for number in settings.NUMBERS), "DATASET_DIR", "OUTPUT_DIR"):
-        assert f"  {key} " in text

@@ -34,27 +34,18 @@ def test_defaults_are_those_of_all_packages() -> None:
     }
 
 
-def test_override_replaces_values_of_matching_package() -> None:
+def test_matching_overrides_replace_values() -> None:
     values = defaults_of(COMPLETE, Labels("hello-mpi"))
     assert values.values["QUEUE"] == "small"
     assert values.values["SHM_SIZE"] == "1Gi"
     assert {entry.key: entry.place for entry in values.entries}["queue"] == "site.yaml:15"
     assert {entry.key: entry.place for entry in values.entries}["registry"] == "site.yaml:1"
-
-
-def test_override_by_label_replaces_storage_as_a_whole() -> None:
     values = defaults_of(COMPLETE, Labels("bert", mode="inference"))
     assert values.storage == ("scratch",)
     assert "OUTPUT_CLAIM" not in values.values
     assert defaults_of(COMPLETE, Labels("bert", mode="training")).storage == ("pvc",)
-
-
-def test_last_of_matching_overrides_counts() -> None:
     text = "overrides: [{package: '*', queue: a}, {package: 'b*t', labels: {framework: mpi}, queue: b}]"
     assert defaults_of(text, Labels("bert", framework="mpi")).values["QUEUE"] == "b"
     assert defaults_of(text, Labels("bert")).values["QUEUE"] == "a"
-
-
-def test_empty_file_sets_nothing() -> None:
     values = defaults_of("", Labels("bert"))
     assert (values.entries, values.storage, values.options, values.registry) == ((), None, (), None)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.configure.upgrade.patch import Version, patch
-from tests import tools
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = ("plain.yaml", "a b/c d.env", "ümlaut.yaml", 'quo"te.yaml', "back\\slash.yaml", "-dash.yaml", "'x'.yaml")
+NAMES = ("a b/c d.env", "ümlaut.yaml", 'quo"te.yaml', "back\\slash.yaml")
 
 
 def write(folder: Path, name: str, version: Version | None) -> None:
@@ -31,8 +30,7 @@ def read(folder: Path, name: str) -> Version | None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("command", [("git", "apply"), ("patch", "--silent", "--strip=1", "--input")])
-def test_patch_turns_one_version_into_the_other(command: tuple[str, ...], name: str, tmp_path: Path) -> None:
+def test_patch_turns_one_version_into_the_other(name: str, tmp_path: Path) -> None:
     random = Random(name)
     for number in range(8):
         before = content(random) if number else None
@@ -41,7 +39,7 @@ def test_patch_turns_one_version_into_the_other(command: tuple[str, ...], name: 
         folder.mkdir()
         write(folder, name, before)
         (tmp_path / "patch").write_bytes(patch(name, before, now))
-        subprocess.run([tools.require(command[0]), *command[1:], tmp_path / "patch"], cwd=folder, check=True)
+        subprocess.run(["git", "apply", tmp_path / "patch"], cwd=folder, check=True)
         assert read(folder, name) == now
 
 
@@ -50,11 +48,8 @@ def content(random: Random) -> Version:
     return Version("\n".join(rows).encode(errors="surrogateescape") + b"\n" * random.randrange(2) + b"end", "0755")
 
 
-def test_patch_of_equal_versions_is_empty() -> None:
+def test_patch_of_equal_versions_is_empty_and_of_a_mode_has_no_hunks() -> None:
     assert patch("a", Version(b"x\n"), Version(b"x\n")) == b""
-
-
-def test_patch_of_mode_has_no_hunks() -> None:
     assert patch("a", Version(b"x\n"), Version(b"x\n", "0755")) == (
         b"diff --git a/a b/a\nold mode 100644\nnew mode 100755\n"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from packager.configure.upgrade import replay
@@ -34,7 +32,10 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("yours", "theirs"), [*product(FORMS, repeat=2)])
+@pytest.mark.parametrize(
+    ("yours", "theirs"),
+    [("plain", "plain"), ("CRLF", "no end"), ("mark", "CRLF"), ("no end", "mark"), ("CRLF", "plain")],
+)
 def test_values_beside_reworded_comments_do_not_conflict(yours: str, theirs: str) -> None:
     edited = (
         BASE.replace(b"=localhost", b"=example.com").replace(b"=10", b"=20").replace(b"#QUEUE=batch", b"QUEUE=mine")
@@ -49,23 +50,12 @@ def test_values_beside_reworded_comments_do_not_conflict(yours: str, theirs: str
     assert result.content == expected
 
 
-def test_switches_beside_reworded_comments_do_not_conflict() -> None:
+def test_switches_and_ids_beside_reworded_comments_do_not_conflict() -> None:
     base = b"components:\n  # GPUs.\n  # - ../common/gpu\n  # Storage.\n  - ../common/nfs\n"
     yours = base.replace(b"# - ../common/gpu", b"- ../common/gpu").replace(b"- ../common/nfs", b"# - ../common/nfs")
     result = merged(KUSTOMIZATION, base, yours, base.replace(b"GPUs", b"Accelerators").replace(b"Storage", b"Disks"))
     assert result.conflicts == ()
     assert result.content == yours.replace(b"GPUs", b"Accelerators").replace(b"Storage", b"Disks")
-
-
-def test_added_components_beside_new_options_do_not_conflict() -> None:
-    base = b"components:\n  # - ../common/gpu # GPUs\n# The user.\npatches: []\n"
-    yours = base.replace(b"components:\n", b"components:\n  - ../site/mine\n  - ../site/resources\n")
-    result = merged(KUSTOMIZATION, base, yours, base.replace(b"# GPUs\n", b"# cards\n  # - ../common/nfs\n"))
-    assert result.conflicts == ()
-    assert result.content == yours.replace(b"# GPUs\n", b"# cards\n  # - ../common/nfs\n")
-
-
-def test_ids_beside_reworded_comments_do_not_conflict() -> None:
     base = b"# The user.\nspec:\n  securityContext:\n    # Ids.\n    runAsUser: 1000\n    fsGroup: 1000\n"
     yours = base.replace(b"User: 1000", b"User: 5").replace(b"Group: 1000", b"Group: 6")
     result = merged(PATCH, base, yours, base.replace(b"# Ids.", b"# Numbers."))
@@ -75,39 +65,27 @@ def test_ids_beside_reworded_comments_do_not_conflict() -> None:
 VALUE = (ENV, BASE, BASE.replace(b"=10", b"=20"), BASE.replace(b"=10", b"=15"))
 
 
-def test_value_that_both_changed_conflicts() -> None:
+def test_value_that_both_changed_conflicts_until_it_is_decided() -> None:
     result = merged(*VALUE)
     assert result.conflicts == (Conflict(ENV, 4, "STEPS=10", "STEPS=20", "STEPS=15", subject="STEPS"),)
     assert result.conflicts[0].message == "the package had STEPS=10, you have STEPS=20, the new package has STEPS=15"
     comment = b"# mlpack-conflict: the package had STEPS=10, and has STEPS=15 now; keep one and delete this line\n"
     assert result.content == VALUE[2].replace(b"STEPS", comment + b"STEPS")
     assert list(conflictmarks.places(ENV, result.content)) == [4]
-
-
-def test_decided_value_is_in_result() -> None:
     assert merged(*VALUE, choice=Choice.yours).content == VALUE[2]
     assert merged(*VALUE, choice=Choice.theirs).content == VALUE[3]
     assert merged(*VALUE, choice=Choice.theirs).decided[0].subject == "STEPS"
-
-
-def test_same_value_in_new_package_does_not_conflict() -> None:
     assert merged(ENV, BASE, VALUE[2], VALUE[2]).conflicts == ()
 
 
-@pytest.mark.parametrize("lost", [b"# Steps.\nSTEPS=10\n", b"STEPS=10\n"])
-def test_value_of_removed_key_conflicts(lost: bytes) -> None:
-    theirs = BASE.replace(lost, b"")
-    result = merged(ENV, BASE, VALUE[2], theirs)
-    [conflict] = result.conflicts
-    assert conflict.message == "the package had STEPS=10, you have STEPS=20, the new package has no STEPS"
-    assert b"STEPS=20\n" in result.content
-    assert merged(ENV, BASE, VALUE[2], theirs, choice=Choice.theirs).content == theirs
-
-
-def test_key_that_new_package_comments_out_conflicts() -> None:
-    theirs = BASE.replace(b"STEPS=10", b"# STEPS=10")
-    assert len(merged(ENV, BASE, VALUE[2], theirs).conflicts) == 1
-    assert merged(ENV, BASE, VALUE[2], theirs, choice=Choice.theirs).content == theirs
+def test_value_of_removed_key_conflicts() -> None:
+    for lost in [b"# Steps.\nSTEPS=10\n", b"STEPS=10\n"]:
+        theirs = BASE.replace(lost, b"")
+        result = merged(ENV, BASE, VALUE[2], theirs)
+        [conflict] = result.conflicts
+        assert conflict.message == "the package had STEPS=10, you have STEPS=20, the new package has no STEPS"
+        assert b"STEPS=20\n" in result.content
+        assert merged(ENV, BASE, VALUE[2], theirs, choice=Choice.theirs).content == theirs
 
 
 def test_option_that_new_package_lacks_conflicts() -> None:
@@ -143,17 +121,3 @@ def test_conflict_masks_secrets() -> None:
     [conflict] = result.conflicts
     assert conflict.message == "the package had HF_TOKEN=***, you have HF_TOKEN=***, the new package has HF_TOKEN=***"
     assert b"three" not in result.content
-
-
-def test_conflict_masks_all_of_a_secret_with_a_line_separator() -> None:
-    base, yours, theirs = (BASE + f"HF_TOKEN={value}\u2028more{value}\n".encode() for value in ("one", "two", "three"))
-    result = merged(ENV, base, yours, theirs)
-    [conflict] = result.conflicts
-    assert conflict.message == "the package had HF_TOKEN=***, you have HF_TOKEN=***, the new package has HF_TOKEN=***"
-    assert b"three" not in result.content
-
-
-def test_long_value_makes_short_comment() -> None:
-    base, yours, theirs = (BASE.replace(b"=10", b"=" + letter * 30_000) for letter in (b"a", b"b", b"c"))
-    result = merged(ENV, base, yours, theirs)
-    assert max(len(line) for line in result.content.splitlines() if line.startswith(b"#")) < 600

@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import strategies as st
 
 from packager.app.build import BuildRequest, Built, Destination, build
 from packager.app.lint import lint
 from packager.app.verify import Checks, verify
-from packager.base.errors import MlpackError, SpecError
+from packager.base.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from packager.app.importing import Imported
-
-
-NASTY = (
-    "",
-    "yes",
-    "1",
-    "a b",
-    "$(X)",
-    "{{ x }}",
-    "; rm -rf /",
-    "`id`",
-    "../..",
-    "/dev/shm",
-    "x" * 300,
-    "\x1b[31m",
-    "\u2028",
-)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(NASTY)
-SCALARS = TEXTS | st.integers(-3, 100_000) | st.booleans() | st.none()
-
-
-def check_outcome(run: Callable[[], Imported], models: Path) -> Imported | None:
-    """Return the result of an import; None if it was refused with problems and wrote no files."""
-    try:
-        return run()
-    except MlpackError as error:
-        refusal = error
-    assert refusal.exit_code == 3
-    assert refusal.problems
-    assert not models.exists() or not any(models.iterdir())
-    return None
 
 
 def imported(result: Imported, models: Path) -> dict[str, Any]:
@@ -102,41 +69,3 @@ def check_package(result: Imported, folder: Path, kubectl: Path) -> None:
 
 def _no_progress(*_arguments: object, **_options: object) -> nullcontext[Callable[[int], None]]:
     return nullcontext(lambda _steps: None)
-
-
-JUNK: tuple[Any, ...] = (
-    None,
-    "",
-    0,
-    -1,
-    3.5,
-    True,
-    [],
-    {},
-    [None],
-    [[]],
-    {"a": None},
-    [{}],
-    "../..",
-    "$(X)",
-    "\u202e",
-    "x" * 300,
-)
-
-
-@st.composite
-def changed(draw: st.DrawFn, values: object) -> object:
-    """Return `values` with one value replaced or removed."""
-    copy = deepcopy(values)
-    holder: Any = copy
-    while isinstance(holder, dict | list) and holder:
-        key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
-        if isinstance(holder[key], dict | list) and holder[key] and draw(st.integers(0, 4)):
-            holder = holder[key]
-        elif draw(st.integers(0, 4)):
-            holder[key] = draw(st.sampled_from(JUNK))
-            break
-        else:
-            del holder[key]
-            break
-    return copy

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from packager.app.importing import Imported, ModelDestination, import_intel
 from packager.base.errors import MlpackError, SpecError
-from tests.modelspec.importers.results import SCALARS, TEXTS, changed, check_outcome, check_package, imported, refused
+from tests.modelspec.importers.results import check_package, imported, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,15 +103,6 @@ def test_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{code}|{code}|--steps 3\n"
-
-
-def test_link_to_file_of_the_checkout_is_copied_as_a_file(tmp_path: Path) -> None:
-    zoo = write(tmp_path / "zoo", SMALL | {"models/fp32/net.py": "print(1)\n"})
-    (zoo / "quickstart/net.py").symlink_to("../models/fp32/net.py")
-    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
-    copied = result.folder / "quickstart/net.py"
-    assert not copied.is_symlink()
-    assert copied.read_text(encoding="utf-8") == "print(1)\n"
 
 
 def test_link_to_excluded_file_is_not_followed(tmp_path: Path) -> None:
@@ -253,50 +242,6 @@ def test_every_key_of_a_manifest_is_carried_over_or_reported(tmp_path: Path, kub
     check_package(result, tmp_path / "packages", kubectl)
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("pod.yaml", "kind: Pod", "kind: [Pod]"),
-        ("pod.yaml", "kind: Pod", "kind: {Pod: 1}"),
-        ("pod.yaml", "kind: Pod", "kind: Workflow\nspec: {templates: [1, {}, {steps: 2}, {steps: [3, [4, {}]]}]}\nx:"),
-        ("config-map.yaml", "data: {", "data: [{"),
-    ],
-)
-def test_manifest_with_values_of_wrong_type_is_refused(tmp_path: Path, file: str, old: str, new: str) -> None:
-    path = f"k8s/net/mlops/one/{file}"
-    zoo = write(tmp_path / "zoo", K8S | {path: K8S[path].replace(old, new)})
-    result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models"), tmp_path / "models")
-    assert result is None
-
-
-def test_text_that_would_grow_without_limit_is_not_replaced(tmp_path: Path) -> None:
-    """Each replacement is counted before it is made: 60,000 words of 100,000 characters are 6 GB."""
-    path = f"{SPECS}/tensorflow/small_spec.yml"
-    replaced = f'{{<docker image>: "example/small:1", a: {"b" * 100_000}}}, docs: [{{name: Notes, uri: note.md}}]'
-    spec = SMALL[path].replace('{<docker image>: "example/small:1"}', replaced)
-    zoo = write(tmp_path / "zoo", SMALL | {path: spec, "note.md": "a" * 60_000})
-    result = one(zoo / path, tmp_path / "models")
-    assert any("'a' is not replaced: the text would be too long" in finding.message for finding in result.findings)
-
-
-def test_path_longer_than_200_characters_is_refused(tmp_path: Path) -> None:
-    path = f"{SPECS}/tensorflow/small_spec.yml"
-    text = SMALL[path].replace("destination: quickstart}", f"destination: {'x' * 300}}}")
-    zoo = write(tmp_path / "zoo", SMALL | {path: text})
-    assert refused(lambda: one(zoo / path, tmp_path / "models"))["problems"] == [
-        f"{zoo / path}:6:24: expected a path of at most 200 characters, found 305 ('{'x' * 28}...{'x' * 23}/a.sh')"
-    ]
-
-
-def test_import_writes_the_same_bytes_from_any_folder(tmp_path: Path) -> None:
-    texts = set()
-    for name in ("one", "two"):
-        zoo = write(tmp_path / name / "zoo", SMALL)
-        result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / name / "models")
-        texts.add((result.folder / "spec.yaml").read_bytes())
-    assert len(texts) == 1
-
-
 def test_spec_that_is_a_link_is_not_imported(tmp_path: Path) -> None:
     zoo = write(tmp_path / "zoo", SMALL)
     (zoo / SPECS / "tensorflow/link_spec.yml").symlink_to("small_spec.yml")
@@ -304,79 +249,3 @@ def test_spec_that_is_a_link_is_not_imported(tmp_path: Path) -> None:
     (zoo / SPECS / "tensorflow/small_spec.yml").unlink()
     with pytest.raises(SpecError):
         list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))
-
-
-DOCUMENTS = st.fixed_dictionaries({"name": TEXTS, "uri": st.just("models/note") | TEXTS})
-SLICES = st.fixed_dictionaries(
-    {
-        "args": st.just(["PACKAGE_NAME=net-fp32-training"])
-        | st.builds(lambda name: [f"PACKAGE_NAME={name}"], st.just("other") | TEXTS),
-        "files": st.just([{"source": "quickstart", "destination": "quickstart"}])
-        | st.lists(st.fixed_dictionaries({"source": st.just("quickstart") | TEXTS, "destination": TEXTS}), max_size=2),
-    },
-    optional={
-        "documentation": st.fixed_dictionaries(
-            {},
-            optional={
-                "text_replace": st.dictionaries(
-                    st.sampled_from(["<docker image>", "<model name>", "<use case>"]), st.just("a/b:1") | SCALARS
-                ),
-                "docs": st.lists(
-                    st.fixed_dictionaries({"name": TEXTS, "uri": st.just("models/note") | TEXTS}), max_size=2
-                ),
-            },
-        )
-        | SCALARS,
-        "downloads": st.lists(st.dictionaries(st.sampled_from(["source", "destination"]), SCALARS), max_size=2),
-        "partials": SCALARS,
-        "other": st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2), max_leaves=3),
-    },
-)
-
-
-def test_any_spec_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    zoo = write(tmp_path_factory.mktemp("zoo"), SMALL | {"note": "Note.\x07"})
-    path = zoo / SPECS / "tensorflow/small_spec.yml"
-    made: list[Imported] = []
-
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-    @given(entry=SLICES)
-    def check(entry: dict[str, object]) -> None:
-        spec = {"releases": {"v": {"tag_specs": ["{small}"]}}, "slice_sets": {"small": [entry]}}
-        path.write_text(yaml.safe_dump(spec), encoding="utf-8")
-        models = tmp_path_factory.mktemp("models")
-        result = check_outcome(lambda: one(path, models), models)
-        made.extend([result] if result else [])
-
-    check()
-    assert len(made) > 5
-
-
-def test_any_manifest_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    zoo = write(tmp_path_factory.mktemp("zoo"), K8S)
-    pod = zoo / "k8s/net/mlops/one/pod.yaml"
-    workflow = {
-        "kind": "Workflow",
-        "spec": {
-            "entrypoint": "all",
-            "arguments": {"parameters": [{"name": "N", "value": "2"}]},
-            "templates": [
-                {"name": "all", "steps": [[{"name": "a", "template": "train"}], [{"name": "b", "template": "serve"}]]},
-                {"name": "train", "container": {"image": "a:1", "command": ["x"]}, "retryStrategy": {"limit": 3}},
-                {"name": "serve", "resource": {"manifest": "kind: Deployment\nspec: {replicas: 2}\n"}},
-            ],
-        },
-    }
-    values = st.sampled_from([yaml.safe_load(K8S["k8s/net/mlops/one/pod.yaml"]), workflow]).flatmap(changed)
-    made: list[Imported] = []
-
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-    @given(manifest=values)
-    def check(manifest: object) -> None:
-        pod.write_text(yaml.safe_dump(manifest), encoding="utf-8")
-        models = tmp_path_factory.mktemp("models")
-        result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", models), models)
-        made.extend([result] if result else [])
-
-    check()
-    assert len(made) > 5

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
-from packager.base.errors import SpecError, UsageError
+from packager.base.errors import SpecError
 from packager.kubernetes.expansion import Expander
-from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.importers.mlcube.paths import ROOT, WORKSPACE, PathError, place
 from packager.workloads.program import references
-from tests.modelspec.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
+from tests.modelspec.importers.results import check_package, imported, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,41 +70,6 @@ tasks:
 """
 
 
-def test_job_has_arguments_and_mounts_of_mlcubes_documentation(
-    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
-) -> None:
-    """Compares the arguments after the task, which the document omits, and all of the mounts of claims but names."""
-    (tmp_path / "mlcube.yaml").write_text(DOCUMENTED, encoding="utf-8")
-    claims = ("--claim", "mlcube-output", "--input-claim", "mlcube-input")
-    assert mlpack("import", "mlcube", ".", *claims).code == 0
-    assert mlpack("build", "./mnist", "--format", "dir").code == 0
-    rendered = kustomize(tmp_path / "mnist-task/quickstart/k8s/mlops/train", program=str(kubectl)).manifests
-    objects = {item["kind"]: item for item in yaml.safe_load_all(rendered) if item["kind"] == "Job"}
-    environment = next(
-        item["data"] for item in yaml.safe_load_all(rendered) if "PARAM_data_dir" in (item.get("data") or {})
-    )
-    job = objects["Job"]["spec"]
-    pod = job["template"]["spec"]
-    (container,) = pod["containers"]
-    task, *arguments = container["args"]
-    assert task == "train"
-    assert [expanded(word, environment) for word in arguments] == [
-        "--data_dir=/mnt/mlcube/mlcube-input/workspace/data",
-        "--model_dir=/mnt/mlcube/mlcube-output/workspace/model",
-    ]
-    volumes = {volume["name"]: volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume}
-    mounts = [mount for mount in container["volumeMounts"] if mount["name"] in volumes]
-    assert [({**mount, "name": ""}, {**volumes[mount["name"]], "name": ""}) for mount in mounts] == [
-        (
-            {"name": "", "mountPath": f"/mnt/mlcube/{claim}"},
-            {"name": "", "persistentVolumeClaim": {"claimName": claim}},
-        )
-        for claim in ("mlcube-input", "mlcube-output")
-    ]
-    assert len(volumes) == 2
-    assert (pod["restartPolicy"], job["backoffLimit"], "command" in container) == ("Never", 4, False)
-
-
 def expanded(word: str, environment: dict[str, str]) -> str:
     for name in references(word):
         word = word.replace(f"$({name})", environment[name])
@@ -130,21 +92,6 @@ def _read_spec(result: Imported) -> dict[str, Any]:
     return spec
 
 
-def test_workspace_itself_can_be_an_output(tmp_path: Path, kubectl: Path) -> None:
-    parameters = {"outputs": {"all": {"type": "directory", "default": "${workspace}"}, "here": "${runtime.workspace}"}}
-    path = cube(tmp_path / "cube", tasks={"make": {"parameters": parameters}})
-    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
-    assert result.findings == ()
-    overlay = _read_spec(result)["overlays"]["make"]
-    environment = {name: value["value"] for name, value in overlay["environment"].items()}
-    assert [expanded(word, environment) for word in overlay["args"]] == [
-        "make",
-        "--all=/mnt/mlcube/mnist/",
-        "--here=/mnt/mlcube/mnist/",
-    ]
-    check_package(result, tmp_path / "packages", kubectl)
-
-
 def test_program_words_name_the_mounted_workspace(tmp_path: Path) -> None:
     task = {"entrypoint": "${python} ${workspace}/main.py"}
     changes = {"tasks": {"train": task}, "python": "python3", "docker": {"env_args": "-e CACHE=${workspace}/cache"}}
@@ -158,19 +105,20 @@ def test_program_words_name_the_mounted_workspace(tmp_path: Path) -> None:
     assert spec["workspace"] == "mnist"
 
 
-@pytest.mark.parametrize("word", ["echo $$ $HOME", "$$(MODEL_DIR)", "$(date)", "$", "$$", "$$$(MODEL_DIR)$"])
-def test_dollars_of_an_entrypoint_reach_its_program(tmp_path: Path, word: str) -> None:
-    path = cube(tmp_path / "cube", tasks={"train": {"entrypoint": f"sh -c '{word}'"}})
-    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({"image": "example/cube:1"}))
-    args = _read_spec(result)["overlays"]["train"]["args"]
-    assert Expander({"MODEL_DIR": "/model", "date": "now"}).expand(args[1]) == word
+def test_dollars_of_an_entrypoint_reach_its_program(tmp_path: Path) -> None:
+    for word in ("echo $$ $HOME", "$(date)", "$$$(MODEL_DIR)$"):
+        path = cube(tmp_path / "cube", tasks={"train": {"entrypoint": f"sh -c '{word}'"}})
+        result = import_mlcube(
+            path, ModelDestination(tmp_path / "models", force=True), choices({"image": "example/cube:1"})
+        )
+        args = _read_spec(result)["overlays"]["train"]["args"]
+        assert Expander({"MODEL_DIR": "/model", "date": "now"}).expand(args[1]) == word
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"name": "${workspace}"}, "${workspace} is a folder, which has no place here"),
-        ({"tasks": {"a": {"entrypoint": "${runtime.root}/a"}}}, "${runtime.root} is a folder, which has no place here"),
         ({"tasks": {"a": {"entrypoint": "${nothing}/a"}}}, "${nothing} is not a value of the file"),
         (
             {"tasks": {"a": {"parameters": {"inputs": {"x": "${workspace}x"}}}}},
@@ -185,9 +133,7 @@ def test_invalid_reference_is_refused(tmp_path: Path, changes: dict[str, Any], m
     assert [problem.message for problem in error.value.problems] == [message]
 
 
-@pytest.mark.parametrize(
-    ("gigabytes", "size"), [(100, "100Gi"), ("100", "100Gi"), (0.5, "512Mi"), (2.0, "2Gi"), (1.0001, "1025Mi")]
-)
+@pytest.mark.parametrize(("gigabytes", "size"), [(100, "100Gi"), (0.5, "512Mi"), (1.0001, "1025Mi")])
 def test_claim_has_the_disk_size_of_the_cube(tmp_path: Path, gigabytes: Any, size: str) -> None:
     path = cube(tmp_path / "cube", platform={"host_disk_space_gb": gigabytes, "host_memory_gb": gigabytes})
     result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
@@ -197,30 +143,11 @@ def test_claim_has_the_disk_size_of_the_cube(tmp_path: Path, gigabytes: Any, siz
     assert existing.site == ()
 
 
-@pytest.mark.parametrize("gigabytes", [-1, float("nan"), float("inf"), "100GB", 1 << 40])
+@pytest.mark.parametrize("gigabytes", [-1, float("nan"), "100GB"])
 def test_invalid_disk_size_is_refused(tmp_path: Path, gigabytes: Any) -> None:
     path = cube(tmp_path / "cube", platform={"host_disk_space_gb": gigabytes})
     with pytest.raises(SpecError, match="1 problem"):
         import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
-
-
-def test_accelerator_maker_without_accelerators_is_reported(tmp_path: Path) -> None:
-    path = cube(tmp_path / "cube", platform={"accelerator_count": 0, "accelerator_maker": "AMD"})
-    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
-    message = "platform.accelerator_maker ('AMD') is not carried over: the cube asks for no accelerators"
-    assert message in [finding.message for finding in result.findings]
-
-
-def test_sequence_has_the_order_of_the_chosen_tasks(tmp_path: Path) -> None:
-    tasks = {name: {"entrypoint": f"echo {name}"} for name in ("a_b", "c", "d")}
-    path = cube(tmp_path / "cube", tasks=tasks)
-
-    def sequence(*chosen: str) -> Any:
-        models = ModelDestination(tmp_path / "-".join(("models", *chosen)))
-        result = import_mlcube(path, models, choices({"tasks": list(chosen)} if chosen else {}))
-        return yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8")).get("sequence")
-
-    assert (sequence(), sequence("c"), sequence("d", "a_b"), sequence("c", "c")) == (None, None, ["d", "a-b"], None)
 
 
 def cube(folder: Path, **changes: object) -> Path:
@@ -283,7 +210,6 @@ def test_options_replace_values_of_the_cube(mlpack: Callable[..., Outcome], tmp_
 @pytest.mark.parametrize(
     ("arguments", "tasks", "workspace"),
     [
-        ((), ("train",), "mnist"),
         (("-P", "k8s.pvc=shared"), ("train",), "shared"),
         (("--claim", "existing"), ("train",), None),
         ((), ("train", "workspace"), None),
@@ -357,121 +283,32 @@ def test_invalid_gpus_and_shm_size_are_reported(mlpack: Callable[..., Outcome], 
     assert "--shm-size banana is the option shared-memory of a site, without this size (" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["mlcube.yaml", "workspace"])
-def test_pipe_in_the_folder_of_a_cube_is_refused(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
+def test_pipe_in_the_folder_of_a_cube_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mlcube.yaml")
     with pytest.raises(SpecError):
         import_mlcube(tmp_path, ModelDestination(tmp_path / "models"), choices({}))
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("data", "data"),
+def test_place_returns_the_path_on_the_claim() -> None:
+    for text, path in (
         ("./a//b/", "a/b"),
         ("a/../b", "b"),
         (".", ""),
         ("../workspace/x", "x"),
         ("../x", ".outside/x"),
-        ("../../../x/y", ".outside/x/y"),
         ("~/x", ".outside/x"),
         ("$HOME/x", ".outside/HOME/x"),
-        ("${HOME}/../../x", ".outside/x"),
         ("/abs/../../etc", ".outside/etc"),
-        ("/", ".outside"),
         ("C:\\data\\", ".outside/C/data"),
-        ("data\\", "data"),
         (WORKSPACE, ""),
-        (f"{WORKSPACE}/", ""),
-        (f"{WORKSPACE}//data", "data"),
         (f"{WORKSPACE}/../x", ".outside/x"),
         (ROOT, ".outside"),
         (f"{ROOT}/workspace/data", "data"),
-    ],
-)
-def test_place_returns_the_path_on_the_claim(text: str, path: str) -> None:
-    assert place(text).path == path
+    ):
+        assert place(text).path == path
 
 
-@pytest.mark.parametrize("text", [f"{WORKSPACE}data", f"{ROOT}data", f"a/{WORKSPACE}", "", " "])
-def test_place_refuses_invalid_paths(text: str) -> None:
-    with pytest.raises(PathError, match=r"expected a|in the middle"):
-        place(text)
-
-
-@given(TEXTS | st.text(f"./~$a\\{WORKSPACE}{ROOT}", max_size=20))
-def test_place_of_any_text_is_on_the_claim(text: str) -> None:
-    try:
-        path = place(text).path
-    except PathError:
-        return
-    assert not path.startswith(("/", "../"))
-    assert ".." not in path.split("/")
-
-
-PARAMETERS = st.dictionaries(
-    st.sampled_from(["a", "b.c", "d_e"]) | TEXTS,
-    st.fixed_dictionaries(
-        {"type": st.sampled_from(["file", "directory"]), "default": st.sampled_from(["x", "y/"]) | TEXTS}
-    )
-    | st.fixed_dictionaries({}, optional={"type": TEXTS, "default": TEXTS, "opts": st.sampled_from(["ro", "x"])})
-    | SCALARS,
-    max_size=2,
-)
-TASKS = st.fixed_dictionaries(
-    {},
-    optional={
-        "entrypoint": st.sampled_from(["sh -c 'x $(y)'", "./a"]) | SCALARS,
-        "parameters": st.fixed_dictionaries({}, optional={"inputs": PARAMETERS, "outputs": PARAMETERS}),
-    },
-)
-IMAGES = st.sampled_from(["a:1", "registry.example/b:2", "${name}", "a"])
-PLATFORMS = st.dictionaries(st.sampled_from(["accelerator_count", "host_memory_gb", "x"]), st.integers(0, 9) | SCALARS)
-CUBES = st.fixed_dictionaries(
-    {
-        "docker": st.fixed_dictionaries({"image": IMAGES}, optional={"env_args": TEXTS, "gpu_args": TEXTS}),
-        "tasks": st.dictionaries(st.sampled_from(["a", "b"]), TASKS, min_size=1, max_size=2)
-        | st.dictionaries(TEXTS, TASKS | SCALARS, max_size=2),
-    },
-    optional={
-        "name": st.just("cube") | TEXTS,
-        "description": SCALARS,
-        "authors": st.lists(st.dictionaries(TEXTS, SCALARS, max_size=1), max_size=1) | SCALARS,
-        "platform": PLATFORMS | SCALARS,
-        "k8s": st.fixed_dictionaries({"pvc": TEXTS}) | SCALARS,
-        "other": SCALARS,
-    },
-)
-
-
-def test_any_cube_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    made: list[Imported] = []
-
-    @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
-    @given(values=CUBES)
-    def check(values: dict[str, object]) -> None:
-        folder = tmp_path_factory.mktemp("cube")
-        (folder / "mlcube.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-        models = ModelDestination(folder / "models")
-        result = check_outcome(lambda: import_mlcube(folder, models, choices({})), models.folder)
-        made.extend([result] if result else [])
-
-    check()
-    assert len(made) > 10
-
-
-def test_import_of_unknown_task_writes_no_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        import_mlcube(cube(tmp_path), ModelDestination(tmp_path / "models"), choices({"tasks": ["x"]}))
-    assert not (tmp_path / "models").exists()
-
-
-def test_values_that_would_grow_without_limit_are_refused(tmp_path: Path) -> None:
-    values = ["a0: a", *(f"a{number + 1}: '{f'${{a{number}}}' * 20}'" for number in range(11))]
-    folder = cube(tmp_path)
-    path = folder / "mlcube.yaml"
-    text = path.read_text(encoding="utf-8")
-    path.write_text("\n".join([text, *values, "description: ${a11}", f"long: {'x' * 5000}", ""]), encoding="utf-8")
-    with pytest.raises(SpecError) as error:
-        import_mlcube(folder, ModelDestination(tmp_path / "models"), choices({}))
-    assert "characters" in error.value.problems[0].message
+def test_place_refuses_invalid_paths() -> None:
+    for text in (f"{WORKSPACE}data", f"a/{WORKSPACE}", ""):
+        with pytest.raises(PathError, match=r"expected a|in the middle"):
+            place(text)
