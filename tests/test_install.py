@@ -20,7 +20,7 @@ from tools import release
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.release
 
 PROGRAMS = Path(sys.executable).parent
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", "bin/python")

@@ -20,7 +20,7 @@ from tools import release
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.release
 
 EPOCH = 1_700_000_000
 KEY = signer.new("release")

@@ -15,7 +15,7 @@ from tests import demo
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.release
 
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 # Build with the pinned hatchling of this environment, not with the newest one in an isolated environment.
