@@ -152,6 +152,10 @@ SEALED: dict[str, tuple[Change, str]] = {
         append(f"{SINGLE}/pod.yaml", f'x: &a "{"A" * 15_000}"\nz: [{"*a, " * 5_000}]\n'),
         "aliases expand without limit",
     ),
+    "many labels": (
+        append(f"{SINGLE}/pod.yaml", "x: {" + ", ".join(f"a{n}: b" for n in range(5_000)) + "}\n"),
+        "expected at most 1,000 entries, found 5,000",
+    ),
     "variables that contain those before them twice": (
         lambda package: replace(
             package / SINGLE / "pod.yaml",
@@ -262,12 +266,18 @@ IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
         "aliases expand without limit",
     ),
     "many tasks": ("mlcube", _cube(f"tasks: {{{_TASKS}}}"), "expected at most 100 tasks, found 900"),
+    "many values": (
+        "mlcube",
+        _cube("tasks:\n" + "".join(f"  t{n}: [{'x, ' * 200}]\n" for n in range(90))),
+        "more than 10,000 keys and values",
+    ),
     "many references": ("mlcube", _cube(f"tasks: {{a: {{entrypoint: '{'${b}' * 1_000}'}}}}\nb: '{'x' * 900}'"), "4096"),
     "many files of specs": (
         "intel",
         _zoo("{small}", "{small}{other}", "#" * 1_000_000, [f"{SPECS_OF_ZOO}/a/{n}_spec.yml" for n in range(20)]),
         "larger than 16 MiB together",
     ),
+    "many slice sets": ("intel", _zoo("{small}", "{small}" * 50_000), "at most 100 names of slice sets, found 50,000"),
     "a page of brackets": (
         "intel",
         _zoo("documentation: {", "documentation: {docs: [{name: a, uri: doc}], ", "[" * 900_000, ["doc/a.md"]),

@@ -354,7 +354,7 @@ INVENTORIES = [
             b'{"manifest": 1, "package": "x", "editable": {}, "files": {}, "sequence": %s}' % sequence,
             "expected different names of overlays at 'sequence'",
         )
-        for sequence in (b'"train"', b"[1]", b'["../x"]', b'["a", "a"]')
+        for sequence in (b'"train"', b"[1]", b'["../x"]', b'["a", "a"]', b'["%s"]' % (b"a" * 64), b"[[]]", b"null")
     ),
     (b'{"manifest": 1, "manifest": 1}', "duplicate key"),
     (b"[" * 100_000, "is not the inventory of a package: "),

@@ -417,7 +417,7 @@ def test_faults_list_values_that_options_cannot_use(
 ) -> None:
     found = [fault for _, fault in faults(names, site, PATHS | environment)]
     assert [fault.message for fault in found] == expected
-    assert all(fault.location[-1] in fault.message or fault.location == ("DATASET_DIR",) for fault in found)
+    assert all(str(fault.location[-1]) in fault.message or fault.location == ("DATASET_DIR",) for fault in found)
 
 
 def test_example_values_are_valid() -> None:
