@@ -41,6 +41,7 @@ def fields(workload: Manifest) -> Iterator[tuple[str, Any]]:
             yield f"{kind}.{entry['name']}", {key: value for key, value in entry.items() if key != "name"}
 
 
+@pytest.mark.thorough
 @pytest.mark.golden_test("golden/gpu-cluster.yml")
 def test_flags_alone_make_a_job_set_on_four_nodes_with_eight_gpus(
     golden: GoldenTestFixture, mlpack: Mlpack, tmp_path: Path, kubectl: Path

@@ -65,6 +65,7 @@ def test_rdma_adds_devices_variables_and_networks(build: Callable[..., Iterator[
         assert pods.metadata["annotations"]["k8s.v1.cni.cncf.io/networks"] == "roce-a,team/roce-b"
 
 
+@pytest.mark.thorough
 def test_rdma_and_root_keep_the_capabilities_of_root(build: Callable[..., Iterator[Manifest]]) -> None:
     for pods in computing(build(*RDMA, also=("--with", "root"), overlay="multi-node")):
         capabilities = pods.spec["containers"][0]["securityContext"]["capabilities"]
@@ -166,7 +167,9 @@ def test_tracking_needs_a_server_for_mlflow(mlpack: Mlpack, kubectl: Path) -> No
     assert "mlflow needs the address of its server as TRACKING_URL" in done.stdout
 
 
-@pytest.mark.parametrize(("kind", "key"), [("Pods", "pods"), ("External", "external")])
+@pytest.mark.parametrize(
+    ("kind", "key"), [("Pods", "pods"), pytest.param("External", "external", marks=pytest.mark.thorough)]
+)
 def test_autoscale_takes_a_metric_of_its_own_beside_cpu(
     build: Callable[..., Iterator[Manifest]], kind: str, key: str
 ) -> None:
