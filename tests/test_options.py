@@ -44,6 +44,8 @@ SETTINGS = (*(f"--set={argument}" for argument in kinds.SET), *FOLDERS)
 COMMON = "quickstart/common/mpi/k8s/mlops"
 REST = [option.name for option in offered(()) if not option.places and not option.needs]
 
+PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/data"}
+
 SETS = {
     "scratch": (
         *("scratch", "dataset-pvc", "checkpoint-pvc", "model-pvc"),
@@ -134,10 +136,8 @@ def test_options_change_manifests_and_need_their_values(
         overlay = next(path for path in overlays(package) if is_on(path, name))
         with pytest.raises(RenderError, match=f"`data.{key.name}` is missing"):
             rendered(overlay, kubectl)
-    required = {key.name for _, key in needed}
-    site.write_text("".join(line for line in complete.splitlines(True) if line.partition("=")[0] not in required))
-    problems = {problem.message for problem in checked(package, kubectl).problems}
-    assert {f"{name} needs {key.name}, such as {key.example}" for name, key in needed} <= problems
+    messages = {fault.message for _, fault in faults(names, {}, PATHS | {"CHECKPOINT_DIR": "/checkpoints"})}
+    assert {f"{name} needs {key.name}, such as {key.example}" for name, key in needed} <= messages
 
 
 def checked(package: Path, kubectl: Path) -> Report:
@@ -156,13 +156,17 @@ def difference(before: str, after: str) -> str:
     return "".join(f"{'@@' if line.startswith('@@') else line}\n" for line in lines)
 
 
-def test_build_names_each_value_without_which_an_option_does_not_render(mlpack: Callable[..., Outcome]) -> None:
-    names = SETS["claims"]
-    done = mlpack("build", "hello-mpi", *SETTINGS, *switched(*names))
-    assert done.code == 0
-    needed = [(name, key.name) for name in names for key in BY_NAME[name].keys if not key.usual]
+def test_build_and_verify_name_each_value_without_which_an_option_does_not_render(
+    mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    names = ("pvc", "pvc-create", "package-volume", "weights", "queue")
+    done = mlpack("build", "hello-mpi", "--format", "dir", *FOLDERS, *switched(*names))
+    verified = mlpack("verify", "hello-mpi", "--kubectl", kubectl)
+    assert (done.code, verified.code) == (0, 5)
+    needed = [(name, key) for name in names for key in BY_NAME[name].keys if not key.usual]
     for name, key in needed:
-        assert f"{name} does not render until {key} is set in site.env" in done.stderr
+        assert f"{name} does not render until {key.name} is set in site.env" in done.stderr
+        assert f"{name} needs {key.name}, such as {key.example}" in verified.stdout
 
 
 def is_on(overlay: Path, name: str) -> bool:
@@ -376,9 +380,6 @@ def test_possible_combinations_contain_every_option_alone_and_every_pair() -> No
         needed = [set(option.needs) for option in pair if option.needs and not names & set(option.needs)]
         is_possible = any(not conflicts(names | set(ways)) for ways in product(*needed))
         assert any(names <= set(chosen) for chosen in sets) == is_possible, names
-
-
-PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/data"}
 
 
 @pytest.mark.parametrize(
