@@ -137,7 +137,7 @@ e2e-core: e2e ## run fewer of these tests, as CI does
 
 registries: setup ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
 	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \
-	python -m tests.argocd && python -m tests.kill.registry -n 10 $(WITH_SEED)
+	python -m tests.argocd
 
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -92,46 +92,26 @@ def prune() -> None:
 def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
     """Return `Runner.run`, which starts one of the tests' kubectls only if it has not yet rendered the same package.
 
-    Output is not cached if kubectl warns, for folders that are not overlays of a package, and for overlays that refer
-    to files outside of the package. An error is cached if it names no temporary file outside of the package.
+    Output is not cached if kubectl warns or fails, for folders that are not overlays of a package, and for overlays
+    that refer to files outside of the package.
     """
 
     @functools.wraps(run)
     def remembered(self: object, argv: Sequence[str], **options: Any) -> Finished:
-        render = _render(argv)
-        if render is None:
-            return run(self, argv, **options)
-        rendered = kept(render.success)
+        name = _render(argv)
+        rendered = None if name is None else kept(name)
         if rendered is not None:
             return Finished(0, rendered, "")
-        error = kept(render.failure)
-        if error is not None:
-            return Finished(1, "", error.replace(_ROOT, str(render.root)))
         done = run(self, argv, **options)
-        error = done.stderr.replace(str(render.root), _ROOT)
-        if done.returncode == 0 and done.stdout.strip() and not done.stderr:
-            keep(render.success, done.stdout)
-        elif done.returncode == 1 and not done.stdout and error and tempfile.gettempdir() not in error:
-            keep(render.failure, error)
+        if name is not None and done.returncode == 0 and done.stdout.strip() and not done.stderr:
+            keep(name, done.stdout)
         return done
 
     return remembered
 
 
-_ROOT = "<the package's root>"
-"""Stands for the package's folder in cached errors."""
-
-
-class _Render(NamedTuple):
-    """A render of an overlay: the digests of its output and of its error, and the folder that contains all files."""
-
-    success: str
-    failure: str
-    root: Path
-
-
-def _render(argv: Sequence[str]) -> _Render | None:
-    """Return the render of `kubectl kustomize FOLDER`; None for another command or if it may read other files."""
+def _render(argv: Sequence[str]) -> str | None:
+    """Return a digest for `kubectl kustomize FOLDER`; None for another command or if it may read other files."""
     match argv:
         case [program, "kustomize", folder]:
             overlay = Path(folder).absolute()
@@ -142,31 +122,16 @@ def _render(argv: Sequence[str]) -> _Render | None:
     root = overlay.parents[len(steps)]
     if version is None or overlay.parent != root.joinpath(*steps) or root.name != top or not overlay.is_dir():
         return None
-    below = _below(root)
-    files = None if below is None else _reached(root, overlay, below)
-    if below is None or files is None:
-        return None
-    parts = [overlay.name.encode(), _kubectl(version)]
-    success = _hashed(list(parts), root, files)
-    # kubectl may fail because a file is missing or a folder, so the error depends on the names of all files, too.
-    names = "\n".join(sorted(path.removeprefix(str(root)) for path in below)).encode()
-    return _Render(success, _hashed([*parts, names], root, files), root)
+    below = paths_below(root)
+    files = None if below is None else reached(root, overlay, below)
+    return None if files is None else _hashed([overlay.name.encode(), _kubectl(version)], root, files)
 
 
-def reached(root: Path, overlay: Path) -> set[Path] | None:
-    """Return the files below `root` that an overlay may be rendered from.
+def reached(root: Path, overlay: Path, below: set[str]) -> set[Path] | None:
+    """Return the files that an overlay may be rendered from, among the paths `below` the root.
 
-    None if the overlay may need other files, or if there is a symlink below `root`.
-    """
-    below = _below(root)
-    return None if below is None else _reached(root, overlay, below)
-
-
-def _reached(root: Path, overlay: Path, below: set[str]) -> set[Path] | None:
-    """Return the files of `reached`, found among the paths `below` the root.
-
-    Each text in a reached kustomization or manifest counts as a reference if such a file or folder exists. A manifest
-    names files of the kustomization that includes it, and no folders.
+    None if the overlay may need other files. Each text in a reached kustomization or manifest counts as a reference if
+    such a file or folder exists. A manifest names files of the kustomization that includes it, and no folders.
     """
     files: set[Path] = set()
     folders = {overlay}
@@ -195,7 +160,7 @@ def _reached(root: Path, overlay: Path, below: set[str]) -> set[Path] | None:
     return files
 
 
-def _below(root: Path) -> set[str] | None:
+def paths_below(root: Path) -> set[str] | None:
     """Return the paths of `root` and of all files and folders below it; None if one is a symlink."""
     paths = {str(root)}
     waiting = [str(root)]

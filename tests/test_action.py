@@ -66,6 +66,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
     return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values.get(match[1], ""), text)
 
 
+@pytest.mark.thorough
 def test_action_checks_and_builds_and_verifies(run: Callable[..., dict[str, str]], mlpack: Mlpack) -> None:
     assert mlpack("init", "my-model").code == 0
     outputs = run(specs="./my-model\nhello-mpi\n", options="--registry=registry.example.com/team\n")
@@ -74,6 +75,7 @@ def test_action_checks_and_builds_and_verifies(run: Callable[..., dict[str, str]
     assert all(Path(path).is_file() for path in outputs["packages"].split())
 
 
+@pytest.mark.thorough
 def test_action_refuses_an_invalid_spec(run: Callable[..., dict[str, str]], tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text("name: broken\n", encoding="utf-8")
     with pytest.raises(subprocess.CalledProcessError) as error:
@@ -81,6 +83,7 @@ def test_action_refuses_an_invalid_spec(run: Callable[..., dict[str, str]], tmp_
     assert error.value.returncode == 3
 
 
+@pytest.mark.thorough
 def test_action_pushes_signed_packages(
     run: Callable[..., dict[str, str]], mlpack: Mlpack, registry: FakeRegistry
 ) -> None:

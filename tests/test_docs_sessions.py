@@ -234,6 +234,7 @@ def stage(kubectl: Path, tmp_path: Path) -> Stage:
     return Stage(tmp_path / "work", variables)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("document", SESSIONS)
 def test_document_shows_output_of_its_session(document: str, stage: Stage) -> None:
     """If it fails, run `make sessions`, and read the diff."""

@@ -81,15 +81,13 @@ def append(path: str, text: str) -> Change:
     return change
 
 
-def kustomization(objects: int = 0, **lists: list[Any]) -> Change:
-    """Return a change that adds entries to the lists of an overlay's kustomization, and as many ConfigMaps."""
+def kustomization(**lists: list[Any]) -> Change:
+    """Return a change that adds entries to the lists of an overlay's kustomization."""
 
     def change(package: Path) -> None:
         path = package / SINGLE / "kustomization.yaml"
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        manifests = "".join(f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{n}}}\n" for n in range(objects))
-        (package / SINGLE / "many.yaml").write_text(manifests, encoding="utf-8")
-        for key, entries in {"resources": ["many.yaml"] if objects else [], **lists}.items():
+        for key, entries in lists.items():
             values[key] = (values.get(key) or []) + entries
         path.write_text(yaml.safe_dump(values), encoding="utf-8")
 
@@ -131,17 +129,6 @@ def _doubling(package: Path) -> None:
     kustomization(components=["../../../common/n0"])(package)
 
 
-def _unknown_fields(package: Path) -> None:
-    """Add 990 unknown fields to each of 100 pods by one patch."""
-    pods = "".join(f"---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{n}}}\nspec: {{}}\n" for n in range(100))
-    (package / SINGLE / "pods.yaml").write_text(pods, encoding="utf-8")
-    operation = {"op": "add", "path": "/spec/securityContext", "value": {f"x{n}": 1 for n in range(990)}}
-    patch = {"patch": json.dumps([operation]), "target": {"kind": "Pod"}}
-    kustomization(resources=["pods.yaml"], patches=[patch])(package)
-
-
-_PATCH = {"patch": "- op: add\n  path: /metadata/labels\n  value: {a: b}\n", "target": {"kind": "ConfigMap"}}
-
 _GROWTH = "".join(
     f"""
 - source: {{kind: ConfigMap, name: c, fieldPath: data.{source}}}
@@ -158,10 +145,6 @@ def _doubled_value(package: Path) -> None:
     generated = "configMapGenerator: [{name: c, literals: ['A=x,x', 'B=x,x']}, "
     replace(package / SINGLE / "kustomization.yaml", "configMapGenerator: [", generated)
 
-
-_COPIES = "  - target: {kind: Pod}\n    patch: |-\n" + "".join(
-    f"      - {{op: copy, from: /spec, path: /spec/x{n}}}\n" for n in range(40)
-)
 
 # Content of an archive whose sender has sealed it.
 SEALED: dict[str, tuple[Change, str]] = {
@@ -182,35 +165,19 @@ SEALED: dict[str, tuple[Change, str]] = {
         "longer than 2 MiB when their $(NAME) are expanded",
     ),
     "replacements that double a value": (_doubled_value, "the overlay takes more than 256 MiB of memory"),
-    "copies that double a pod": (
-        lambda package: replace(package / SINGLE / "kustomization.yaml", "patches:\n", f"patches:\n{_COPIES}"),
-        "the overlay takes more than 256 MiB of memory",
-    ),
     "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
-    "a long field with dots": (append(f"{SINGLE}/pod.yaml", f"? {'K.' * 250_000}\n: 1\n"), "K.K.K"),
     "many unknown fields": (
         append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
-        "more problems are not listed",
-    ),
-    "unknown fields in many pods": (
-        _unknown_fields,
         "more problems are not listed",
     ),
     "many values": (
         append(f"{SINGLE}/pod.yaml", "".join(f"x{n}: [{'1, ' * 1_000}]\n" for n in range(20))),
         "more than 20,000 values",
     ),
-    "many objects": (kustomization(objects=400), "more than 300 objects and patches"),
-    "many patches": (kustomization(objects=150, patches=[_PATCH] * 200), "more than 300 objects and patches"),
     "components twice in each other": (_doubling, "more than 300 objects and patches"),
     "many variables": (
         append(ENV, "".join(f"KEY_{n}=1\n" for n in range(60_000))),
         "expected at most 2,000 keys, found 60,0",
-    ),
-    "long variables": (append(ENV, "".join(f"{letter * 60_000}=1\n" for letter in "ABCDEFGHIJKLMNO")), "AAA...AAA"),
-    "variables with control characters": (
-        append(ENV, "".join(f"K{n}\x1b[31m\u202e =\x9b\u200b # x\n" for n in range(1_000))),
-        "more problems are not listed",
     ),
 }
 
@@ -218,7 +185,6 @@ SEALED: dict[str, tuple[Change, str]] = {
 UNSEALED: dict[str, tuple[Change, str]] = {
     "many files": (_many_files, "19,000 more problems"),
     "many edited lines": (append(f"{SINGLE}/pod-patch.yaml", "#\n" * 500_000), "more than 500 lines are edited"),
-    "many edited variables": (append(ENV, "".join(f"K{n}=1\n" for n in range(1_900))), "500 lines are edited"),
     "many overlays": (_many_overlays, "103 overlays: expected at most 100"),
     "an inventory of many files": (
         inventory(lambda: {"files": {f"f{n}": {"mode": "0644", "sha256": "0" * 64} for n in range(50_000)}}),
@@ -232,85 +198,35 @@ UNSEALED: dict[str, tuple[Change, str]] = {
         inventory(lambda: {"manifest": "x" * 10_000_000}),
         "expected version 1, found 'xxx",
     ),
-    "an inventory of a long name": (
-        inventory(lambda: {"files": {"x" * 500_000: {"mode": "0644", "sha256": "0" * 64}}}),
-        "the path is too long",
-    ),
-    "an inventory of many settings": (
-        inventory(lambda: {"spec": {"set": ["environment.A=1"] * 500_000}, "workspace": ""}),
-        "expected the name of a claim at 'workspace'",
-    ),
 }
 
 
-@pytest.mark.parametrize("attack", SEALED)
-def test_verify_of_a_sealed_package_is_bounded(attack: str, package: Path, kubectl: Path) -> None:
-    change, expected = SEALED[attack]
+@pytest.mark.parametrize("attack", [*SEALED, *UNSEALED])
+def test_verify_of_a_hostile_package_is_bounded(attack: str, package: Path, kubectl: Path) -> None:
+    change, expected = {**SEALED, **UNSEALED}[attack]
     change(package)
-    with opened(package) as sealed:
-        seal(sealed)
+    if attack in SEALED:
+        with opened(package) as sealed:
+            seal(sealed)
     done = run("verify", package, kubectl=kubectl)
     assert expected in done.output
     assert done.code == 5
 
 
-@pytest.mark.parametrize("attack", UNSEALED)
-@pytest.mark.parametrize("form", [[], ["-o", "json"]], ids=["text", "json"])
-def test_verify_of_a_damaged_package_is_bounded(attack: str, form: list[str], package: Path, kubectl: Path) -> None:
-    change, expected = UNSEALED[attack]
-    change(package)
-    done = run("verify", package, *form, kubectl=kubectl)
-    assert expected in done.output.replace('\\"', '"')
-    assert done.code == 5
-
-
-UPGRADES: dict[str, Change] = {
-    "a kustomization of many components": kustomization(components=[f"../x{n}" for n in range(40_000)]),
-}
-
-
-@pytest.mark.parametrize("attack", UPGRADES)
-def test_upgrade_to_a_hostile_package_is_bounded(attack: str, package: Path, tmp_path: Path) -> None:
+def test_upgrade_to_a_hostile_package_is_bounded(package: Path, tmp_path: Path) -> None:
     newer = shutil.copytree(package, tmp_path / "newer")
-    UPGRADES[attack](newer)
+    kustomization(components=[f"../x{n}" for n in range(40_000)])(newer)
     with opened(newer) as sealed:
         seal(sealed)
     done = run("-q", "upgrade", package, newer, "--no-verify", "--dry-run")
     assert done.code == 0, done.output
 
 
-def _spec(*changes: str, files: dict[str, str] | None = None) -> Callable[[Path], Path]:
-    return lambda folder: demo.write(folder, demo.changed(*changes), files)
-
-
-SPECS: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "lists of aliases": (
-        _spec(f'x: &a "{"A" * 50_000}"', f"y: [{'*a, ' * 18_000}]"),
-        "aliases expand without limit",
-    ),
-    "many unknown keys": (_spec(*(f"key{n}: 1" for n in range(900))), "800 more problems are not listed"),
-    "a long unknown key": (_spec(f"? {'K' * 900_000}", ": 1"), "unknown key 'KKK"),
-    "a long title": (_spec(f"title: Demo => title: {'x' * 900_000}"), "expected at most 200 characters, found 900000"),
-    "a long image": (_spec(f"name: demo, tag => name: {'a-' * 200_000}!, tag"), "expected at most 200 characters"),
-    "a long number": (_spec(f"environment: {{A: {'9' * 900_000}}}"), "a ConfigMap takes at most"),
-    "many overlays": (
-        _spec("overlays: => overlays:" + "".join(f"\n  o{n}: {{kind: Pod}}" for n in range(500))),
-        "expected at most 100 keys",
-    ),
-    "a pattern of many stars": (
-        _spec(f"files: [train.sh] => files: ['{'*a' * 60}', train.sh]", files={"a" * 180: ""}),
-        "",
-    ),
-    "control characters": (_spec('environment: {A: "\\e[31m\\u202e\\u009b", "\\u202e": 1}'), "\\u202e"),
-}
-
-
-@pytest.mark.parametrize("attack", SPECS)
-def test_lint_is_bounded(attack: str, tmp_path: Path) -> None:
-    make, expected = SPECS[attack]
-    done = run("lint", make(tmp_path / "model"))
-    assert expected in done.output
-    assert done.code == (3 if expected else 0)
+def test_lint_of_a_hostile_spec_is_bounded(tmp_path: Path) -> None:
+    keys = (f"key{n}: 1" for n in range(900))
+    spec = demo.write(tmp_path / "model", demo.changed(*keys, f"? {'K' * 900_000}", ": 1"))
+    done = run("lint", spec)
+    assert (done.code, "801 more problems are not listed" in done.output) == (3, True), done.output[-500:]
 
 
 def _mxjob(container: str = "", more: str = "") -> Callable[[Path], Path]:
@@ -343,8 +259,6 @@ def _zoo(old: str, new: str, content: str = "", names: Sequence[str] = ()) -> Ca
 _TASKS = ", ".join(f"t{n}: {{parameters: {{outputs: {{a: x/, b: y/, c: z/}}}}}}" for n in range(900))
 
 IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
-    "many words": ("mxjob", _mxjob(f", args: [{', '.join(['a'] * 9_000)}]"), "1,000 entries, found 9,000"),
-    "many unknown keys": ("mxjob", _mxjob(more="".join(f"key{n}: 1\n" for n in range(2_000))), "1,000 entries"),
     "a long unknown key": ("mxjob", _mxjob(more=f"? {'K' * 900_000}\n: 1\n"), "KKK is not carried over"),
     "lists of aliases": (
         "mxjob",
@@ -378,25 +292,3 @@ def test_import_is_bounded(attack: str, tmp_path: Path) -> None:
     done = run("import", system, make(tmp_path), "-o", tmp_path / "models")
     assert expected in done.output
     assert done.code in (0, 3)
-
-
-CONFIGURATIONS: dict[str, tuple[str, ...]] = {
-    "mlpack-site.yaml": ("site", "show", "--site-file"),
-    "server.yaml": ("serve", "check", "--config"),
-}
-
-
-@pytest.mark.parametrize("file", CONFIGURATIONS)
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("".join(f"key{n}: &a{n} x\n" for n in range(20_000)), "expected at most 2,000 entries, found 20,000"),
-        ("".join(f"key{n}: x\n" for n in range(2_000)), "more problems are not listed"),
-        (f'x: &a "{"A" * 50_000}"\ny: [{"*a, " * 18_000}]\n', "aliases expand without limit"),
-    ],
-    ids=["many keys", "many unknown keys", "lists of aliases"],
-)
-def test_configuration_is_bounded(file: str, text: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / file).write_text(text, encoding="utf-8")
-    done = run(*CONFIGURATIONS[file], tmp_path / file)
-    assert (done.code, expected in done.output) == (2, True), done.output[-500:]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import yamlio
+from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.package.layout import OVERLAYS
 from packager.workloads import structures
-from tests import kubectls
-from tests.test_matrix import assert_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +41,7 @@ def fields(workload: Manifest) -> Iterator[tuple[str, Any]]:
             yield f"{kind}.{entry['name']}", {key: value for key, value in entry.items() if key != "name"}
 
 
+@pytest.mark.thorough
 @pytest.mark.golden_test("golden/gpu-cluster.yml")
 def test_flags_alone_make_a_job_set_on_four_nodes_with_eight_gpus(
     golden: GoldenTestFixture, mlpack: Mlpack, tmp_path: Path, kubectl: Path
@@ -52,7 +52,8 @@ def test_flags_alone_make_a_job_set_on_four_nodes_with_eight_gpus(
     package = tmp_path / "llm-finetune-cuda"
     verified = mlpack("verify", package, "--kubectl", kubectl)
     assert verified.code == 0, verified.stdout
-    documents, _ = yamlio.load_all(assert_alike(package / OVERLAYS / "multi-node", kubectls.KUSTOMIZES).encode(), "")
+    rendering = kustomize(package / OVERLAYS / "multi-node", program=str(kubectl))
+    documents, _ = yamlio.load_all(rendering.manifests.encode(), "")
     [workload] = filter(structures.is_workload, (Manifest(document.data) for document in documents))
     rendered = dict(fields(workload))
     for project, expected in golden["fields"].items():

@@ -20,7 +20,7 @@ from tools import release
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.release
 
 PROGRAMS = Path(sys.executable).parent
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", "bin/python")
@@ -78,6 +78,12 @@ def test_installation_builds_a_package_and_is_removed(
         ran((sys.executable, "-m", "venv", "--without-pip", "."), tmp_path, environment)
     ran((*install, f"{files[source]}{extra}"), tmp_path, environment)
     _works(tmp_path, environment, has_service=bool(extra))
+    if source == "wheel":
+        ran(("mlpack", "build", "--all", "-d", "installed"), tmp_path, environment)
+        ran((sys.executable, "-m", "packager", "build", "--all", "-d", tmp_path / "here"), demo.CHECKOUT, environment)
+        built = {path.name: path.read_bytes() for path in (tmp_path / "installed").iterdir()}
+        assert built == {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir()}
+        assert len(built) == 14
     ran(remove, tmp_path, environment)
     assert not (tmp_path / "bin/mlpack").exists()
 

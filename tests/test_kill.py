@@ -18,14 +18,7 @@ import pytest
 from packager.base.limits import DEFAULT
 from packager.package import integrity
 from packager.package.opened import Package, opened
-from tests.kill import (
-    SCENARIOS,
-    Scenario,
-    interrupt_before_steps,
-    kill_at_random,
-    kill_before_each_step,
-    run_at_once,
-)
+from tests.kill import SCENARIOS, Scenario, kill_before_each_step, run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,14 +48,6 @@ def small_process() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_output_is_old_or_new_after_kill_at_random_moment(
-    scenario: Scenario, small_process: ProcessPoolExecutor, tmp_path: Path
-) -> None:
-    """The test tries three moments of each scenario; `python -m tests.kill` tries a thousand."""
-    assert small_process.submit(kill_at_random, scenario, tmp_path / "trial", 3).result() == [None] * 3
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_output_is_old_or_new_after_kill_before_any_step(
     scenario: Scenario, small_process: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
@@ -72,24 +57,11 @@ def test_output_is_old_or_new_after_kill_before_any_step(
     assert count.left > 2
 
 
-@pytest.mark.parametrize(
-    ("number", "steps"), [(signal.SIGINT, range(0, 8, 2)), (signal.SIGTERM, range(1, 8, 2))], ids=["SIGINT", "SIGTERM"]
-)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_output_is_old_or_new_after_signal_before_any_step(
-    scenario: Scenario, number: signal.Signals, steps: range, small_process: ProcessPoolExecutor, tmp_path: Path
-) -> None:
-    """Unlike a killed command, one that is asked to stop leaves no work folder."""
-    wrong, count = small_process.submit(interrupt_before_steps, scenario, tmp_path / "trial", number, steps).result()
-    assert wrong == [None] * len(steps)
-    assert count.killed >= len(steps) - 1
-
-
 def test_build_keeps_work_folders_of_concurrent_builds(tmp_path: Path) -> None:
     """A build that sweeps leftovers of killed builds keeps the work folders of running ones."""
     argv = [*MLPACK, "build", "--all", "--force", "-d", str(tmp_path)]
-    builds = [subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [(build.communicate()[1], build.returncode) for build in builds] == [("", 0)] * 3
+    builds = [subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [(build.communicate()[1], build.returncode) for build in builds] == [("", 0)] * 2
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     for path in tmp_path.iterdir():
         with opened(path) as package:
@@ -104,10 +76,10 @@ def _copies(specs: Path, count: int) -> None:
         spec.write_text(spec.read_text().replace("name: hello-mpi", f"name: hello-{index}", 1))
 
 
-@pytest.mark.parametrize("packages", [0, 1, 7, 30])
+@pytest.mark.parametrize("packages", [0, 3])
 def test_killed_parallel_build_leaves_complete_packages(packages: int, tmp_path: Path) -> None:
     specs, out = tmp_path / "specs", tmp_path / "out"
-    _copies(specs, 40)
+    _copies(specs, 12)
     argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
     build = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     while len(list(out.glob("*.tar.gz"))) < packages:
@@ -119,7 +91,7 @@ def test_killed_parallel_build_leaves_complete_packages(packages: int, tmp_path:
         with opened(path) as package:
             assert_sealed(package)
     subprocess.run([*argv, "--force"], check=True, stdout=subprocess.DEVNULL)
-    assert sorted(path.name for path in out.iterdir()) == sorted(f"hello-{index}.tar.gz" for index in range(40))
+    assert sorted(path.name for path in out.iterdir()) == sorted(f"hello-{index}.tar.gz" for index in range(12))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -127,16 +99,16 @@ def test_interrupted_build_prints_one_line_and_leaves_complete_packages(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     specs, out = tmp_path / "specs", tmp_path / "out"
-    _copies(specs, 300)
+    _copies(specs, 60)
     argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
     build = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while len(list(out.glob("*.tar.gz"))) < 5:
+    while len(list(out.glob("*.tar.gz"))) < 2:
         assert build.poll() is None
         time.sleep(0.01)
     build.send_signal(number)
     _, stderr = build.communicate()
     assert (build.returncode, stderr) == (code, f"mlpack: stopped by {number.name}\n")
-    assert 5 <= len(list(out.iterdir())) < 300
+    assert 2 <= len(list(out.iterdir())) < 60
     for path in out.iterdir():
         assert not path.name.startswith(".")
         with opened(path) as package:
@@ -160,8 +132,7 @@ cli.main([])
 """
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("first", "second"), [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)])
 def test_second_signal_does_not_interrupt_cleanup(first: signal.Signals, second: signal.Signals) -> None:
     argv = [sys.executable, "-c", CLEANING, str(int(first)), str(int(second))]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -223,12 +194,11 @@ def test_build_reports_folder_without_permission(tmp_path: Path) -> None:
     assert done.stderr == f"error: {tmp_path}/hello-mpi.tar.gz cannot be written: permission denied\n"
 
 
-@pytest.mark.parametrize("arguments", [("list",), ("schema",), ("show", "resnet50"), ("version",)])
-def test_command_with_closed_stdout_exits_quietly(arguments: tuple[str, ...]) -> None:
+def test_command_with_closed_stdout_exits_quietly() -> None:
     """This happens in `mlpack schema | head -1` after head has ended."""
     reading, writing = os.pipe()
     os.close(reading)
-    done = _mlpack(*arguments, stdout=writing)
+    done = _mlpack("schema", stdout=writing)
     os.close(writing)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
@@ -240,8 +210,8 @@ def test_list_reports_full_disk_for_stdout() -> None:
     assert done.stderr == "error: stdout cannot be written: no space left on device\n"
 
 
-def _twenty(argvs: list[list[str]], folder: Path, small_process: ProcessPoolExecutor) -> list[tuple[int, str]]:
-    """Run twenty commands at once, and return the exit code and the last line of stderr of each, sorted."""
+def _at_once(argvs: list[list[str]], folder: Path, small_process: ProcessPoolExecutor) -> list[tuple[int, str]]:
+    """Run commands at once, and return the exit code and the last line of stderr of each, sorted."""
     ends = small_process.submit(run_at_once, [tuple(argv) for argv in argvs], folder).result()
     return sorted((code, stderr.splitlines()[-1] if code else "") for code, stderr in ends)
 
@@ -249,22 +219,8 @@ def _twenty(argvs: list[list[str]], folder: Path, small_process: ProcessPoolExec
 @pytest.mark.parametrize("form", ["tar.gz", "dir"])
 def test_concurrent_builds_create_one_package(form: str, small_process: ProcessPoolExecutor, tmp_path: Path) -> None:
     argv = ["build", "hello-mpi", "--format", form]
-    done = _twenty([[*argv, "--registry", f"r{number}.example"] for number in range(20)], tmp_path, small_process)
-    assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 19]
+    done = _at_once([[*argv, "--registry", f"r{number}.example"] for number in range(5)], tmp_path, small_process)
+    assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 4]
     (path,) = tmp_path.iterdir()
     with opened(path) as package:
         assert_sealed(package)
-
-
-def test_concurrent_configurations_write_one_archive(small_process: ProcessPoolExecutor, tmp_path: Path) -> None:
-    assert _mlpack("build", "hello-mpi", "-d", tmp_path).returncode == 0
-    argv = ["configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz", "--registry"]
-    done = _twenty([[*argv, f"r{number}.example"] for number in range(20)], tmp_path, small_process)
-    assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 19]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["hello-mpi.tar.gz", "mine.tar.gz"]
-
-
-def test_concurrent_inits_create_one_model(small_process: ProcessPoolExecutor, tmp_path: Path) -> None:
-    done = _twenty([["init", "trial"]] * 20, tmp_path, small_process)
-    assert done == [(0, ""), *[(2, "hint: choose another name")] * 19]
-    assert [path.name for path in tmp_path.iterdir()] == ["trial"]

@@ -128,11 +128,6 @@ def write(folder: Path, *resources: str, prefix: str = "", namespace: str = "") 
     (folder / "kustomization.yaml").write_text(json.dumps({key: value for key, value in content.items() if value}))
 
 
-def test_bundled_overlays_are_listed() -> None:
-    assert ("resnet50v1-5-fp32-training", "multi-node") in OVERLAYS
-    assert ("hello-mpi", "single-node") in OVERLAYS
-
-
 def below(folder: Path, packages: Path) -> list[str]:
     """Return the paths of the overlays relative to `folder`."""
     return [os.path.relpath(packages / package / FOLDER / overlay, folder) for package, overlay in OVERLAYS]

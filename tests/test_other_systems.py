@@ -49,6 +49,7 @@ def run(system: tuple[str, str, str], *arguments: str, folder: Path) -> subproce
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough
 def test_macos_builds_the_same_bytes_and_checks_them(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
 ) -> None:
@@ -64,16 +65,9 @@ def test_macos_builds_the_same_bytes_and_checks_them(
     assert (configured.returncode, configured.stdout) == (0, "own.tar.gz\n"), configured.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("arguments", "printed"),
-    [
-        (("version",), "mlpack "),
-        (("list",), "hello-mpi"),
-        (("show", "hello-mpi"), "Hello MPI"),
-        (("schema",), '"$schema"'),
-        (("lint", "./demo"), ""),
-        (("help", "build"), "Usage: mlpack build"),
-    ],
+    ("arguments", "printed"), [(("show", "hello-mpi"), "Hello MPI"), (("lint", "./demo"), ""), (("list",), "hello-mpi")]
 )
 def test_windows_runs_commands_that_only_read(tmp_path: Path, arguments: tuple[str, ...], printed: str) -> None:
     demo.write(tmp_path / "demo")

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager import __version__
+from packager.builder import templating
 from packager.publish import bundle, signer
-from tests import released, tools
+from tests import demo, released, tools
 from tools import release
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.thorough
 
 EPOCH = 1_700_000_000
 KEY = signer.new("release")
@@ -40,12 +39,14 @@ def zipapp(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.release
 def test_release_has_the_same_bytes_twice(folder: Path, tmp_path: Path) -> None:
     again = {path.name: path.read_bytes() for path in release.release(tmp_path / "again", EPOCH, KEY)}
     assert again.keys() == {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.iterdir() if path.read_bytes() != again[path.name]] == []
 
 
+@pytest.mark.release
 def test_signed_release_needs_its_packages_for_later_tests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,6 +65,7 @@ def test_signed_release_needs_its_packages_for_later_tests(
         release.main()
 
 
+@pytest.mark.release
 def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Path) -> None:
     content = (folder / "SHA256SUMS").read_bytes()
     digests = dict(line.split("  ")[::-1] for line in content.decode().splitlines())
@@ -89,6 +91,26 @@ def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Pat
     assert done.stdout == "Verified OK\n"
 
 
+@pytest.mark.release
+def test_wheel_contains_only_files_of_package_and_models(folder: Path) -> None:
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = [
+        path.relative_to(demo.CHECKOUT).as_posix()
+        for top in ("packager", "docs", "model_specs")
+        for path in (demo.CHECKOUT / top).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    expected = {path if path.startswith("packager/") else f"packager/{path}" for path in files}
+    assert len(expected) > 500
+    assert expected - names == set()
+    assert f"packager/builder/{templating.COMPILED}.py" in names
+    assert [name for name in names if "cache" in name or name.endswith(".pyc")] == []
+    assert {name.partition("/")[0] for name in names} == {"packager"}
+
+
+@pytest.mark.release
 def test_zipapp_runs_without_an_installation(zipapp: Path, tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-I", "-S", str(zipapp)]
@@ -106,6 +128,7 @@ def test_zipapp_runs_without_an_installation(zipapp: Path, tmp_path: Path) -> No
     assert unpacked.name == hashlib.sha256(zipapp.read_bytes()).hexdigest()
 
 
+@pytest.mark.release
 def test_zipapp_refuses_a_folder_that_others_can_write_to(zipapp: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache/mlpack/zipapp"
     folder.mkdir(parents=True)
@@ -120,6 +143,7 @@ def test_zipapp_refuses_a_folder_that_others_can_write_to(zipapp: Path, tmp_path
     assert (done.returncode, done.stderr) == (1, f"error: others can write to {folder}\n")
 
 
+@pytest.mark.release
 def test_bill_of_materials_names_each_dependency_with_its_digests(folder: Path) -> None:
     document = json.loads((folder / f"mlpack-{__version__}.cdx.json").read_text(encoding="utf-8"))
     parts = {part["name"]: part for part in document["components"]}
@@ -128,6 +152,7 @@ def test_bill_of_materials_names_each_dependency_with_its_digests(folder: Path) 
     assert document["metadata"]["component"]["version"] == __version__
 
 
+@pytest.mark.release
 def test_source_archive_builds_the_wheel(folder: Path) -> None:
     (archive,) = folder.glob("*.tar.gz")
     (wheel,) = folder.glob("*.whl")

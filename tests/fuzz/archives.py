@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import tempfile
 from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
@@ -20,7 +19,7 @@ from packager.configure import settings
 from packager.package import integrity as files
 from packager.package.opened import opened
 from packager.rendering import kustomization
-from tests.fuzz import mutate, tars
+from tests.fuzz import mutate, packages, tars
 from tests.fuzz.inputs import Seeds
 
 if TYPE_CHECKING:
@@ -39,28 +38,13 @@ _NAMES = ("new\nline", "\udcff", "e\u0301", "README.MD", "-rf", " ", "a" * 255, 
 def subject(work: Path) -> Judge:
     """Return the judge of archives and folders."""
     seeds = Seeds(work / "seeds")
-    outside = work / "outside"
-    outside.write_bytes(b"not to be read or written")
 
     def judge(random: Random) -> str | None:
-        folder, temporary = work / "input", work / "tmp"
-        for path in (folder, temporary):
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir()
-        tempfile.tempdir = str(temporary)
-        try:
+        with packages.emptied(work) as (folder, _):
             kind = random.random()
             if kind < 0.3:
-                wrong = _received(random, seeds, folder)
-            else:
-                wrong = _opened(_archive(random, seeds, folder) if kind < 0.7 else _folder(random, seeds, folder))
-        finally:
-            tempfile.tempdir = None
-        if left := [path.name for path in temporary.iterdir()]:
-            wrong = wrong or f"temporary files were left: {left}"
-        if outside.read_bytes() != b"not to be read or written":
-            wrong = wrong or "something was written outside"
-        return wrong
+                return _received(random, seeds, folder)
+            return _opened(_archive(random, seeds, folder) if kind < 0.7 else _folder(random, seeds, folder))
 
     return judge
 

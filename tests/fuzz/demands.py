@@ -118,20 +118,12 @@ def _rendered(folder: Path, *, program: str = "kubectl", runner: Runner) -> Rend
 
 
 def _outside(folder: Path, destination: Path | None) -> list[tuple[str, int, int]]:
+    paths = sorted(folder.rglob("*"))
     return [
-        (str(path), *_state(path))
-        for path in _every(folder)
+        (str(path), path.lstat().st_size, path.lstat().st_mtime_ns)
+        for path in paths
         if destination is None or destination not in (path, *path.parents)
     ]
-
-
-def _every(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.rglob("*")))
-
-
-def _state(path: Path) -> tuple[int, int]:
-    status = path.lstat()
-    return status.st_size, status.st_mtime_ns
 
 
 def _partial(destination: Path, *, edited: bool) -> Iterator[str]:

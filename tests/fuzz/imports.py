@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,7 @@ import yaml
 from packager.app.importing import Imported, ModelDestination, import_intel, import_mlcube, import_mxjob, mlcube_choices
 from packager.base.errors import MlpackError
 from packager.cli.printable import printable
-from tests.fuzz import inputs, mutate
+from tests.fuzz import inputs, mutate, packages
 from tests.fuzz.specs import bad_messages
 
 if TYPE_CHECKING:
@@ -45,17 +43,8 @@ def subject(work: Path) -> Judge:
     seeds = [*_mxjobs(), *_mlcubes(), *_zoos()]
 
     def judge(random: Random) -> str | None:
-        folder, temporary = work / "input", work / "tmp"
-        for path in (folder, temporary):
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir()
-        tempfile.tempdir = str(temporary)
-        try:
-            wrong = next(_faults(random, random.choice(seeds), folder), None)
-        finally:
-            tempfile.tempdir = None
-        left = [path.name for path in temporary.iterdir()]
-        return wrong or (f"temporary files were left: {left}" if left else None)
+        with packages.emptied(work) as (folder, _):
+            return next(_faults(random, random.choice(seeds), folder), None)
 
     return judge
 

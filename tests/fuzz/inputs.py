@@ -1,18 +1,13 @@
-"""Inputs: a command line, and the mutated spec or package that it names."""
+"""Inputs: a command line, and the mutated package that it names."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import shutil
-import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.modelspec.catalog import bundled
 from tests.broken import build
 from tests.fuzz import mutate
 
@@ -39,10 +34,9 @@ class Input:
 
 
 class Seeds:
-    """The real specs and packages that inputs are made from, in memory."""
+    """The real packages that inputs are made from, in memory."""
 
     def __init__(self, work: Path) -> None:
-        self.models = [path.parent for path in sorted(bundled().glob("*/spec.yaml"))]
         self.packages = {}
         for model in ("hello-mpi", "resnet50"):
             folder = build(work / model, model)
@@ -52,93 +46,18 @@ class Seeds:
             }
 
 
-def make(random: Random, seeds: Seeds, folder: Path) -> Input:
-    """Write a mutated spec or package into the empty `folder`, and return the input for it."""
-    return spec(random, seeds, folder) if random.random() < 0.5 else package(random, seeds, folder)
-
-
-def spec(random: Random, seeds: Seeds, folder: Path) -> Input:
-    """Write a mutated spec into the empty `folder`, and return the input for it."""
-    model = folder / "specs/model"
-    source = random.choice(seeds.models)
-    shutil.copytree(source, model)
-    path = model / "spec.yaml"
-    text = path.read_bytes()
-    if random.random() < 0.6:
-        path.write_bytes(dump(mutate.value(random, yaml.load(text, yaml.CSafeLoader))))
-    else:
-        path.write_bytes(mutate.raw(random, text))
-    if random.random() < 0.1:
-        _harm_a_file(random, model)
-    destination = folder / "out"
-    destination.mkdir()
-    match random.randrange(8):
-        case 0:
-            return Input(["lint", str(path)], None)
-        case 1:
-            return Input(["show", str(path), *_json(random)], None)
-        case 2:
-            return Input(["list", "--specs", str(folder / "specs"), *_json(random)], None)
-        case _:
-            argv = ["build", str(path), "-d", str(destination), *_options(random), *_json(random)]
-            return Input(argv, destination)
-
-
-def _harm_a_file(random: Random, model: Path) -> None:
-    victim = random.choice(sorted(path for path in model.iterdir() if path.name != "spec.yaml"))
-    match random.randrange(5):
-        case 0:
-            victim.unlink()
-        case 1:
-            victim.unlink()
-            victim.symlink_to(random.choice(("/etc/passwd", "..", victim.name, "spec.yaml", "nothing")))
-        case 2:
-            victim.unlink()
-            victim.mkdir()
-        case 3:
-            victim.write_bytes(mutate.raw(random, victim.read_bytes()))
-        case _:
-            victim.write_bytes(b"x" * 300_000)
-
-
-def _options(random: Random) -> list[str]:
-    options = []
-    for flag in ("--root", "--registry", "--precision", "--mode"):
-        if random.random() < 0.05:
-            options += [flag, word(random)]
-    if random.random() < 0.15:
-        path = random.choice(("environment.STEPS", "overlays.multi-node.workers", "package", "variants", word(random)))
-        options += ["--set", f"{path}={word(random)}"]
-    if random.random() < 0.3:
-        options += ["--format", "dir"]
-    if random.random() < 0.5:
-        options.append("--all")
-    return options
-
-
 def word(random: Random) -> str:
     """Return a word for a command line, without NUL."""
     return str(random.choice(mutate.VALUES)).replace("\0", "")[:2000]
 
 
-def _json(random: Random) -> list[str]:
-    return ["-o", "json"] if random.random() < 0.3 else []
-
-
 def package(random: Random, seeds: Seeds, folder: Path) -> Input:
     """Write a mutated package into the empty `folder`, and return the input for it."""
     files = dict(random.choice(list(seeds.packages.values())))
-    if random.random() < 0.75:
-        _mutate_files(random, files)
-    archive = random.random() < 0.6
-    path = folder / ("package.tar.gz" if archive else "package")
-    if archive:
-        path.write_bytes(_archive(random, files))
-    else:
-        _write(files, path)
-    argv = ["verify", str(path), *_json(random)]
-    if random.random() < 0.2:
-        argv.append("-v")
+    _mutate_files(random, files)
+    path = folder / "package"
+    _write(files, path)
+    argv = ["verify", str(path), *random.choice(([], ["-o", "json"], ["-v"]))]
     if random.random() < 0.05:
         argv += [random.choice(("--kubernetes-version", "--max-size", "--max-files")), word(random)]
     return Input(argv, None, real=random.random() < 0.003)
@@ -175,47 +94,6 @@ def _write(files: dict[str, tuple[bytes, int]], folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(mode)
-
-
-def _archive(random: Random, files: dict[str, tuple[bytes, int]]) -> bytes:
-    """Return a tar.gz of `files`, sometimes with changed members, or changed bytes of the tar or the gzip stream."""
-    stream = io.BytesIO()
-    form = random.choice((tarfile.PAX_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT))
-    harmed = random.randrange(len(files)) if random.random() < 0.3 else -1
-    with tarfile.open(fileobj=stream, mode="w", format=form, errors="surrogateescape") as tar:
-        for index, (name, (content, mode)) in enumerate(files.items()):
-            info = tarfile.TarInfo(f"package/{name}")
-            info.size, info.mode = len(content), mode
-            if index == harmed:
-                _harm_a_member(random, info)
-            try:
-                tar.addfile(info, io.BytesIO(content + bytes(max(info.size - len(content), 0))))
-            except (ValueError, OSError, OverflowError):
-                continue  # not even tarfile can write it
-    content = stream.getvalue()
-    if random.random() < 0.2:
-        content = mutate.raw(random, content)
-    compressed = gzip.compress(content, 1, mtime=0)
-    return mutate.raw(random, compressed) if random.random() < 0.2 else compressed
-
-
-def _harm_a_member(random: Random, info: tarfile.TarInfo) -> None:
-    match random.randrange(6):
-        case 0:
-            info.name = word(random) or "x"
-        case 1:
-            info.name = random.choice(("package/", "../", "/", "")) + info.name
-        case 2:
-            info.type = bytes((random.randrange(256),))
-            info.linkname = word(random)[:90]
-        case 3:
-            info.size = random.choice((0, 1, info.size + 1, 1 << 20))
-        case 4:
-            info.mode = random.randrange(0o10000)
-        case _:
-            info.pax_headers = {
-                random.choice(("path", "size", "linkpath", "GNU.sparse.map", "mtime", "x")): word(random)
-            }
 
 
 def dump(document: Any) -> bytes:

@@ -1,6 +1,4 @@
-"""SIGKILL in the middle of what writes: each output is the old one or the new one, whole, and nobody else's is touched.
-
-    python -m tests.kill -n 1000 [--seed S] [SCENARIO ...]
+"""SIGKILL in the middle of what writes: each output is the old one or the new one, whole, and no other file is touched.
 
 Each run is a process of its own, forked from one that has imported everything: the moments then fall into the work, not
 into the start of Python. Beside the outputs, and among the temporary files, lie files and folders of somebody else's,
@@ -15,13 +13,10 @@ import re
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from packager import cli
@@ -68,7 +63,6 @@ _ARCHIVE, _FOLDER = (_BUILD,), ((*_BUILD, "--format", "dir"),)
 SCENARIOS = (
     Scenario("build", _BUILD, (*_BUILD, "--force")),
     Scenario("build --force", (*_BUILD, *_NEW, "--force"), (*_BUILD, *_NEW, "--force"), ((*_BUILD, *_OLD),)),
-    Scenario("build --format dir", _FOLDER[0], (*_FOLDER[0], "--force")),
     Scenario(
         "build --format dir --force",
         (*_FOLDER[0], *_NEW, "--force"),
@@ -79,14 +73,12 @@ SCENARIOS = (
     Scenario(
         "configure", ("configure", "hello-mpi", *_NEW), ("configure", "hello-mpi", *_NEW), _FOLDER, each_file=True
     ),
-    Scenario("configure -d", (*_CONFIGURE, *_NEW), (*_CONFIGURE, *_NEW, "--force"), _ARCHIVE),
     Scenario(
         "configure -d --force",
         (*_CONFIGURE, *_NEW, "--force"),
         (*_CONFIGURE, *_NEW, "--force"),
         (*_ARCHIVE, (*_CONFIGURE, *_OLD)),
     ),
-    Scenario("init", ("init", "trial"), ("init", "other")),
     Scenario(
         "upgrade",
         _UPGRADE,
@@ -101,8 +93,8 @@ SCENARIOS = (
 )
 
 _WORK_FOLDER = re.compile(r"\.mlpack-[0-9a-f]{32}")
-_STEPS, _JOURNAL_STEPS = 40, 29
-"""The moments of a command with a journal, and of one that completes or undoes it, of which one is the last."""
+_JOURNAL_STEPS = 29
+"""The moments of a command that completes or undoes a journal, of which one is the last."""
 
 _LOOKALIKE = ".mlpack-0123456789abcdef0123456789abcdef"
 _USER_FILES = (
@@ -124,19 +116,17 @@ class Count:
     killed: int = 0
     left: int = 0
     pending: int = 0
-    wrong: list[str] = field(default_factory=list)
 
 
 class Trial:
-    """One scenario in a folder of its own: what a whole run makes, and how long it takes, is found out first.
+    """One scenario in a folder of its own: what a whole run makes is found out first.
 
     Args:
         scenario: The scenario.
         work: An empty folder.
-        has_repository: Whether a folder of a package is a Git repository.
     """
 
-    def __init__(self, scenario: Scenario, work: Path, *, has_repository: bool = False) -> None:
+    def __init__(self, scenario: Scenario, work: Path) -> None:
         self._scenario = scenario
         self._out, self._temporary = work / "out", work / "tmp"
         self._log, self._modules = work / "log", work / "modules"
@@ -148,15 +138,11 @@ class Trial:
             spec.write_text(spec.read_text().replace("name: hello-mpi\n", f"name: {name}\n", 1))
         for argv in scenario.before:
             assert _end(self._start(argv)) == 0, self._log.read_text()
-        if has_repository and (self._out / "hello-mpi").is_dir():
-            subprocess.run(["git", "init", "--quiet", "hello-mpi"], cwd=self._out, check=True)
         self._kept = _state(self._out)
         self._empty()
         self._old = _state(self._out)
         self._import_modules()
-        began = time.monotonic()
         assert _end(self._start(scenario.killed)) == 0, self._log.read_text()
-        self._seconds = time.monotonic() - began
         self._new = _state(self._out)
         assert _end(self._start(scenario.again)) == 0, self._log.read_text()
         self._after = _state(self._out)
@@ -169,52 +155,11 @@ class Trial:
             importlib.import_module(name)
         self._empty()
 
-    def kill(self, random: Random) -> str | None:
-        """Kill a run at a random moment, and return what was wrong with what it left; None when nothing was."""
-        killed = self.count.killed
-        if self._scenario.journals and random.random() < 0.5:  # most of the time is spent before a file changes
-            return self._kill(None, random.randrange(_STEPS))
-        wrong = self._kill(random.uniform(0, self._seconds), None)
-        # The machine is not always as fast as it was.
-        self._seconds *= 1.01 if self.count.killed > killed else 0.97
-        return wrong
-
     def kill_before(self, step: int) -> str | None:
-        """Kill a run right before its so-manieth step, and return what `kill` does."""
-        return self._kill(None, step)
-
-    def interrupt_before(self, step: int, number: signal.Signals) -> str | None:
-        """Send a signal to a run right before one of its steps, and return what was wrong; None if nothing was.
-
-        A run that ends by the signal cleans up and prints one line; a run that has written all of its outputs may end
-        with 0.
-        """
+        """Kill a run right before one of its steps, counted from 0, and return the fault of what it left, or None."""
         self._empty()
         theirs = self._inodes()
-        ended = _end(self._start(self._scenario.killed, step, number))
-        contents = _state(self._out)
-        self.count.killed += ended == 128 + number
-        text = self._log.read_text()
-        if ended == 128 + number and not text.endswith(f"mlpack: stopped by {number.name}\n"):
-            wrong: str | None = f"it printed {text!r}"
-        elif ended not in (0, 128 + number) or (ended == 0 and contents != self._new):
-            wrong = f"it ended with {ended}: {text}"
-        elif left := [path for path in contents.keys() | _state(self._temporary) if _has_work_folder(path)]:
-            wrong = f"it left {left}"
-        else:
-            wrong = self._judge() or self._judge_user_files(theirs)
-        if wrong:
-            self.count.wrong.append(wrong)
-        return wrong
-
-    def _kill(self, seconds: float | None, step: int | None) -> str | None:
-        self._empty()
-        theirs = self._inodes()
-        child = self._start(self._scenario.killed, step)
-        if seconds is not None:
-            time.sleep(seconds)
-            os.kill(child, signal.SIGKILL)
-        ended = _end(child)
+        ended = _end(self._start(self._scenario.killed, step))
         self.count.killed += ended == -signal.SIGKILL
         wrong = f"it ended with {ended}" if ended > 0 else self._judge() or self._judge_user_files(theirs)
         if not wrong and self._is_pending():
@@ -222,8 +167,6 @@ class Trial:
         if not wrong:
             code = _end(self._start(self._scenario.again))
             wrong = f"the next run ended with {code}" if code else self._judge_again() or self._judge_user_files(theirs)
-        if wrong:
-            self.count.wrong.append(wrong)
         return wrong
 
     def _judge(self) -> str | None:
@@ -258,9 +201,7 @@ class Trial:
         if left := [path for path in contents.keys() | _state(self._temporary) if _has_work_folder(path)]:
             return f"the next run left {left}"
         for output in {self._output(path) for path in contents.keys() | self._after.keys()}:
-            now, old, after = (self._within(state, output) for state in (contents, self._old, self._after))
-            # A command of another output does not end what the one that was killed had begun.
-            if now != after and not (now == old and self._scenario.again[:2] != self._scenario.killed[:2]):
+            if self._within(contents, output) != self._within(self._after, output):
                 return f"the next run made something else of {output}"
         return None
 
@@ -288,29 +229,23 @@ class Trial:
         _restore(self._out, self._kept | _user_entries())
         _restore(self._temporary, _user_entries())
 
-    def _start(self, argv: Argv, step: int | None = None, number: signal.Signals = signal.SIGKILL) -> int:
+    def _start(self, argv: Argv, step: int | None = None) -> int:
         child = os.fork()
         if child == 0:
-            self._run(argv, step, number)
+            self._run(argv, step)
         return child
 
-    def _run(self, argv: Argv, step: int | None, number: signal.Signals) -> NoReturn:
+    def _run(self, argv: Argv, step: int | None) -> NoReturn:
         os.chdir(self._out)
         os.environ["TMPDIR"] = tempfile.tempdir = str(self._temporary)  # Python keeps what it has once found
         if step is not None:
-            _signal_before(step, number)
+            _kill_before(step)
         log, code = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1
         try:
             code = _run_command(argv, log)
         finally:
             self._modules.write_text("\n".join(name for name in sys.modules if name.startswith("packager.")))
             os._exit(code)
-
-
-def kill_at_random(scenario: Scenario, work: Path, times: int) -> list[str | None]:
-    """Kill runs of a scenario at random moments, the same in each call, and return what `Trial.kill` does."""
-    trial, random = Trial(scenario, work), Random(scenario.name)
-    return [trial.kill(random) for _ in range(times)]
 
 
 def kill_before_each_step(scenario: Scenario, work: Path) -> tuple[list[str | None], Count]:
@@ -323,14 +258,6 @@ def kill_before_each_step(scenario: Scenario, work: Path) -> tuple[list[str | No
     while trial.count.killed == len(wrong):
         wrong.append(trial.kill_before(len(wrong)))
     return wrong, trial.count
-
-
-def interrupt_before_steps(
-    scenario: Scenario, work: Path, number: signal.Signals, steps: range
-) -> tuple[list[str | None], Count]:
-    """Send a signal to a run before each of the steps, and return what `Trial.interrupt_before` does, and the count."""
-    trial = Trial(scenario, work)
-    return [trial.interrupt_before(step, number) for step in steps], trial.count
 
 
 def run_at_once(argvs: Sequence[Argv], folder: Path) -> list[tuple[int, str]]:
@@ -432,8 +359,8 @@ def _is_step(event: str, arguments: tuple[Any, ...]) -> bool:
     return _is_work_folder(name) or name in ("mark", "file", "folder")
 
 
-def _signal_before(step: int, number: signal.Signals) -> None:
-    """Send this process a signal right before one of its steps, which are counted from 0."""
+def _kill_before(step: int) -> None:
+    """Kill this process right before one of its steps, which are counted from 0."""
     left = step
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:
@@ -441,7 +368,7 @@ def _signal_before(step: int, number: signal.Signals) -> None:
         if _is_step(event, arguments):
             left -= 1
             if left == -1:
-                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(count)
 

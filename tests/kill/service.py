@@ -1,13 +1,11 @@
 """Kills a task service with SIGKILL while twenty jobs are created, repeatedly, and reports the states of the jobs.
 
-`python -m tests.kill.service -n 50` kills it fifty times: no job may be there twice or be lost, each job's end must be
-told to its endpoint, and the database must be sound. With `--replicas`, there are two replicas on PostgreSQL, and each
-time the leading one is killed.
+No job may exist twice or be lost, each job's end must be reported to its endpoint, and the database must be sound. On
+PostgreSQL, there are two replicas, and each time the leading one is killed.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import itertools
 import json
@@ -17,22 +15,22 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from random import Random
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 
-from tests.service import postgres
 from tests.service.apiserver import KUBECONFIG, ApiServer, served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
 
 JOBS = 20
 _SECONDS = 300.0
@@ -259,30 +257,3 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def main() -> int:
-    """Run trials until the service was killed often enough, and return 1 when something was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kill.service", description=__doc__)
-    parser.add_argument("-n", type=int, default=50, help="how often to kill the service")
-    parser.add_argument("--replicas", action="store_true", help="two replicas on PostgreSQL")
-    parser.add_argument("--seed", default=str(time.time_ns()))
-    asked = parser.parse_args()
-    random = Random(asked.seed)
-    print(f"seed {asked.seed}")
-    killed, failures = 0, 0
-    with postgres.running() if asked.replicas else nullcontext() as server:
-        while killed < asked.n:
-            with tempfile.TemporaryDirectory(prefix="mlpack-kill-") as folder:
-                trial = ServiceTrial(Path(folder), random, server.create() if server else "s.db")
-                begin = time.monotonic()
-                wrong = trial.run(min(5, asked.n - killed))
-                killed += trial.killed
-                failures += len(wrong)
-                seconds = time.monotonic() - begin
-                print(f"{killed:4} kills, {len(trial.released)} jobs, {seconds:.0f} s: {wrong or 'right'}", flush=True)
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

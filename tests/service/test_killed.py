@@ -1,4 +1,4 @@
-"""Kills of the service while it creates jobs. `python -m tests.kill.service` kills it fifty times."""
+"""Kills of the service while it creates jobs."""
 
 from __future__ import annotations
 
