@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.runnable import BuildOptions, CubeOptions, Runnable, RunRequest, runnable
+from packager.app.runnable import BuildOptions, Runnable, RunRequest, runnable
 from packager.base.errors import SpecError, ToolError, UsageError
 from packager.package.opened import opened
 from tests import demo
@@ -39,8 +39,8 @@ def no_progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int]
     yield lambda _steps: None
 
 
-def made(path: Path, cache: Path, cube: CubeOptions | None = None, **build: Any) -> Runnable:
-    request = RunRequest(path, cube or CubeOptions(), BuildOptions(**build), cache)
+def made(path: Path, cache: Path, **build: Any) -> Runnable:
+    request = RunRequest(path, BuildOptions(**build), cache)
     return runnable(request, tell=lambda _text: None, progress=no_progress)
 
 
@@ -51,7 +51,7 @@ def test_runnable_uses_package_unchanged(hello_mpi: Path, tmp_path: Path) -> Non
 
 def test_runnable_imports_and_builds_cube_with_shared_memory(cube: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    request = RunRequest(cube, CubeOptions(claim="data"), BuildOptions(site=("SHM_SIZE=2Gi",)), tmp_path / "cache")
+    request = RunRequest(cube, BuildOptions(site=("SHM_SIZE=2Gi",)), tmp_path / "cache")
     result = runnable(request, tell=notes.append, progress=no_progress)
     assert (result.source, result.is_cube, result.namespace) == (cube, True, "team")
     assert any("mlcube.yaml" in note and "cpu_args" not in note for note in notes)

@@ -313,10 +313,17 @@ def claim(name: str, *modes: str, phase: str = "Bound", storage_class: str | Non
 def test_doctor_fails_for_claims_that_block_pods(
     doctor: Doctor, cluster: FakeCluster, output: dict[str, Any] | None, expected: str
 ) -> None:
-    cluster.objects += [claim("data", "ReadOnlyMany"), *([output] if output else [])]
+    cluster.objects += [claim("data", "ReadOnlyMany"), *([output] if output else []), node("another")]
     report = doctor(*CLAIMS)
     assert report.not_ok() == [("claims", "fails")]
     assert any(expected in message for message, _ in report.of("claims"))
+
+
+def test_doctor_accepts_a_claim_of_one_node_on_a_cluster_of_one_node(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects += [claim("data", "ReadOnlyMany"), claim("results", "ReadWriteOnce")]
+    report = doctor(*CLAIMS)
+    assert report.not_ok() == []
+    assert report.of("results") == [("OUTPUT_DIR is the folder hello-mpi of the claim results", None)]
 
 
 @pytest.mark.thorough

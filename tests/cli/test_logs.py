@@ -157,9 +157,10 @@ def test_logs_follow_ends_when_permission_is_revoked(mlpack: Mlpack, running: Li
 
 def test_logs_note_that_first_lines_were_rotated(mlpack: Mlpack, running: Life) -> None:
     running.objects.append(launcher(1, state={"running": {"startedAt": "2026-11-20T23:00:00Z"}}))
-    running.logs[f"{JOB}-launcher-1"] = log("one")
+    line = "one" * 2_000
+    running.logs[f"{JOB}-launcher-1"] = log(line)
     done = mlpack(*LOGS)
-    assert (done.code, done.stdout) == (0, "one\n")
+    assert (done.code, done.stdout) == (0, f"{line}\n")
     assert done.stderr == (
         f"the log of pod/{JOB}-launcher-1 begins 3,600 s after its container started: "
         "earlier lines, if any, are no longer on its node\n"

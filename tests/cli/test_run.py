@@ -181,15 +181,17 @@ def test_run_timeout_covers_all_tasks(mlpack: Mlpack, life: Life) -> None:
     assert json.loads(done.stdout)["error"]["exit_code"] == 8
 
 
+BUILT = "hello-mpi is a package, which is built already\nhint: mlpack configure hello-mpi --set … changes it"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--task", "single-node,,multi-node"), "--task single-node,,multi-node: expected names with ',' between them"),
         (("--follow", "-o", "json"), "--follow and --output cannot be combined"),
-        (("--set", "a=b"), "--set: hello-mpi is a package, which is built already"),
+        (("--set", "a=b"), f"--set: {BUILT}"),
         (("--claim-size", "many"), "--claim-size many: expected a Kubernetes quantity such as 10Gi"),
         (("--claim-class", "fast"), "--claim-class needs --claim-size"),
-        (("--param", "a=b", "--gpus", "0"), "--param, --gpus: hello-mpi is not an MLCube"),
     ],
 )
 def test_run_refuses_invalid_arguments(mlpack: Mlpack, life: Life, arguments: tuple[str, ...], message: str) -> None:
@@ -236,10 +238,22 @@ def test_run_reports_missing_claims_or_creates_them_with_claim_size(mlpack: Mlpa
         "resources": {"requests": {"storage": "2Gi"}},
         "storageClassName": "fast",
     }
-    life.objects = []
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    life.objects = [item("StorageClass", "standard", metadata={"name": "standard", "annotations": default})]
     life.moments = [life.end_pod]
     assert mlpack(*run, "--claim-size", "2Gi", "--claim-access", "ReadWriteMany").code == 0
     assert claim["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "2Gi"}}}
+
+
+def test_run_creates_no_claim_that_no_storage_class_would_serve(mlpack: Mlpack, life: Life) -> None:
+    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", "--claim-size", "2Gi")
+    assert (done.code, life.objects) == (2, [])
+    assert done.stderr.endswith(
+        "error: claim data is not created: the cluster has no default storage class\n"
+        "hint: --claim-class NAME; `kubectl get storageclasses` lists the names\n"
+    )
 
 
 @pytest.fixture
@@ -287,11 +301,14 @@ def test_run_refuses_workspace_overlay_with_other_kinds(mlpack: Mlpack, life: Li
     )
 
 
+SIZE = ("--claim-size", "2Gi", "--claim-class", "fast")
+
+
 def test_run_starts_nothing_when_claim_is_refused(mlpack: Mlpack, life: Life) -> None:
     (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
     pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
     refusal = "Error from server (Forbidden): exceeded quota: storage"
     life.first = lambda argv: Finished(1, "", refusal) if argv[2] == "create" else None
-    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", "--claim-size", "2Gi")
+    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", *SIZE)
     assert (done.code, life.objects) == (7, [])
     assert "error: the claim data cannot be created: " in done.stderr

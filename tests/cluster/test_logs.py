@@ -260,11 +260,15 @@ def test_lines_before_a_broken_answer_are_kept() -> None:
     assert read(reading) == b"line 1\n"
 
 
-def test_log_that_begins_long_after_its_container_is_late() -> None:
-    for second, late in [(9, None), (40, timedelta(seconds=40))]:
-        reading = reader(Server(numbered(second)))
+def test_log_of_a_container_that_writes_fast_and_began_long_before_is_late() -> None:
+    line = b"x" * (300 << 10) + b"\n"
+    for seconds, late in [((40,), timedelta(seconds=40)), ((9,), None), ((40, 59), None)]:
+        reading = reader(Server([(second * 10**9, line) for second in seconds]))
         read(reading, startedAt="2026-11-21T00:00:00Z")
         assert reading.late == late
+    quiet = reader(Server(numbered(40)))
+    read(quiet, startedAt="2026-11-21T00:00:00Z")
+    assert quiet.late is None
 
 
 def test_empty_log_of_a_long_run_may_miss_all_lines() -> None:
