@@ -10,10 +10,8 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app import verdicts
 from packager.app.attaching import StatementRequest, StatementSubject, statements
 from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.limits import DEFAULT
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.package import integrity, inventory, layout
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from packager.app.attaching import Attached
     from packager.app.progress import Progress, Tell
-    from packager.app.verdicts import EarlierVerdict
     from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
@@ -57,7 +54,6 @@ class PushRequest:
         kubectl: The kubectl that renders.
         pod_security: The Pod Security level that every overlay must meet; None for none.
         allow: Words of `--allow`: kinds, fields, labels and annotations that are permitted too.
-        cache: The folder of mlpack's caches, with the verdicts of earlier runs; None for none.
         tags: More tags.
         platform: The operating system and the architecture that the artefact names.
         annotations: More annotations.
@@ -75,7 +71,6 @@ class PushRequest:
     kubectl: str = "kubectl"
     pod_security: str | None = None
     allow: tuple[str, ...] = ()
-    cache: Path | None = None
     tags: tuple[str, ...] = ()
     platform: str = "linux/amd64"
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -171,7 +166,7 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
     """
     choices = _choices(request)
     with opened(request.package) as package:
-        facts, renders = _facts(package, request, tell)
+        facts, renders = _facts(package, request)
         with packed(package, request.created or 0) as (path, layer, size):
             _note(facts, size, tell)
             made = artefact.compose(facts, layer, choices)
@@ -225,7 +220,7 @@ def _choices(request: PushRequest) -> ArtefactChoices:
     return choices
 
 
-def _facts(package: Package, request: PushRequest, tell: Tell) -> tuple[ArtefactFacts, Mapping[str, str] | None]:
+def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Mapping[str, str] | None]:
     """Return the facts about a package, and the digest of what each overlay renders to; None if nothing was verified.
 
     Raises:
@@ -235,32 +230,12 @@ def _facts(package: Package, request: PushRequest, tell: Tell) -> tuple[Artefact
     if not request.verify:
         integrity.refuse_undecided(package)
         return facts_of(package, images_of(package, request.checks)), None
-    verdict = _earlier(package, request)
-    if verdict is None:
-        report = _verified(package, request)
-        renders, images = report.renders, report.images
-    else:
-        tell(verdicts.NOTE)
-        renders, images = verdict.renders, verdict.images
-    title = None if verdict is None else verdict.title
-    return facts_of(package, {image for names in images.values() for image in names}, title), renders
-
-
-def _earlier(package: Package, request: PushRequest) -> EarlierVerdict | None:
-    """Return the verdict of an earlier verification of the same files; None without one.
-
-    A file that Flux would leave out is looked for among those that the overlays use, which only a verification knows.
-    """
-    if request.cache is None or request.pod_security is not None or request.allow:
-        return None
-    checked = integrity.check(package, DEFAULT)
-    if checked.received is None or dropped_by_flux({*package.inventory["files"], *checked.edits}):
-        return None
-    return verdicts.find(request.cache, checked.received, request.kubectl)
+    report = _verified(package, request)
+    return facts_of(package, {image for names in report.images.values() for image in names}), report.renders
 
 
 def _verified(package: Package, request: PushRequest) -> Report:
-    """Return the report on a package, and remember it. Raises VerificationError or ToolError."""
+    """Return the report on a package. Raises VerificationError or ToolError."""
     from packager import verify as stage
 
     report = stage.verify(package, request.checks)
@@ -271,17 +246,15 @@ def _verified(package: Package, request: PushRequest) -> Report:
         raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
     if report.unchecked:
         raise ToolError(f"{report.unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
-    verdicts.keep(request.cache, report, request.checks, title_of(package))
     return report
 
 
-def facts_of(package: Package, images: set[str], title: str | None = None) -> ArtefactFacts:
+def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
     """Return the facts about an open package.
 
     Args:
         package: The package.
         images: The images of its pods.
-        title: The title of the model, if it is known already; None reads it.
 
     Raises:
         ToolError: A file cannot be read.
@@ -294,7 +267,7 @@ def facts_of(package: Package, images: set[str], title: str | None = None) -> Ar
         edited=tuple(sorted(integrity.changed(package))),
         images=tuple(sorted(images)),
         sealed=sealed.decode(),
-        title=title_of(package) if title is None else title,
+        title=title_of(package),
         folder=package.top if package.folder != package.source else package.name,
     )
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import packager
 from packager import verify as stage
-from packager.app import verdicts
-from packager.app.push import title_of
 from packager.app.stamps import beside, kubectl_version
 from packager.base import atomic
 from packager.base.errors import ToolError, VerificationError
@@ -40,7 +38,6 @@ class StampRequest:
         output: The file that is written; None for the one beside the package.
         signer: The key that signs the stamp; None leaves it unsigned.
         force: Whether an existing stamp is replaced.
-        cache: The folder of mlpack's caches, in which the verdict is remembered; None for none.
     """
 
     package: Path
@@ -49,7 +46,6 @@ class StampRequest:
     output: Path | None = None
     signer: Signer | None = None
     force: bool = False
-    cache: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,6 @@ def write(request: StampRequest) -> WrittenStamp:
         report = stage.verify(package, checks)
         is_archive = package.folder != package.source
         digest, name = package.digest, package.name
-        title = title_of(package)
     if report.problems:
         message = f"{request.package} did not pass verification; no stamp was written"
         raise VerificationError(message, problems=report.problems)
@@ -93,7 +88,6 @@ def write(request: StampRequest) -> WrittenStamp:
         raise VerificationError(message, hint="a stamp is of a package as it was built")
     if report.unchecked:
         raise ToolError(f"{report.unchecked[0]}; no stamp was written")
-    verdicts.keep(request.cache, report, checks, title)
     levels = {one.overlay: one.level for one in report.security}
     overlays = {
         overlay: OverlayStamp(render, str(levels[overlay]) if levels.get(overlay) else None, report.images[overlay])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import Output, source_date_epoch, verdict_folder
+from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
     Allow,
     PackagePath,
@@ -73,8 +73,7 @@ def push(
 
     An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, after
     the signatures, so no one sees a part of a push. A stamp beside it, signed by the same key, is signed again so that
-    it names the artefact, and attached. The package is verified; what `push` or `stamp` has verified before on this
-    machine, with the same kubectl, is not rendered again. The password of a key is asked for, or read from
+    it names the artefact, and attached. The package is verified first. The password of a key is asked for, or read from
     MLPACK_KEY_PASSWORD. Exit code 5 if the package is not valid, or a tag names another artefact.
     """
     from packager.app.attaching import StatementRequest
@@ -92,7 +91,6 @@ def push(
         kubectl,
         pod_security,
         tuple(allow),
-        verdict_folder(),
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import Output, source_date_epoch, verdict_folder
+from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import Allow, PackagePath  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit_data, emit_output, say
 from packager.cli.signature_arguments import password_of
@@ -52,7 +52,7 @@ def stamp(
     created = runner.now() if seconds is None else datetime.fromtimestamp(seconds, UTC)
     signer = next(iter(signers([sign_key] if sign_key else [], password_of, say)), None)
     time = created.strftime("%Y-%m-%dT%H:%M:%SZ")
-    made = write(StampRequest(package, checks, time, file, signer, force, verdict_folder()))
+    made = write(StampRequest(package, checks, time, file, signer, force))
     if output is not None:
         emit_output(made.as_json(), [str(made.path)], output)
     else:

@@ -12,7 +12,7 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import Output, cache_folder, folders, verdict_folder, with_site
+from packager.cli.arguments import Output, cache_folder, folders, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
@@ -99,7 +99,6 @@ def verify(
     are checked first, then the signature, and the package in it.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app import verdicts
     from packager.app.stamps import StampChecks
     from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
     from packager.app.verify import verify as judge
@@ -137,7 +136,6 @@ def verify(
         chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
         verdict = judge(local.path, checks, chosen, again, bundle)
     report = verdict.report
-    verdicts.keep(verdict_folder(), report, checks)
     if output is not None:
         emit_output(verdict.as_json(), [report.package], output)
     else:
