@@ -29,10 +29,6 @@ _OLD = "--new-bundle-format=false"
 _PASSWORD = "only for this run"  # noqa: S105 - of keys that are deleted at the end
 _OFFLINE = ("--insecure-ignore-tlog=true", "--allow-http-registry")
 _SIGN = ("sign", "--yes", "--tlog-upload=false", "--use-signing-config=false", "--allow-http-registry")
-_STAMP = (
-    *("--bundle", "hello-mpi.tar.gz.stamp.json", "--insecure-ignore-tlog"),
-    *("--type", "https://in-toto.io/attestation/svr/v0.2"),
-)
 
 
 class Checks:
@@ -72,12 +68,6 @@ class Checks:
             self.check(f"mlpack makes the key {name}", self.mlpack("key", "new", name))
         self.check("cosign makes a key", self.cosign("generate-key-pair"))
         self._ours()
-        self.check("mlpack stamps", self.mlpack("stamp", "hello-mpi.tar.gz", "--sign-key", "prod.key"))
-        for key in ("prod.pub", "other.pub"):
-            stamp = ("verify-blob-attestation", *_STAMP, "--key", key, "hello-mpi.tar.gz")
-            is_ours = key == "prod.pub"
-            title = f"cosign {'accepts' if is_ours else 'refuses'} the stamp by {key}"
-            self.check(title, self.cosign(*stamp), succeeds=is_ours)
         for title, options in (("a bundle", ()), ("the older tag", (_OLD,))):
             self._theirs(title, options)
         imported = self.cosign("import-key-pair", "--key", "prod.key", "--output-key-prefix", "imported")

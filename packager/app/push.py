@@ -10,15 +10,13 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app.attaching import StatementRequest, StatementSubject, statements
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import integrity, inventory, layout
+from packager.package import integrity, inventory
 from packager.package.opened import opened
-from packager.publish import artefact, attachments
+from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
-from packager.publish.bundle import Subject
 from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.attaching import Attached
     from packager.app.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.package.opened import Package
@@ -62,7 +59,6 @@ class PushRequest:
         force: Whether tags are moved that name another artefact.
         dry_run: Whether nothing is sent.
         signers: The keys that sign the artefact.
-        statements: The statements that are attached to it.
     """
 
     package: Path
@@ -79,7 +75,6 @@ class PushRequest:
     force: bool = False
     dry_run: bool = False
     signers: tuple[Signer, ...] = ()
-    statements: StatementRequest = field(default_factory=StatementRequest)
 
     @property
     def checks(self) -> Checks:
@@ -113,7 +108,6 @@ class PushedPackage:
         sent: The digests of the blobs that were sent; None for a dry run.
         is_new: Whether anything was sent.
         signed_by: The fingerprints of the keys that have signed it.
-        statements: The names of the statements that are attached to it.
     """
 
     reference: PackageReference
@@ -123,7 +117,6 @@ class PushedPackage:
     sent: tuple[str, ...] | None
     is_new: bool
     signed_by: tuple[str, ...] = ()
-    statements: tuple[str, ...] = ()
 
     @property
     def pinned(self) -> str:
@@ -144,7 +137,6 @@ class PushedPackage:
             "dry_run": self.sent is None,
             "sent": list(self.sent or ()),
             "signed_by": list(self.signed_by),
-            "statements": list(self.statements),
             "manifest": json.loads(self.artefact.manifest),
             "config": json.loads(self.artefact.config),
         }
@@ -166,11 +158,10 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
     """
     choices = _choices(request)
     with opened(request.package) as package:
-        facts, renders = _facts(package, request)
+        facts = _facts(package, request)
         with packed(package, request.created or 0) as (path, layer, size):
             _note(facts, size, tell)
             made = artefact.compose(facts, layer, choices)
-            attached = _statements(request, package, facts, renders, made, tell)
             pushed = PushedPackage(
                 request.reference,
                 request.all_tags,
@@ -179,32 +170,12 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
                 None,
                 is_new=False,
                 signed_by=tuple(signer.public.fingerprint for signer in request.signers),
-                statements=tuple(dict.fromkeys(one.name for one in attached)),
             )
             if request.dry_run:
                 return pushed
             with Repository(request.reference, access, may_push=True) as registry:
-                sent, is_new = _send(registry, request, made, attached, path, progress)
+                sent, is_new = _send(registry, request, made, path, progress)
     return replace(pushed, sent=sent, is_new=is_new)
-
-
-def _statements(  # noqa: PLR0913, PLR0917 - what a statement is about
-    request: PushRequest,
-    package: Package,
-    facts: ArtefactFacts,
-    renders: Mapping[str, str] | None,
-    made: Artefact,
-    tell: Tell,
-) -> tuple[Attached, ...]:
-    """Return the statements that are attached to the artefact; see `packager.app.attaching` for the errors."""
-    reference = request.reference
-    subjects = (
-        Subject(facts.digest, f"{facts.package}/{layout.INVENTORY}"),
-        Subject(made.layer.blob.digest, made.layer.name),
-        Subject(made.digest, f"{reference.host}/{reference.repository}"),
-    )
-    subject = StatementSubject(package, facts.edited, renders, request.kubectl, request.runner, made.digest, subjects)
-    return statements(request.statements, subject, request.signers, tell)
 
 
 def _choices(request: PushRequest) -> ArtefactChoices:
@@ -220,8 +191,8 @@ def _choices(request: PushRequest) -> ArtefactChoices:
     return choices
 
 
-def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Mapping[str, str] | None]:
-    """Return the facts about a package, and the digest of what each overlay renders to; None if nothing was verified.
+def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
+    """Return the facts about a package, after it was verified.
 
     Raises:
         VerificationError: The package has problems.
@@ -229,9 +200,9 @@ def _facts(package: Package, request: PushRequest) -> tuple[ArtefactFacts, Mappi
     """
     if not request.verify:
         integrity.refuse_undecided(package)
-        return facts_of(package, images_of(package, request.checks)), None
+        return facts_of(package, images_of(package, request.checks))
     report = _verified(package, request)
-    return facts_of(package, {image for names in report.images.values() for image in names}), report.renders
+    return facts_of(package, {image for names in report.images.values() for image in names})
 
 
 def _verified(package: Package, request: PushRequest) -> Report:
@@ -311,11 +282,10 @@ def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:
         tell(f"note: the package unpacks to {size:,} bytes, and Argo CD takes at most {_ARGO_BYTES:,}")
 
 
-def _send(  # noqa: PLR0913, PLR0917 - what is sent, and where
+def _send(
     registry: Repository,
     request: PushRequest,
     made: Artefact,
-    attached: tuple[Attached, ...],
     path: Path,
     progress: Progress,
 ) -> tuple[tuple[str, ...], bool]:
@@ -325,8 +295,6 @@ def _send(  # noqa: PLR0913, PLR0917 - what is sent, and where
     sent = () if is_stored else _send_blobs(registry, made, path, progress)
     signed = _signed(request, made)
     has_signed = attach(registry, signed, request.signers)
-    for one in attached:
-        has_signed |= attachments.attach(registry, signed.manifest, one.content, one.predicate_type, signed.created)
     for tag in tags:
         if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
             registry.put_manifest(tag, made.manifest)

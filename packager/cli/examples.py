@@ -90,7 +90,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "push": (("mlpack push hello-mpi.tar.gz oci://registry.example.com/team/hello-mpi:1.0", "with a tag"),),
     "pull": (("mlpack pull oci://registry.example.com/team/hello-mpi:1.0 --extract", "as a folder"),),
     "inspect": (("mlpack inspect oci://registry.example.com/team/hello-mpi:1.0 -o images", "its images alone"),),
-    "stamp": (("mlpack stamp hello-mpi.tar.gz --sign-key prod.key", "write hello-mpi.tar.gz.stamp.json"),),
     "key new": (("mlpack key new prod", "write prod.key and prod.pub"),),
     "bundle": (("mlpack bundle oci://registry.example.com/team/hello-mpi:1.0", "with its images, in one file"),),
     "load": (("mlpack load hello-mpi.bundle.tar --registry registry.site.example", "on the other side"),),

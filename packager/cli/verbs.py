@@ -56,7 +56,6 @@ VERBS = {
     "push": Verb("push", "Push a package to a registry."),
     "pull": Verb("pull", "Pull a package from a registry."),
     "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
-    "stamp": Verb("stamp", "State what was proven of a package, in a file to check."),
     "key": Verb("key", "Make the keys that sign packages."),
     "bundle": Verb("bundle", "Write a package with its images into one file."),
     "load": Verb("load", "Store a bundle in a registry."),

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ToolError, VerificationError
 from packager.base.values import Value
 from packager.publish import artefact, attachments, bundle, sigtag
-from packager.publish.attachments import MOST_READ
-from packager.publish.bundle import PROVENANCE, SIGNATURE, STAMP, BundleError
+from packager.publish.bundle import SIGNATURE, BundleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from packager.publish.attachments import Attachment
     from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
     from packager.publish.referrers import Readable
@@ -28,9 +26,7 @@ if TYPE_CHECKING:
     Check = Callable[[PublicKey, bytes, bytes], bool]
     """Whether a key has made a signature (the second value) over some bytes (the third)."""
 
-_OTHERS = (STAMP, PROVENANCE)
-"""The types of statements that are read by other modules."""
-
+_MOST_READ = 16
 _MOST_TAGGED = 100
 _TRIES = 3
 
@@ -114,9 +110,7 @@ def _name(key: PublicKey | None, hint: str | None) -> tuple[str | None, str | No
     return (None, hint) if key is None else (key.name, key.fingerprint)
 
 
-def find(
-    registry: Readable, digest: str, verifier: Verifier, listed: Sequence[Attachment] | None = None
-) -> tuple[Signature, ...]:
+def find(registry: Readable, digest: str, verifier: Verifier) -> tuple[Signature, ...]:
     """Return the signatures of an artefact; the older tag is read only if no bundle is trusted.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
@@ -125,31 +119,26 @@ def find(
         registry: The repository.
         digest: The digest of the artefact.
         verifier: The keys, and the way to check signatures.
-        listed: The bundles that refer to the artefact; None reads the list.
 
     Raises:
         VerificationError: The registry sends something else than it has promised.
         ToolError: The registry does not respond as it must, or signatures cannot be checked.
     """
-    signatures = _bundles(registry, digest, verifier, listed)
+    signatures = _bundles(registry, digest, verifier)
     is_decided = any(signature.is_trusted for signature in signatures) if verifier.keys else bool(signatures)
     return tuple(signatures if is_decided else [*signatures, *_tagged(registry, digest, verifier)])
 
 
-def _bundles(
-    registry: Readable, digest: str, verifier: Verifier, listed: Sequence[Attachment] | None
-) -> list[Signature]:
-    if listed is None:
-        listed = attachments.listed(registry, digest)
-    chosen = [one for one in listed if one.predicate_type not in _OTHERS]
+def _bundles(registry: Readable, digest: str, verifier: Verifier) -> list[Signature]:
+    listed = attachments.listed(registry, digest)
     signatures = []
-    for attachment in chosen[:MOST_READ]:
+    for entry in listed[:_MOST_READ]:
         try:
-            signatures.append(verifier.bundle(attachments.content(registry, attachment), digest))
+            signatures.append(verifier.bundle(attachments.content(registry, entry), digest))
         except BundleError as error:
             signatures.append(Signature("bundle", problem=str(error)))
-    if len(chosen) > MOST_READ:
-        signatures.append(Signature("bundle", problem=f"{len(chosen) - MOST_READ:,} more bundles were not read"))
+    if len(listed) > _MOST_READ:
+        signatures.append(Signature("bundle", problem=f"{len(listed) - _MOST_READ:,} more bundles were not read"))
     return signatures
 
 
@@ -163,7 +152,7 @@ def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signatu
         layers = sigtag.layers(present[0])
     except BundleError as error:
         return [Signature("tag", problem=str(error))]
-    for layer in layers[:MOST_READ]:
+    for layer in layers[:_MOST_READ]:
         try:
             tagged = sigtag.signature(layer)
         except BundleError as error:
@@ -172,8 +161,8 @@ def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signatu
         if tagged.payload not in payloads:
             payloads[tagged.payload] = registry.content(tagged.payload)
         signatures.append(verifier.payload(payloads[tagged.payload], tagged.signature, digest))
-    if len(layers) > MOST_READ:
-        signatures.append(Signature("tag", problem=f"{len(layers) - MOST_READ:,} more signatures were not read"))
+    if len(layers) > _MOST_READ:
+        signatures.append(Signature("tag", problem=f"{len(layers) - _MOST_READ:,} more signatures were not read"))
     return signatures
 
 
@@ -204,7 +193,7 @@ def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signe
     """
     is_new = False
     for signer in signers:
-        is_new |= attachments.attach(registry, signed.manifest, sign(signed, signer), SIGNATURE, signed.created)
+        is_new |= attachments.attach(registry, signed.manifest, sign(signed, signer), signed.created)
     if signers:
         is_new |= _attach_tag(registry, signed, signers)
     return is_new
@@ -213,7 +202,7 @@ def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signe
 def sign(signed: SignedArtefact, signer: Signer) -> bytes:
     """Return the bundle with the signature of a key."""
     subjects = (bundle.Subject(signed.manifest.digest), bundle.Subject(signed.layer, signed.file))
-    payload = bundle.statement(subjects, SIGNATURE, {})
+    payload = bundle.statement(subjects)
     return signer.bundle(payload)
 
 

@@ -40,7 +40,7 @@ READ = {
 """These change nothing."""
 WRITE_FILES = {
     *("build", "bundle", "import intel", "import mlcube", "import mxjob", "init", "key new", "pull", "results"),
-    *("serve backup", "site init", "stamp"),
+    *("serve backup", "site init"),
 }
 """These only write files of their own, and replace none without --force."""
 INTERACTIVE = {"dev", "exec", "serve migrate", "serve token", "task cancel", "task rerun"}

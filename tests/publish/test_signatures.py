@@ -75,7 +75,8 @@ def put_bundle(registry: FakeRegistry, content: bytes, kind: str = BUNDLE, **cha
 
 
 def bundle_by(key: Signer, *subjects: str, predicate: str = SIGNATURE, **changes: Any) -> bytes:
-    payload = bundle.statement([Subject(digest) for digest in subjects or (DIGEST,)], predicate, {})
+    payload = bundle.statement(Subject(digest) for digest in subjects or (DIGEST,))
+    payload = payload.replace(SIGNATURE.encode(), predicate.encode())
     value = json.loads(bundle.compose(payload, key.sign(bundle.signed_bytes(payload)), key.public.fingerprint))
     value["dsseEnvelope"] |= changes
     return json.dumps(value).encode()
@@ -261,7 +262,7 @@ STATEMENTS = {
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_hostile_statements_count_for_nothing_though_signed(name: str) -> None:
     changes, message = STATEMENTS[name]
-    value = json.loads(bundle.statement([Subject(DIGEST)], SIGNATURE, {})) | changes
+    value = json.loads(bundle.statement([Subject(DIGEST)])) | changes
     payload = json.dumps(value).encode()
     content = bundle.compose(payload, OURS.sign(bundle.signed_bytes(payload)), OURS.public.fingerprint)
     one = verifier(OURS).bundle(content, DIGEST)
