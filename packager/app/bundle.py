@@ -20,7 +20,7 @@ from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.opened import opened
-from packager.publish import artefact, attachments, layout, referrers
+from packager.publish import artefact, layout, referrers
 from packager.publish.artefact import OPERATOR, ArtefactChoices
 from packager.publish.bundled import BundledRepository
 from packager.publish.images import image_reference, split_host
@@ -28,7 +28,7 @@ from packager.publish.layout import Root
 from packager.publish.packing import packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.signatures import Verifier, find
+from packager.publish.signatures import find, judge, stored
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
@@ -250,7 +250,7 @@ def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> _Added:
     registry = work.stack.enter_context(Repository(reference, work.access))
     manifest = registry.manifest(reference.version)
     if request.trust is not None and request.trust.is_asked:
-        request.trust.require(find(registry, manifest[1], request.trust.verifier), str(reference), tell)
+        request.trust.require(find(registry, manifest[1], request.trust.keys), str(reference), tell)
     config = artefact.described(manifest[0], str(reference)).config
     facts = artefact.facts(registry.content(config), str(reference)) if config else None
     if facts is None:
@@ -276,12 +276,11 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
     work.blobs[layer.blob] = _file(path)
     work.blobs[made.config_blob] = _bytes(made.config)
     blob = work.add_made(made.manifest, package.name, tag)
-    without_keys = Verifier((), lambda _key, _signature, _content: False)
     for content in bundles_beside(source):
-        if without_keys.bundle(content, made.digest).problem is None:
+        if judge(content, made.digest, ()).problem is None:
             work.blobs[artefact.descriptor(artefact.EMPTY)] = _bytes(artefact.EMPTY)
             work.blobs[artefact.descriptor(content)] = _bytes(content)
-            work.add_made(attachments.stored(content, blob), package.name, None)
+            work.add_made(stored(content, blob), package.name, None)
     return package.name, tuple(images), package.inventory
 
 

@@ -203,7 +203,7 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
 
 def signatures(contents: BundleContents, root: Root, trust: Trust) -> tuple[Signature, ...]:
     """Return the signatures of a package. Raises ToolError if they cannot be checked."""
-    return find(contents.repository(root), root.blob.digest, trust.verifier)
+    return find(contents.repository(root), root.blob.digest, trust.keys)
 
 
 def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:

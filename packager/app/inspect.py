@@ -151,7 +151,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     reference = parse(source)
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
-        signatures = find(registry, remote.digest, trust.verifier)
+        signatures = find(registry, remote.digest, trust.keys)
     trust.require(signatures, str(reference), lambda _: None)
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"

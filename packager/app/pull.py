@@ -141,7 +141,7 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
     name = artefact.file_name(remote.described, request.reference.repository.rpartition("/")[2])
     signatures: tuple[Signature, ...] = ()
     if request.trust is not None:
-        signatures = find(registry, remote.digest, request.trust.verifier)
+        signatures = find(registry, remote.digest, request.trust.keys)
         request.trust.require(signatures, str(remote.reference), tell)
     if request.extract:
         path = request.folder / name.removesuffix(".tar.gz")
@@ -279,7 +279,7 @@ def local(  # noqa: PLR0913 - an option each
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
         if trust is not None and trust.is_asked:
-            trust.require(find(registry, remote.digest, trust.verifier), str(reference), tell)
+            trust.require(find(registry, remote.digest, trust.keys), str(reference), tell)
         path = _cached(registry, remote, cache, progress)
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")

@@ -316,7 +316,7 @@ def _send_blobs(registry: Repository, made: Artefact, path: Path, progress: Prog
 def _signed(request: PushRequest, made: Artefact) -> SignedArtefact:
     created = None if request.created is None else artefact.time_text(request.created)
     manifest = artefact.descriptor(made.manifest)
-    return SignedArtefact(request.reference, manifest, made.layer.name, made.layer.blob.digest, created)
+    return SignedArtefact(manifest, made.layer.name, made.layer.blob.digest, created)
 
 
 def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str) -> bool:

@@ -88,7 +88,7 @@ def deploy(
     longest, held = seconds(patience), hold_seconds(hold, results)
     _refuse_combined({"--follow": follow, "--results": results is not None}, "--no-wait", is_set=not wait)
     _refuse_combined({"--expect": expect is not None}, "--no-verify", is_set=not verify)
-    package = local_package(ctx, package, signatures.trust(ctx))
+    package = local_package(ctx, package, signatures.trust())
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
     to_cluster = at.client(ctx)
     deadline = to_cluster.within(limit).deadline

@@ -82,7 +82,7 @@ def inspect(
     from packager.base import yamlio
     from packager.cli.host import host
 
-    trust = signatures.trust(ctx)
+    trust = signatures.trust()
     inspected = stage.inspect(
         package, at.access(ctx), Path(package), kubectl, host(ctx).runner, trust, progress=progress, tell=say
     )

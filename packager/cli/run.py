@@ -143,7 +143,7 @@ def run(
     claims.check(claim_size, claim_class, claim_access)
     names = _names(task)
     cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
-    target = local_package(ctx, target, signatures.trust(ctx))
+    target = local_package(ctx, target, signatures.trust())
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
         package = runnable(build.request(target, cube), tell=say, progress=progress)

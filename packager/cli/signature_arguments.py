@@ -44,15 +44,14 @@ class SignatureOptions:
         ),
     ] = False
 
-    def trust(self, ctx: typer.Context) -> Trust:
+    def trust(self) -> Trust:
         """Return the trusted keys. See `packager.app.signatures.trust` for the errors."""
         from packager.app.signatures import TrustRequest, trust
-        from packager.cli.host import host
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name(_FOLDER)
         usual += [folder] if folder.is_dir() else []
-        return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature), host(ctx).runner)
+        return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature))
 
     def refuse(self, source: str) -> None:
         """Refuse to require a signature of something that cannot have one. Raises UsageError."""

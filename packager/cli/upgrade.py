@@ -85,7 +85,7 @@ def upgrade(
         return
     if newer is None:
         raise UsageError("no NEW package given", hint=f"mlpack upgrade {folder} NEW.tar.gz")
-    newer = local_package(ctx, newer, signatures.trust(ctx))
+    newer = local_package(ctx, newer, signatures.trust())
     base = base and local_package(ctx, base)
     asks = has_terminal() and not (mark or dry_run or output)
     question = partial(_question, host(ctx).runner)

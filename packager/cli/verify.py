@@ -109,7 +109,7 @@ def verify(
         must_be_locked=require_locked,
         runner=host(ctx).runner,
     )
-    trust = signatures.trust(ctx)
+    trust = signatures.trust()
     again = None
     if rebuild is not None:
         from packager.app.rebuild import RebuildRequest
