@@ -8,22 +8,15 @@ for each check. It needs no network after the build.
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests import kubectls, tools
+from tests import kubectls
+from tests.publish.real_registry import ANONYMOUS, DEBIAN, serving
 from tests.testbed import builds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PASSWORD = "only for this run"  # noqa: S105 - of keys that are deleted at the end
 _OFFLINE = ("--insecure-ignore-tlog=true", "--allow-http-registry")
@@ -100,40 +93,10 @@ class Checks:
         )
 
 
-def free_port() -> int:
-    """Return a port of this machine that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-@contextmanager
-def registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
-    """Yield the host of a running registry of Debian, which listens on an address of this machine."""
-    port = free_port()
-    config = {
-        "version": 0.1,
-        "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": f"{address}:{port}"},
-    }
-    (folder / "config.yml").write_text(json.dumps(config))
-    argv = [tools.require("docker-registry"), "serve", str(folder / "config.yml")]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server_process:
-        try:
-            for _ in range(600):
-                with socket.socket() as tried:
-                    if tried.connect_ex((address, port)) == 0:
-                        break
-                time.sleep(0.05)
-            yield f"{'localhost' if address == '127.0.0.1' else address}:{port}"
-        finally:
-            server_process.terminate()
-
-
 def main() -> int:
     """Make all checks, and return the exit code."""
     builds.build_all((builds.COSIGN,))
-    with tempfile.TemporaryDirectory() as name, registry(Path(name)) as host:
+    with tempfile.TemporaryDirectory() as name, serving(DEBIAN, ANONYMOUS, Path(name)) as (host, _):
         checks = Checks(Path(name), builds.COSIGN.entry / "cosign", host)
         checks.run()
     return 1 if checks.failed else 0

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests import kubectls
-from tests.cosign import free_port, registry
+from tests.cosign import registry
+from tests.publish.real_registry import free_port
 from tests.testbed import builds, lifecycle
 
 if TYPE_CHECKING:

@@ -75,9 +75,11 @@ def bundle_by(key: Signer, *subjects: str, predicate: str = SIGNATURE, **changes
     return json.dumps(value).encode()
 
 
-@pytest.mark.parametrize("has_referrers", [True, False])
-def test_signature_is_attached_once(registry: FakeRegistry, repository: Repository, *, has_referrers: bool) -> None:
-    registry.has_referrers = has_referrers
+@pytest.mark.parametrize(("has_referrers", "lists_configs"), [(True, True), (True, False), (False, False)])
+def test_signature_is_attached_once(
+    registry: FakeRegistry, repository: Repository, *, has_referrers: bool, lists_configs: bool
+) -> None:
+    registry.has_referrers, registry.lists_configs = has_referrers, lists_configs
     assert attach(repository, signed(), [OURS])
     (one,) = find(repository, DIGEST, [OTHER.public, OURS.public])
     assert (one.signer, one.fingerprint, one.problem) == ("prod", OURS.public.fingerprint, None)
@@ -179,12 +181,11 @@ BUNDLES = {
 }
 
 
-@pytest.mark.parametrize("name", BUNDLES)
-def test_hostile_bundles_count_for_nothing(name: str) -> None:
-    content, message = BUNDLES[name]
-    one = judge(content, DIGEST, [OURS.public])
-    assert not one.is_trusted
-    assert message in str(one)
+def test_hostile_bundles_count_for_nothing() -> None:
+    for name, (content, message) in BUNDLES.items():
+        one = judge(content, DIGEST, [OURS.public])
+        assert not one.is_trusted, name
+        assert message in str(one)
 
 
 def test_hostile_bundle_does_not_hide_a_signature(registry: FakeRegistry, repository: Repository) -> None:
@@ -204,15 +205,14 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_hostile_statements_count_for_nothing_though_signed(name: str) -> None:
-    changes, message = STATEMENTS[name]
-    value = json.loads(bundle.statement([Subject(DIGEST)])) | changes
-    payload = json.dumps(value).encode()
-    content = bundle.compose(payload, OURS.sign(bundle.signed_bytes(payload)), OURS.public.fingerprint)
-    one = judge(content, DIGEST, [OURS.public])
-    assert not one.is_trusted
-    assert message in str(one)
+def test_hostile_statements_count_for_nothing_though_signed() -> None:
+    for name, (changes, message) in STATEMENTS.items():
+        value = json.loads(bundle.statement([Subject(DIGEST)])) | changes
+        payload = json.dumps(value).encode()
+        content = bundle.compose(payload, OURS.sign(bundle.signed_bytes(payload)), OURS.public.fingerprint)
+        one = judge(content, DIGEST, [OURS.public])
+        assert not one.is_trusted, name
+        assert message in str(one)
 
 
 def test_flipped_bits_of_a_bundle_are_found() -> None:
@@ -358,11 +358,11 @@ PUBLIC_KEYS = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLIC_KEYS)
-def test_other_public_keys_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="expected one public key in PEM") as error:
-        keys.public(PUBLIC_KEYS[name], "k", "k.pub")
-    assert (error.value.hint is not None) == (name == "private")
+def test_other_public_keys_are_refused() -> None:
+    for name, content in PUBLIC_KEYS.items():
+        with pytest.raises(UsageError, match="expected one public key in PEM") as error:
+            keys.public(content, "k", "k.pub")
+        assert (error.value.hint is not None) == (name == "private")
 
 
 @pytest.mark.parametrize(
