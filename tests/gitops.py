@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests import kubectls
-from tests.cosign import registry
-from tests.publish.real_registry import free_port
+from tests.publish.real_registry import ANONYMOUS, DEBIAN, free_port, serving
 from tests.testbed import builds, lifecycle
 
 if TYPE_CHECKING:
@@ -325,7 +324,7 @@ def main() -> int:
     kubeconfig = lifecycle.up()
     lifecycle.build_image(_MODELS / "hello-mpi", _IMAGE)
     failed = 0
-    with tempfile.TemporaryDirectory() as name, registry(Path(name)) as host:
+    with tempfile.TemporaryDirectory() as name, serving(DEBIAN, ANONYMOUS, Path(name)) as (host, _):
         flux = Flux(Path(name), host, kubeconfig)
         flux.mlpack("build", "hello-mpi", "--with", "gitops")
         flux.mlpack("build", "hello-mpi", "--destination", "plain")

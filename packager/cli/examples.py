@@ -110,8 +110,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "version": (("mlpack version -o json", "for programs"),),
     "completion": (("source <(mlpack completion bash)", "in ~/.bashrc"),),
-    "help": (("mlpack help operator install", "the same as `mlpack operator install --help`"),),
-    "man": (("mlpack man -d ~/.local/share/man/man1", "then: man mlpack-build"),),
 }
 """The examples of each command, by its full name: a command line and what it is for."""
 

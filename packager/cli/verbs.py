@@ -70,8 +70,6 @@ VERBS = {
     "verify": Verb("verify", "Check a package, and print one line for each finding."),
     "version": Verb("version", "Print the version of mlpack."),
     "completion": Verb("completion", "Print the completion script of a shell."),
-    "help": Verb("help", "Print the help of a command."),
-    "man": Verb("man", "Print or write manual pages."),
 }
 """Every verb, in the order of `mlpack --help`."""
 
@@ -131,13 +129,6 @@ def load(name: str) -> TyperCommand:
 def _first_clause(text: str) -> str:
     """Return the text up to its first full stop, colon or semicolon, as a sentence."""
     return re.split(r"[.:;](?: |$)", " ".join(text.split()), maxsplit=1)[0] + "."
-
-
-def subcommand(command: Any, name: str) -> TyperCommand | None:
-    """Return the command `name` of a group, or None if the group has none, or `command` is no group."""
-    if isinstance(command, Verbs):
-        return load(name) if name in VERBS else None
-    return cast("TyperCommand | None", getattr(command, "commands", {}).get(name))
 
 
 def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
