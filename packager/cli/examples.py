@@ -86,7 +86,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack operator install jobset --from manifests.yaml", "from a file; prints the images it needs"),
     ),
     "operator status": (("mlpack operator status mpi", "what it serves, and whether it runs"),),
-    "operator uninstall": (("mlpack operator uninstall jobset --keep-crds", "and keep all jobs"),),
     "push": (("mlpack push hello-mpi.tar.gz oci://registry.example.com/team/hello-mpi:1.0", "with a tag"),),
     "pull": (("mlpack pull oci://registry.example.com/team/hello-mpi:1.0 --extract", "as a folder"),),
     "inspect": (("mlpack inspect oci://registry.example.com/team/hello-mpi:1.0 -o images", "its images alone"),),

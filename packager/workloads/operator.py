@@ -28,7 +28,6 @@ class Operator:
         api: Group and version that packages ask for.
         edit_role: The ClusterRole that allows users to edit its objects; None if there is none.
         rival: Another product with a CRD of this name; None if there is none.
-        brings: Kind, name and namespace of the objects in the manifest, in the order in which they are deleted.
     """
 
     short: str
@@ -44,7 +43,6 @@ class Operator:
     api: str
     edit_role: str | None
     rival: str | None
-    brings: tuple[tuple[str, str, str], ...]
 
     def installation(self, flags: Sequence[str] = ()) -> str:
         """Return the command that installs it; `flags` say in which cluster."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app import operator
-from packager.base.errors import ClusterError, TimedOutError
+from packager.base.errors import TimedOutError
 from packager.kubernetes.kubectl.client import Kubectl
 from tests.cluster.test_operator import crd, deployment, installed, job
 from tests.fake_cluster import FakeCluster, Object, lease
@@ -83,21 +83,3 @@ def test_operator_status_exit_code_is_7_if_operator_runs_no_package(
 def test_operator_status_exit_code_is_6_without_permission(cluster: FakeCluster, kubectl: Kubectl) -> None:
     cluster.denied = {"list deployments", "list leases"}
     assert operator.status(kubectl, "mpi").exit_code == 6
-
-
-def test_operator_uninstall_refuses_running_jobs_without_force(cluster: FakeCluster, kubectl: Kubectl) -> None:
-    cluster.objects += [job("a"), job("b", "Succeeded")]
-    with pytest.raises(ClusterError) as refused:
-        operator.prepare_uninstall(kubectl, "mpi", None, keep_crds=False, force=False)
-    assert str(refused.value) == "1 job is running: team/a"
-    prepared = operator.prepare_uninstall(kubectl, "mpi", None, keep_crds=False, force=True)
-    assert prepared.jobs == "with the CRD: 1 job is running and 1 ended; all of them will be deleted"
-    assert prepared.objects == ("deployment/mpi-operator", "customresourcedefinition/mpijobs.kubeflow.org")
-    assert operator.uninstall(prepared, timeout=60) is None
-    assert [item["kind"] for item in cluster.objects] == ["Lease", "MPIJob", "MPIJob"]
-
-
-def test_operator_uninstall_keep_crds_keeps_jobs(cluster: FakeCluster, kubectl: Kubectl) -> None:
-    cluster.objects.append(job("a", "Succeeded"))
-    prepared = operator.prepare_uninstall(kubectl, "mpi", None, keep_crds=True, force=False)
-    assert (prepared.objects, prepared.jobs) == (("deployment/mpi-operator",), None)

@@ -92,16 +92,16 @@ def test_each_command_that_changes_something_has_a_dry_run(name: str) -> None:
     assert ("--dry-run" in options(name)) is (name not in exempt)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name.split(" ")[-1] in {"delete", "uninstall"}])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.split(" ")[-1] == "delete"])
 def test_each_command_that_deletes_has_an_option_to_answer_yes(name: str) -> None:
     assert options(name)["-y"] is options(name)["--yes"]
 
 
-COMPLETED = {"command", "context", "mode", "model", "namespace", "overlay", "precision", "pod_security", "site"}
+COMPLETED = {"context", "mode", "model", "namespace", "overlay", "precision", "pod_security", "site"}
 """Parameters whose values a shell completes, in each command that has them."""
 COMPLETED_FLAGS = {"--set", "--storage", "--with", "--without"}
 NOT_COMPLETED = {
-    *(("exec", "command"), ("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
+    *(("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
     *(("task delete", "--storage"), ("serve manifests", "--storage")),
 }
 """Other parameters of the same name: programs, values of a server, sizes."""

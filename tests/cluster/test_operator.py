@@ -15,13 +15,9 @@ from packager.cli.host import Host
 from packager.cluster import operator_release
 from packager.cluster.operator import wait_until_ready
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.workloads.jobset.operator import JOBSET
-from packager.workloads.kinds import kinds
-from packager.workloads.leaderworkerset.operator import LWS
 from packager.workloads.mpijob.life import MPIJob
 from packager.workloads.mpijob.operator import MPI_OPERATOR
 from tests.fake_cluster import FakeCluster, item, lease, managed
-from tests.life import at_a_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,15 +58,6 @@ def installed(manifest: dict[str, Any], manager: str = "mlpack", **annotations: 
     """Return an object of the operator as `manager` has applied it."""
     notes = {"managedFields": [managed(manager, manifest)], "annotations": annotations}
     return {**manifest, "metadata": {**manifest["metadata"], **notes}}
-
-
-@pytest.fixture
-def whole(cluster: FakeCluster) -> FakeCluster:
-    """Return a cluster with all objects of the pinned release, installed by mlpack."""
-    kinds = {kind.lower(): kind for kind in ("ServiceAccount", "ClusterRoleBinding", "ClusterRole", "Namespace")}
-    rest = [item(kinds[kind], name) for kind, name, _ in MPI.brings if kind in kinds]
-    cluster.objects += [installed(manifest) for manifest in rest]
-    return cluster
 
 
 @pytest.fixture
@@ -231,130 +218,12 @@ def test_operator_status_exits_with_6_without_permission_to_list(mlpack: Mlpack,
     assert mlpack("operator", "status", "mpi").code == 6
 
 
-def test_operator_uninstall_refuses_while_jobs_are_running(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    cluster.objects += [job("one", "Running"), job("two", "Succeeded")]
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    assert done.code == 7
-    assert "1 job is running: team/one" in done.stderr
-    assert not any(call.startswith("delete") for call in cluster.calls)
-    assert mlpack("operator", "uninstall", "mpi", "-y", "--force").code == 0
-
-
-def test_operator_uninstall_deletes_nothing_without_confirmation(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    cluster.objects.append(job("two", "Succeeded"))
-    done = mlpack("operator", "uninstall", "mpi")
-    assert done.code == 9
-    assert done.stderr.endswith("error: nothing was deleted: there is no terminal to ask on\nhint: -y answers yes\n")
-    assert "with the CRD: 0 jobs are running and 1 ended; all of them will be deleted" in done.stderr
-    assert not any(call.startswith("delete") for call in cluster.calls)
-
-
-def test_operator_uninstall_lists_objects_and_deletes_nothing_in_a_dry_run(
-    mlpack: Mlpack, cluster: FakeCluster
-) -> None:
-    cluster.objects.append(job("two", "Succeeded"))
-    done = mlpack("operator", "uninstall", "mpi", "--dry-run")
-    assert done.code == 0
-    assert "customresourcedefinition/mpijobs.kubeflow.org" in done.stdout.splitlines()
-    assert done.stderr == (
-        "  with the CRD: 0 jobs are running and 1 ended; all of them will be deleted\ndry run: nothing was deleted\n"
-    )
-    assert not any(call.startswith("delete") for call in cluster.calls)
-
-
-def test_operator_uninstall_deletes_nothing_after_a_no_on_a_terminal(
-    mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_a_terminal(monkeypatch, typed="n\n")
-    done = mlpack("operator", "uninstall", "mpi")
-    assert done.code == 1
-    assert "Delete mpi-operator from the cluster? [y/N]:" in done.stderr
-    assert done.stderr.endswith("error: nothing was deleted\n")
-    assert not any(call.startswith("delete") for call in cluster.calls)
-
-
-@pytest.mark.parametrize(("verb", "asked"), [("apply", ("install", "mpi")), ("delete", ("uninstall", "mpi", "-y"))])
-def test_operator_exits_with_7_if_the_server_refuses(
-    mlpack: Mlpack, cluster: FakeCluster, manifest: Path, verb: str, asked: tuple[str, ...]
-) -> None:
+def test_operator_exits_with_7_if_the_server_refuses(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     message = 'clusterroles "mpi-operator" is forbidden: User "me" may not'
-    cluster.refused[verb] = f"Error from server (Forbidden): {message}"
-    done = mlpack("operator", *asked, "--from", manifest)
+    cluster.refused["apply"] = f"Error from server (Forbidden): {message}"
+    done = mlpack("operator", "install", "mpi", "--from", manifest)
     assert done.code == 7
     assert done.stderr.endswith(f"error: the cluster rejects it: {message}\nhint: ask the cluster administrator\n")
-
-
-def test_operator_uninstall_deletes_the_deployment_first_and_the_namespace_last(
-    mlpack: Mlpack, whole: FakeCluster
-) -> None:
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    deleted = [line.removesuffix(" deleted") for line in done.stdout.splitlines()]
-    assert (done.code, deleted[0], deleted[-1]) == (0, "deployment/mpi-operator", "namespace/mpi-operator")
-    assert "customresourcedefinition/mpijobs.kubeflow.org" in deleted
-    assert len(deleted) == len(MPI.brings)
-    assert [obj["kind"] for obj in whole.objects] == ["Lease"]
-
-
-def test_operator_uninstall_keeps_the_crd_with_keep_crds(mlpack: Mlpack, whole: FakeCluster) -> None:
-    assert mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds").code == 0
-    assert {obj["kind"] for obj in whole.objects} == {"CustomResourceDefinition", "Lease"}
-
-
-@pytest.mark.parametrize(
-    ("other", "whose"),
-    [
-        (installed(deployment(), "helm"), "managed by helm"),
-        (installed(deployment(), **{"meta.helm.sh/release-name": "mpi"}), "managed by another installer"),
-    ],
-    ids=["manager", "claimed"],
-)
-def test_operator_uninstall_keeps_and_names_an_operator_of_another_installer(
-    mlpack: Mlpack, whole: FakeCluster, other: dict[str, Any], whose: str
-) -> None:
-    whole.objects[1] = other
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    message = f"others have installed these: deployment/mpi-operator ({whose}); nothing was deleted"
-    assert (done.code, done.stdout, done.stderr) == (7, "", f"error: {message}\n")
-    assert not any(call.startswith("delete") for call in whole.calls)
-
-
-@pytest.mark.parametrize("entries", [[], [{"manager": "before-first-apply", "operation": "Update"}]], ids=str)
-def test_objects_without_a_manager_are_deleted_only_with_the_rest_of_the_operator(
-    mlpack: Mlpack, whole: FakeCluster, entries: list[dict[str, str]]
-) -> None:
-    account = next(obj for obj in whole.objects if obj["kind"] == "ServiceAccount")
-    account["metadata"]["managedFields"] = entries
-    assert mlpack("operator", "uninstall", "mpi", "-y").code == 0
-    whole.objects = [account]
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    whose = "serviceaccount/mpi-operator (managed by an unknown owner)"
-    message = f"error: others have installed these: {whose}; nothing was deleted\n"
-    assert (done.code, done.stderr) == (7, message)
-
-
-def test_operator_uninstall_keeps_a_namespace_with_other_objects(mlpack: Mlpack, whole: FakeCluster) -> None:
-    whole.objects.append(item("ConfigMap", "notes"))
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    assert done.code == 7
-    assert done.stderr.endswith(
-        "error: kept, because it was not installed by mlpack alone: namespace/mpi-operator (it "
-        "contains configmap/notes)\n"
-    )
-    assert {obj["kind"] for obj in whole.objects} == {"Namespace", "ConfigMap", "Lease"}
-    assert mlpack("operator", "uninstall", "mpi", "-y").code == 7
-
-
-@pytest.mark.parametrize("kind", sorted(kinds()))
-def test_operator_uninstall_keeps_a_namespace_with_workloads(mlpack: Mlpack, whole: FakeCluster, kind: str) -> None:
-    ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
-    whole.objects += [crd("v1alpha2", of=JOBSET), crd("v1", of=LWS), item(kind, "theirs", status=ended)]
-    done = mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds")
-    kept = f"namespace/mpi-operator (it contains {kind.lower()}/theirs)"
-    assert (done.code, done.stderr.splitlines()[-1]) == (
-        7,
-        f"error: kept, because it was not installed by mlpack alone: {kept}",
-    )
-    assert {"Namespace", kind} <= {obj["kind"] for obj in whole.objects}
 
 
 def test_operator_status_refuses_an_unknown_operator(mlpack: Mlpack) -> None:

@@ -32,7 +32,6 @@ OPERATOR = Operator(
     api="example.com/v1",
     edit_role="sweeps-edit",
     rival=None,
-    brings=(("deployment", "sweep-operator", "sweep-operator"), ("customresourcedefinition", "sweeps.example.com", "")),
 )
 
 
