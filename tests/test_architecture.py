@@ -548,8 +548,8 @@ WORDS_OF_MPI = {
 }
 # A worker is a pod beside the main one, in every kind, as in the options `--worker` and `--workers`.
 WITH_WORKERS = {
-    *(f"app/{name}.py" for name in ("exec", "logs", "results", "status")),
-    *(f"cli/{name}.py" for name in ("cluster_arguments", "configure", "exec", "logs", "results")),
+    *(f"app/{name}.py" for name in ("logs", "results", "status")),
+    *(f"cli/{name}.py" for name in ("cluster_arguments", "configure", "logs", "results")),
     "configure/amounts.py",
     *(f"diagnosis/{name}.py" for name in ("diagnose", "losses", "past")),
     "workloads/amounts.py",

@@ -47,7 +47,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack logs hello-mpi --follow", "of the main pod"),
         ("mlpack logs hello-mpi --all --tail 20", "the last lines of all pods"),
     ),
-    "exec": (("mlpack exec hello-mpi -- nvidia-smi", "run a program in the main pod"),),
     "results": (("mlpack results hello-mpi results", "copy the results into a folder"),),
     "workspace push": (("mlpack workspace push hello-mpi data --folder DATASET_DIR", "copy data to the storage"),),
     "workspace ls": (("mlpack workspace ls hello-mpi", "what is on the storage"),),

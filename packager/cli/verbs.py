@@ -44,7 +44,6 @@ VERBS = {
     "dev": Verb("dev", "Copy changed code into running pods, and start it again."),
     "status": Verb("status", "Show the state of a deployed package, and the reasons."),
     "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
-    "exec": Verb("exec", "Run a command in a pod of a deployed package."),
     "results": Verb("results", "Copy what a package has written to a local folder."),
     "workspace": Verb("workspace", "Copy files to and from a package's storage."),
     "delete": Verb("delete", "Delete what a package has applied."),

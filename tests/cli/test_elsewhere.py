@@ -77,7 +77,6 @@ def test_kubectl_alone_fetches_from_server(case: Case, package: Path, kubectl: P
         ("delete",),
         ("history",),
         ("results", "out"),
-        ("exec", "--", "ls"),
         ("image", "build"),
         ("image", "push"),
         ("configure", "-y", "--root", "/nfs"),

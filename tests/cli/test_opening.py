@@ -37,7 +37,6 @@ VERBS = {
     "status": ["status", "hello-mpi"],
     "logs": ["logs", "hello-mpi"],
     "results": ["results", "hello-mpi", "out"],
-    "exec": ["exec", "hello-mpi", "--", "true"],
     "delete": ["delete", "hello-mpi"],
     "history": ["history", "hello-mpi"],
     "diff": ["diff", "hello-mpi"],

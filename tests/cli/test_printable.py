@@ -73,7 +73,6 @@ VERBS = {
     "deploy": ("deploy",),
     "status": ("status",),
     "logs": ("logs",),
-    "exec": ("exec", "hello-mpi", "--namespace"),
     "results": ("results", "hello-mpi", "out", "--overlay"),
     "delete": ("delete",),
     "history": ("history",),
@@ -106,7 +105,6 @@ def test_argument_is_escaped_in_output(life: Life, mlpack: Mlpack, arguments: tu
         ("deploy", "--dry-run", "server"),
         ("status",),
         ("logs",),
-        ("exec",),
         ("results", "out"),
         ("delete",),
         ("history",),
@@ -119,7 +117,7 @@ def test_kubectl_output_is_escaped(mlpack: Mlpack, life: Life, arguments: tuple[
     life.first = lambda _argv: Finished(1, HOSTILE, f"error: {SPOOF}\n")
     verb, *more = arguments
     named = [verb, more.pop(0)] if verb == "image" else [verb]
-    done = mlpack(*named, "hello-mpi", *more, *(["--", "ls"] if verb == "exec" else []))
+    done = mlpack(*named, "hello-mpi", *more)
     assert done.code in (4, 5, 6, 7)
     assert_printable(done)
     assert "\nerror: all is well" not in done.stdout + done.stderr

@@ -133,7 +133,7 @@ def test_results_reports_results_deleted_with_ended_pod(mlpack: Mlpack, life: Li
         (
             f"tar: can't change directory to '{OUTPUT}': Permission denied",
             f"{OUTPUT} cannot be read: Permission denied",
-            "check the pod's user: mlpack exec PACKAGE -- id",
+            "check the pod's user: kubectl exec POD -- id",
         ),
         (
             "tar: short read",
@@ -207,7 +207,7 @@ def test_results_exits_with_5_for_truncated_tar(mlpack: Mlpack, life: Life) -> N
                 "removed or renamed before it was read: tmp\n"
             ),
             "1 could not be read, 1 changed while it was read, 1 was removed before it was read",
-            "the pod's user cannot read them: check with mlpack exec",
+            "the pod's user cannot read them: check with kubectl exec POD -- id",
         ),
     ],
     ids=["grown", "shrunk", "unreadable"],

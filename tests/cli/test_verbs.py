@@ -90,7 +90,7 @@ def test_mlpack_proposes_similar_verb_for_misspelled_verb() -> None:
 
 DOCUMENTS = {"render", "schema", "completion", "task schema", "serve manifests"}
 """These print a document in a form of its own."""
-STREAMS = {"dev", "exec", "logs", "task logs"}
+STREAMS = {"dev", "logs", "task logs"}
 """These print what a pod writes."""
 NO_RESULT = {"task templates delete", "task definitions delete"}
 """These print nothing."""

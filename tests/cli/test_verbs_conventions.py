@@ -43,7 +43,7 @@ WRITE_FILES = {
     *("serve backup", "site init"),
 }
 """These only write files of their own, and replace none without --force."""
-INTERACTIVE = {"dev", "exec", "serve migrate", "serve token", "task cancel", "task rerun"}
+INTERACTIVE = {"dev", "serve migrate", "serve token", "task cancel", "task rerun"}
 """These change what is named on their command line at once."""
 REFUSED_BY_SERVER = {"task definitions delete", "task templates delete"}
 """These ask, and the server refuses them for what is in use."""

@@ -113,7 +113,6 @@ VERBS = (
     ("run", "hello-mpi"),
     ("status", "hello-mpi"),
     ("logs", "hello-mpi"),
-    ("exec", "hello-mpi", "--", "ls"),
     ("results", "hello-mpi", "here"),
     ("history", "hello-mpi"),
     ("doctor", "hello-mpi"),

@@ -91,13 +91,11 @@ def test_status_lists_last_attempt_first(mlpack: Mlpack, cluster: Life) -> None:
     ]
 
 
-def test_logs_and_exec_select_pod_of_the_last_attempt(mlpack: Mlpack, cluster: Life) -> None:
+def test_logs_select_pod_of_the_last_attempt(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     cluster.objects += [attempt(1, ENDED_WITH_3, "Failed"), attempt(2)]
     cluster.logs = {f"{JOB}-abcd2": "epoch 1\n"}
     assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
-    assert mlpack("exec", *WHERE, "--", "id").code == 0
-    assert f"{JOB}-abcd2 --container=main -- id" in cluster.commands[0]
 
 
 def test_results_refuse_job_whose_pods_ended_without_storage(mlpack: Mlpack, cluster: Life) -> None:

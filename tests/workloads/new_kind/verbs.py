@@ -108,14 +108,12 @@ def test_doctor_deploy_and_delete_handle_the_new_kind(mlpack: Mlpack, life: Life
     assert [each for each in life.objects if each["kind"] == "Sweep"] == []
 
 
-def test_status_logs_exec_and_image_handle_the_new_kind(mlpack: Mlpack, life: Life) -> None:
+def test_status_and_logs_handle_the_new_kind(mlpack: Mlpack, life: Life) -> None:
     mlpack("deploy", *WHERE, "--no-wait")
     start(life)
     assert mlpack("status", *WHERE).stdout.startswith(f"{SHOWN}  running: pods: 3 running\n")
     life.logs = {f"{JOB}-trial-2": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
-    mlpack("exec", *WHERE, "--", "id")
-    assert f"{JOB}-trial-2 --container=main -- id" in life.commands[0]
 
 
 def test_operator_of_the_new_kind_can_be_installed(mlpack: Mlpack) -> None:
