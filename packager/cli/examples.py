@@ -56,7 +56,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack delete hello-mpi --keep-results", "keep claims and their data"),
     ),
     "history": (("mlpack history hello-mpi --all-namespaces", "what is deployed, by whom, of which build"),),
-    "secret create": (("mlpack secret create hello-mpi --from-env-file secrets.env", "with the values of a file"),),
     "task schema": (("mlpack task schema train", "which values a definition takes, as JSON Schema"),),
     "task create": (
         ("mlpack task create train --set epochs=3", "a job from a definition"),

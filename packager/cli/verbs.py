@@ -48,7 +48,6 @@ VERBS = {
     "workspace": Verb("workspace", "Copy files to and from a package's storage."),
     "delete": Verb("delete", "Delete what a package has applied."),
     "history": Verb("history", "List the deployments of a package."),
-    "secret": Verb("secret", "Create the Secret that contains a package's secrets."),
     "task": Verb("task", "Create and follow the jobs of a task service."),
     "serve": Verb("serve", "Serve the REST API of the task service."),
     "operator": Verb("operator", "Install, look at or remove an operator that workloads need."),

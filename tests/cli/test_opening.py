@@ -42,7 +42,6 @@ VERBS = {
     "diff": ["diff", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
     "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],
-    "secret create": ["secret", "create", "hello-mpi", "--dry-run", "client"],
     "workspace push": ["workspace", "push", "hello-mpi", "."],
     "workspace ls": ["workspace", "ls", "hello-mpi"],
     "workspace pull": ["workspace", "pull", "hello-mpi", "out"],
@@ -137,7 +136,7 @@ def test_verb_refuses_package_with_irregular_file(
 
 
 CONFIGURE = ["configure --set", "configure --check", "configure -y", "configure"]
-READ_VALUES = VERBS.keys() - {"verify", "history", "diff", "secret create", *CONFIGURE}
+READ_VALUES = VERBS.keys() - {"verify", "history", "diff", *CONFIGURE}
 
 
 @pytest.mark.parametrize("verb", sorted(READ_VALUES))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_CALLS = 12
 """The most calls of kubectl at which a command gets a signal."""
 
-OTHERS = ("configure", "diff", "history", "image", "secret", "verify")
+OTHERS = ("configure", "diff", "history", "image", "verify")
 COMMANDS = {name: words for name, words in VERBS.items() if words[0] not in OTHERS}
 """The commands that call kubectl for this package."""
 
