@@ -33,7 +33,7 @@ WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 # `e2e-core` sets it. A variable of this name in the environment has no effect.
 AND_NOT :=
 
-.PHONY: help setup package tools test test-all lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix matrix-all bare cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests check release-check release fixtures site lock
+.PHONY: help setup package tools test test-all lint types fmt golden quickstart sessions docs pictures kubectls matrix matrix-all bare cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests check release-check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,11 +95,6 @@ pictures: setup ## take the pictures of docs/service/page.md and README.md again
 
 sessions: setup ## write what the sessions in docs/ print now into these documents; read the diff
 	$(WITH_KUBECTL) MLPACK_SESSIONS=1 python -m pytest tests/test_docs_sessions.py
-
-stamps: setup ## stamp the package of quickstart/ and every other bundled one, with every kubectl, in build/stamps
-	rm -rf build/stamps && mlpack build --all --destination build/stamps --quiet
-	for package in build/stamps/*.tar.gz; do SOURCE_DATE_EPOCH=0 mlpack stamp "$$package" --quiet \
-	  $$(python -m tests.kubectls --all | sed 's/^/--kubectl /') || exit 1; done
 
 docs: setup ## update docs/spec.md, docs/options.md, docs/commands.md, docs/api.md and the list in docs/security.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md

@@ -61,22 +61,18 @@ def _with_kubectl(folder: Path) -> Iterator[Result]:
     renderings = [[kubectl, "kustomize", str(overlay)] for overlay in overlays]
     verify = [*MLPACK, "verify", str(package), "--kubectl", kubectl]
     (older,), (newer,) = ((folder / name).iterdir() for name in ("older", "newer"))
-    again = [*MLPACK, "upgrade", str(older), str(newer), "--dry-run", "--kubectl", kubectl]
-    upgrade = ["env", "XDG_CACHE_HOME=/dev/null", *again]  # no verdict can be remembered there
-    run(again, folder)
+    upgrade = [*MLPACK, "upgrade", str(older), str(newer), "--dry-run", "--kubectl", kubectl]
     rounds = [
         [usage.cpu for usage in usages]
-        for usages in in_turn([IMPORT_TYPER, verify, upgrade, again, *renderings], folder, ROUNDS)
+        for usages in in_turn([IMPORT_TYPER, verify, upgrade, *renderings], folder, ROUNDS)
     ]
     count = len(overlays)
-    verified = tuple(cpu / sum(rendered) for _, cpu, _, _, *rendered in rounds)
+    verified = tuple(cpu / sum(rendered) for _, cpu, _, *rendered in rounds)
     yield Result(f"mlpack verify / its {count} kubectl kustomize", verified, limit=1.3)
-    upgraded = tuple(cpu / sum(rendered) for _, _, cpu, _, *rendered in rounds)
+    upgraded = tuple(cpu / sum(rendered) for _, _, cpu, *rendered in rounds)
     yield Result(f"mlpack upgrade / its {count} kubectl kustomize", upgraded)
-    rest = tuple((cpu - sum(rendered)) / typer for typer, _, cpu, _, *rendered in rounds)
+    rest = tuple((cpu - sum(rendered)) / typer for typer, _, cpu, *rendered in rounds)
     yield Result("mlpack upgrade, less these / import typer", rest)
-    verified_before = tuple(cpu / typer for typer, _, _, cpu, *_ in rounds)
-    yield Result("mlpack upgrade, verified before / import typer", verified_before, limit=3)
 
 
 def _helm(folder: Path) -> list[str] | None:

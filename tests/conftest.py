@@ -20,7 +20,6 @@ from pytest_golden import yaml as golden_yaml
 from packager import cli
 from packager.base import yamlio
 from packager.base.runner import Runner
-from packager.cli.arguments import verdict_folder
 from packager.cli.host import Host
 from tests import demo, kubectls, renders, tools
 from tests.life import Life
@@ -128,8 +127,6 @@ class Outcome:
         return json.loads(self.stdout)
 
 
-_CACHE_HOME = os.environ.get("XDG_CACHE_HOME")
-
 # Variables of the developer that would change the behaviour of the command, kubectl and typer.
 _USERS = (
     *("KUBECTL", "MLPACK_SPECS", "MLPACK_SITE", "SOURCE_DATE_EPOCH", "NO_COLOR", "FORCE_COLOR"),
@@ -151,15 +148,7 @@ def _hidden_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest
         # Without this variable, mlpack reads ~/.config/mlpack/site.yaml.
         environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-config"))
         environment.setenv("MLPACK_RUNS", "")
-        # A verdict of one test, or of the developer, would change what another one prints.
-        for verb in ("push", "stamp", "upgrade", "verify"):
-            environment.setattr(f"packager.cli.{verb}.verdict_folder", _verdict_folder)
         yield
-
-
-def _verdict_folder() -> Path | None:
-    """Return the folder for verdicts, in tests that set it; others have none."""
-    return verdict_folder() if os.environ.get("XDG_CACHE_HOME") != _CACHE_HOME else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests import kubectls
-from tests.cosign import free_port, registry
+from tests.publish.real_registry import ANONYMOUS, DEBIAN, free_port, serving
 from tests.testbed import builds, lifecycle
 
 if TYPE_CHECKING:
@@ -51,11 +50,10 @@ class Flux:
     Attributes:
         folder: The folder of packages and keys.
         host: The host of the registry.
-        data: The folder in which the registry stores artefacts.
     """
 
     def __init__(self, folder: Path, host: str, kubeconfig: Path) -> None:
-        self.folder, self.host, self.data = folder, host, folder / "data/docker/registry/v2/repositories"
+        self.folder, self.host = folder, host
         self._variables = os.environ | {"KUBECONFIG": str(kubeconfig), "MLPACK_KEY_PASSWORD": _PASSWORD}
         self._variables |= {"KUBECTL": str(kubectls.kubectl()), "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
 
@@ -162,24 +160,13 @@ class Flux:
 
 def signatures(flux: Flux) -> Iterator[str]:
     """Yield a title after each check of the signatures of a source, by which nothing is applied."""
-    for title, names, accepted in (
-        ("a bundle and the older tag", ("prod",), True),
-        ("the older tag alone", ("prod",), True),
-        ("a bundle alone", ("prod",), True),
-        ("another key", ("other",), False),
-        ("another key's bundle beside our older tag", ("prod", "other"), False),
+    for title, name, accepted in (
+        ("our signature", "prod", True),
+        ("a signature by another key", "other", False),
     ):
         repository = f"signed-{secrets.token_hex(4)}"
-        reference = flux.push(repository, "1", "--sign-key", f"{names[0]}.key")
-        _, source, _ = flux.objects(reference, "--key", f"{names[0]}.pub")
-        tags = flux.data / "team" / repository / "_manifests/tags"
-        digest = source["spec"]["ref"]["digest"].replace(":", "-")
-        if title.startswith(("the older", "another key's")):
-            shutil.rmtree(tags / digest)  # the list of referrers
-        if title == "a bundle alone":
-            shutil.rmtree(tags / f"{digest}.sig")
-        if len(names) > 1:
-            flux.push(repository, "1", "--sign-key", f"{names[1]}.key")
+        reference = flux.push(repository, "1", "--sign-key", f"{name}.key")
+        _, source, _ = flux.objects(reference, "--key", f"{name}.pub")
         key = (flux.folder / "prod.pub").read_text()
         source["metadata"]["name"] = repository
         source["spec"]["verify"]["secretRef"]["name"] = f"{repository}-key"
@@ -332,7 +319,7 @@ def main() -> int:
     kubeconfig = lifecycle.up()
     lifecycle.build_image(_MODELS / "hello-mpi", _IMAGE)
     failed = 0
-    with tempfile.TemporaryDirectory() as name, registry(Path(name)) as host:
+    with tempfile.TemporaryDirectory() as name, serving(DEBIAN, ANONYMOUS, Path(name)) as (host, _):
         flux = Flux(Path(name), host, kubeconfig)
         flux.mlpack("build", "hello-mpi", "--with", "gitops")
         flux.mlpack("build", "hello-mpi", "--destination", "plain")

@@ -198,7 +198,7 @@ def _parse(words: list[str]) -> None:
     """Parse a command line without running it."""
     command: Any = verbs.load(words[0])
     steps, rest = words[:1], words[1:]
-    while rest and (inner := verbs.subcommand(command, rest[0])):
+    while rest and (inner := getattr(command, "commands", {}).get(rest[0])):
         command, steps, rest = inner, [*steps, rest[0]], rest[1:]
     with command.make_context(" ".join(steps), rest, parent=typer.Context(command, info_name="mlpack")):
         pass

@@ -131,7 +131,6 @@ def _airgap(stage: Stage) -> Generator[None, None, None]:
         )
         yield
     (stage.folder / "mpi-operator.yaml").unlink()
-    (stage.folder / "hello-mpi.tar.gz.stamp.json").unlink()
     with stage.registry("registry.lab.example.com"):
         while True:
             yield

@@ -65,7 +65,7 @@ TOOLS = (
     Tool("curl", ("curl",), "commands of the documentation"),
     Tool("docker-registry", ("docker-registry",), "registry of packages", ("registry",)),
     Tool("git", ("git",), "check of the titles of commits, and patches of edits"),
-    Tool("openssl", ("openssl",), "signatures and keys, without the library"),
+    Tool("openssl", ("openssl",), "keys, and signatures by the commands of the documentation"),
     Tool("patch", ("patch",), "patches of edits"),
     Tool("initdb", ("postgresql",), "task service on PostgreSQL", folders="usr/lib/postgresql/*/bin"),
 )

@@ -20,7 +20,7 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the modules in packager/cli: edit those. -->
 
-`mlpack COMMAND --help`, `mlpack help COMMAND` and `man mlpack-COMMAND` (`mlpack man` writes the pages) show the same.
+`mlpack COMMAND --help` shows the same.
 Each command also takes `-q`, `--quiet` (print nothing on stderr but errors) and `--help`. Where an option is
 repeatable, give it once for each value: `--with nfs --with gpu`. A duration is written as `90s`, `5m`, `1h30m` or `7d`.
 """

@@ -215,7 +215,7 @@ def _sign(sums: Path, signer: Signer) -> None:
     content = sums.read_bytes()
     sums.with_name(f"{sums.name}.sig").write_bytes(signer.sign(content))
     subject = bundle.Subject(f"sha256:{hashlib.sha256(content).hexdigest()}", sums.name)
-    payload = bundle.statement([subject], bundle.SIGNATURE, {})
+    payload = bundle.statement([subject])
     signed = bundle.compose(payload, signer.sign(bundle.signed_bytes(payload)), signer.public.fingerprint)
     sums.with_name(f"{sums.name}.sigstore.json").write_bytes(signed + b"\n")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from packager.app import bundled_operators, stamps
+from packager.app import bundled_operators
 from packager.app.image import check_pushable
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import bundles_beside, check_file
@@ -20,22 +20,21 @@ from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.opened import opened
-from packager.publish import artefact, attachments, layout, referrers
+from packager.publish import artefact, layout, referrers
 from packager.publish.artefact import OPERATOR, ArtefactChoices
-from packager.publish.bundle import BUNDLE, SIGNATURE, STAMP, STATEMENT
 from packager.publish.bundled import BundledRepository
 from packager.publish.images import image_reference, split_host
 from packager.publish.layout import Root
 from packager.publish.packing import packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.signatures import Verifier, find
+from packager.publish.signatures import find, judge, stored
 from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
@@ -251,7 +250,7 @@ def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> _Added:
     registry = work.stack.enter_context(Repository(reference, work.access))
     manifest = registry.manifest(reference.version)
     if request.trust is not None and request.trust.is_asked:
-        request.trust.require(find(registry, manifest[1], request.trust.verifier), str(reference), tell)
+        request.trust.require(find(registry, manifest[1], request.trust.keys), str(reference), tell)
     config = artefact.described(manifest[0], str(reference)).config
     facts = artefact.facts(registry.content(config), str(reference)) if config else None
     if facts is None:
@@ -277,36 +276,12 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
     work.blobs[layer.blob] = _file(path)
     work.blobs[made.config_blob] = _bytes(made.config)
     blob = work.add_made(made.manifest, package.name, tag)
-    for kind, statement, predicate_type in _statements(source, package.digest, made.digest):
-        work.blobs[artefact.descriptor(artefact.EMPTY)] = _bytes(artefact.EMPTY)
-        work.blobs[artefact.descriptor(statement)] = _bytes(statement)
-        work.add_made(attachments.stored(kind, statement, predicate_type, blob), package.name, None)
+    for content in bundles_beside(source):
+        if judge(content, made.digest, ()).problem is None:
+            work.blobs[artefact.descriptor(artefact.EMPTY)] = _bytes(artefact.EMPTY)
+            work.blobs[artefact.descriptor(content)] = _bytes(content)
+            work.add_made(stored(content, blob), package.name, None)
     return package.name, tuple(images), package.inventory
-
-
-def _statements(source: Path, package: str, made: str) -> Iterator[tuple[str, bytes, str]]:
-    """Yield the kind, the content and the type of each signature and stamp beside a package.
-
-    Flux takes a bundle for a signature, so a stamp is one only if it names the artefact, as do signatures.
-
-    Args:
-        source: The package.
-        package: The digest of the package.
-        made: The digest of the artefact.
-
-    Raises:
-        VerificationError: A stamp is of another package, or not valid.
-        ToolError: A file cannot be read.
-    """
-    without_keys = Verifier((), lambda _key, _signature, _content: False)
-    signatures = [content for content in bundles_beside(source) if without_keys.bundle(content, made).problem is None]
-    yield from ((BUNDLE, content, SIGNATURE) for content in signatures)
-    for content in stamps.read(stamps.beside(source)):
-        judged = stamps.judge(content, package, without_keys)
-        if judged.problem is not None or judged.statement is None:
-            raise VerificationError(f"{stamps.beside(source)}: {judged}; no bundle was written")
-        is_bundle = judged.is_signed and made in judged.statement.digests and bool(signatures)
-        yield BUNDLE if is_bundle else STATEMENT, content, STAMP
 
 
 def _needed(request: BundleRequest, inventory: Mapping[str, Any] | None, tell: Tell) -> dict[str, str]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.app.stamps import LocalPackage
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.package import integrity
 from packager.package.opened import opened
-from packager.publish import artefact, attachments, layout
+from packager.publish import artefact, layout
 from packager.publish.artefact import OPERATOR
-from packager.publish.bundle import STAMP
 from packager.publish.bundled import BundledRepository
 from packager.publish.reference import dashed
 from packager.publish.signatures import find
@@ -205,17 +203,11 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
 
 def signatures(contents: BundleContents, root: Root, trust: Trust) -> tuple[Signature, ...]:
     """Return the signatures of a package. Raises ToolError if they cannot be checked."""
-    return find(contents.repository(root), root.blob.digest, trust.verifier)
+    return find(contents.repository(root), root.blob.digest, trust.keys)
 
 
-def stamps(contents: BundleContents, root: Root) -> tuple[bytes, ...]:
-    """Return the stamps of a package."""
-    repository = contents.repository(root)
-    return attachments.contents(repository, attachments.listed(repository, root.blob.digest), STAMP)[0]
-
-
-def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> LocalPackage:
-    """Write the archive of the package in a bundle to a folder, and return it with its stamps.
+def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
+    """Write the archive of the package in a bundle to a folder, and return its path.
 
     Packages that it mounts as volumes are written too, and compared with their inventories.
 
@@ -235,7 +227,7 @@ def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> LocalPac
         if root != package:
             _check(contents, root, path, limits)
     name = artefact.file_name(contents.described(package), contents.packages[package.blob.digest].package)
-    return LocalPackage(folder / dashed(package.blob.digest) / name, stamps(contents, package))
+    return folder / dashed(package.blob.digest) / name
 
 
 def _archive(contents: BundleContents, root: Root, folder: Path) -> Path:

@@ -7,8 +7,6 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app import stamps
-from packager.app.stamps import StampedPackage
 from packager.base.errors import ClusterError, UnreachableError, VerificationError
 from packager.base.paths import argument
 from packager.cluster import deploy
@@ -21,14 +19,11 @@ from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.storage import kept_results, lasting_storage, lost_with_pods
 from packager.kubernetes.objects import shown
-from packager.package import integrity
 from packager.verify import Checks, trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.app.progress import Tell
-    from packager.app.stamps import StampChecks
     from packager.app.target import Target
     from packager.cluster.ownership import Key
     from packager.kubernetes.objects import Object
@@ -181,34 +176,6 @@ def check(target: Target, allowed: frozenset[str], level: Level | None, expected
         message = f"{source} did not pass verification; nothing was applied"
         hint = f"{shlex.join(['mlpack', 'verify', source])} shows the details; --no-verify applies it anyway"
         raise VerificationError(message, hint=hint, problems=problems)
-
-
-def check_stamp(target: Target, checks: StampChecks, tell: Tell) -> None:
-    """Check the stamps of the package that is deployed, if it must have some.
-
-    Args:
-        target: The overlay.
-        checks: The stamps, and the properties that are required.
-        tell: Receives a line about each stamp.
-
-    Raises:
-        VerificationError: A stamp is of another package, the overlay renders otherwise than it was stamped, or a
-            property is missing; nothing was applied.
-        ToolError: A stamp cannot be read or checked.
-    """
-    if not checks.required:
-        return
-    package = target.package
-    edits, renders = tuple(integrity.changed(package)), {target.overlay: target.render}
-    programs = (target.kubectl.program,)
-    used = stamps.use(
-        StampedPackage(package.source, package.digest, edits, renders, programs, target.kubectl.runner), checks
-    )
-    for note in used.notes:
-        tell(note)
-    if used.problems:
-        message = f"{argument(package.source)} has no stamp as is required; nothing was applied"
-        raise VerificationError(message, problems=used.problems)
 
 
 def with_hold(target: Target, seconds: float) -> Target:

@@ -13,14 +13,12 @@ from packager.app import bundle_contents
 from packager.app.pull import read
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import check_file
-from packager.app.stamps import judge
 from packager.app.verify import is_bundle
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
 from packager.package.opened import opened
-from packager.publish import attachments, gitops, sbom
-from packager.publish.bundle import PROVENANCE, STAMP
+from packager.publish import gitops, sbom
 from packager.publish.gitops import GitopsTarget
 from packager.publish.reference import is_reference, parse
 from packager.publish.registry import Repository
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from packager.app.bundle_contents import BundleContents
     from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
-    from packager.app.stamps import JudgedStamp
     from packager.base.runner import Runner
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
@@ -54,8 +51,6 @@ class Inspected:
         created: The time that the artefact names.
         is_plain: Whether the registry is used over http.
         signatures: The signatures in the registry; None for a package on disk.
-        stamps: The stamps in the registry; None for a package on disk.
-        has_provenance: Whether the registry lists a provenance.
         bundle: The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does.
     """
 
@@ -66,8 +61,6 @@ class Inspected:
     created: str | None = None
     is_plain: bool = False
     signatures: tuple[Signature, ...] | None = None
-    stamps: tuple[JudgedStamp, ...] | None = None
-    has_provenance: bool = False
     bundle: BundleContents | None = None
 
     @property
@@ -111,8 +104,6 @@ class Inspected:
             "images": [{"image": image, "locked": is_locked(image)} for image in self.facts.images],
             "edited": list(self.facts.edited),
             "signatures": None if self.signatures is None else [one.as_json() for one in self.signatures],
-            "stamps": None if self.stamps is None else [one.as_json() for one in self.stamps],
-            "provenance": self.has_provenance,
             "files": None if self.files is None else list(self.files),
             "bundle": None if self.bundle is None else self.bundle.as_json(),
         }
@@ -160,9 +151,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     reference = parse(source)
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
-        listed = attachments.listed(registry, remote.digest)
-        signatures = find(registry, remote.digest, trust.verifier, listed)
-        contents, _ = attachments.contents(registry, listed, STAMP)
+        signatures = find(registry, remote.digest, trust.keys)
     trust.require(signatures, str(reference), lambda _: None)
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
@@ -176,8 +165,6 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         described.created,
         is_plain=remote.is_plain,
         signatures=signatures,
-        stamps=tuple(judge(content, remote.facts.digest, trust.verifier) for content in contents),
-        has_provenance=any(one.predicate_type == PROVENANCE for one in listed),
     )
 
 
@@ -235,15 +222,12 @@ def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
     contents = bundle_contents.read(path, trust, progress=progress, tell=lambda _: None)
     root = contents.package
     facts, described = contents.packages[root.blob.digest], contents.described(root)
-    listed = attachments.listed(contents.repository(root), root.blob.digest)
     return Inspected(
         facts,
         digest=root.blob.digest,
         size=described.layer.size,
         created=described.created,
         signatures=bundle_contents.signatures(contents, root, trust),
-        stamps=tuple(judge(stamp, facts.digest, trust.verifier) for stamp in bundle_contents.stamps(contents, root)),
-        has_provenance=any(one.predicate_type == PROVENANCE for one in listed),
         bundle=contents,
     )
 

@@ -1,4 +1,7 @@
-"""Finds the pod of a workload by the index of a worker, or of a pod of an indexed Job. Tests: cli/test_exec.py."""
+"""Finds the pod of a workload by the index of a worker, or of a pod of an indexed Job.
+
+Tests: workloads/job/test_array.py.
+"""
 
 from __future__ import annotations
 

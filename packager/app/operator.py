@@ -1,4 +1,4 @@
-"""Installs, shows and removes the operator that a kind of workload needs, once per cluster.
+"""Installs and shows the operator that a kind of workload needs, once per cluster.
 
 Tests: cluster/test_operator.py.
 """
@@ -12,7 +12,6 @@ from packager.base.errors import ClusterError, TimedOutError, ToolError
 from packager.cluster import operator as cluster
 from packager.cluster.operator_health import Alive, Heartbeat, check_heartbeat
 from packager.cluster.operator_release import Bundle, bundle
-from packager.cluster.ownership import described
 from packager.kubernetes.objects import shown
 from packager.workloads.kinds import operators
 
@@ -20,11 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.app.progress import Tell
-    from packager.cluster.operator import Installed
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.workloads.operator import Operator
-
-_LISTED = 5
 
 
 def operator_names() -> dict[str, str]:
@@ -164,83 +160,3 @@ def status(kubectl: Kubectl, name: str) -> OperatorStatus:
     heartbeat = check_heartbeat(kubectl, operator)
     running, ended = cluster.jobs(kubectl, operator) if versions else ([], [])
     return OperatorStatus(operator, versions, heartbeat, len(running), len(ended))
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedUninstall:
-    """A removal of an operator that has been checked and may start.
-
-    Attributes:
-        kubectl: The client of the cluster.
-        operator: The operator.
-        installed: The operator's objects in the cluster.
-        running: The number of running jobs of the kind.
-        ended: The number of ended jobs of the kind.
-    """
-
-    kubectl: Kubectl
-    operator: Operator
-    installed: Installed
-    running: int
-    ended: int
-
-    @property
-    def objects(self) -> tuple[str, ...]:
-        """The objects to delete, each as a name for kubectl."""
-        return tuple(shown(item) for item in self.installed.ours)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {"operator": self.operator.name, "objects": list(self.objects), "ended": self.ended}
-
-    @property
-    def jobs(self) -> str | None:
-        """A sentence about the jobs that are deleted with the CRD; None if there are none."""
-        if f"customresourcedefinition/{self.operator.crd}" not in self.objects or not (self.running or self.ended):
-            return None
-        return f"with the CRD: {_count(self.running)} and {self.ended} ended; all of them will be deleted"
-
-
-def prepare_uninstall(
-    kubectl: Kubectl, name: str, file: Path | None, *, keep_crds: bool, force: bool
-) -> PreparedUninstall:
-    """Return the objects that an uninstall would delete; change nothing.
-
-    Args:
-        kubectl: The client of the cluster.
-        name: One of `operator_names`.
-        file: The installed manifest, if it was not upstream's.
-        keep_crds: Whether CRDs, and with them all jobs, are kept.
-        force: Whether running jobs may be deleted.
-
-    Raises:
-        ClusterError: Jobs of the kind are running, another owner has installed the operator, or the cluster does not
-            answer.
-    """
-    operator = operators()[name]
-    manifests = bundle(operator, file) if file else None
-    running, ended = cluster.jobs(kubectl, operator) if cluster.served(kubectl, operator) else ([], [])
-    if running and not force:
-        some = ", ".join(f"{job['metadata']['namespace']}/{job['metadata']['name']}" for job in running[:_LISTED])
-        more = f" and {len(running) - _LISTED} more" if len(running) > _LISTED else ""
-        raise ClusterError(f"{_count(len(running))}: {some}{more}", hint="wait for them, or end them with --force")
-    installed = cluster.installed(kubectl, operator, manifests, keep_crds=keep_crds)
-    foreign = [(item, owner) for item, owner in installed.others if item["kind"] != "Namespace" or not installed.ours]
-    if foreign:
-        raise ClusterError(f"others have installed these: {described(foreign)}; nothing was deleted")
-    return PreparedUninstall(kubectl, operator, installed, len(running), len(ended))
-
-
-def uninstall(prepared: PreparedUninstall, *, timeout: float) -> str | None:
-    """Delete the operator, and wait for it; return a text with the kept objects and their owners, None without any.
-
-    Raises:
-        TimedOutError: Some objects still exist after the timeout.
-        ClusterError: The cluster refuses.
-    """
-    cluster.uninstall(prepared.kubectl, prepared.installed.ours, timeout=timeout)
-    return described(prepared.installed.others) if prepared.installed.others else None
-
-
-def _count(running: int) -> str:
-    return f"{running} job{'s are' if running != 1 else ' is'} running"

@@ -10,23 +10,20 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.app import stamps
 from packager.app.signatures import beside, lines
-from packager.app.stamps import JudgedStamp, LocalPackage, judge
 from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.fetch import digest_of
 from packager.base.limits import DEFAULT, Limits
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
-from packager.publish import artefact, attachments
-from packager.publish.bundle import STAMP
+from packager.publish import artefact
 from packager.publish.reference import dashed
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import IO
 
     from packager.app.progress import Progress, Tell
@@ -77,7 +74,6 @@ class PulledPackage:
         package_digest: The digest of the package.
         edited: The files that were edited since the package was built.
         signatures: The signatures of the artefact.
-        stamps: The stamps of the package.
     """
 
     path: Path
@@ -87,7 +83,6 @@ class PulledPackage:
     package_digest: str
     edited: tuple[str, ...]
     signatures: tuple[Signature, ...] = ()
-    stamps: tuple[JudgedStamp, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -98,7 +93,6 @@ class PulledPackage:
             "package": {"name": self.package, "digest": self.package_digest},
             "edited": list(self.edited),
             "signatures": [signature.as_json() for signature in self.signatures],
-            "stamps": [stamp.as_json() for stamp in self.stamps],
         }
 
 
@@ -145,60 +139,23 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
     exists_hint = None if request.force else "--force replaces it"
     remote = read(registry, request.reference)
     name = artefact.file_name(remote.described, request.reference.repository.rpartition("/")[2])
-    path = request.folder / name
-    signatures, contents = _attached(registry, remote, request.trust, tell)
-
-    def finish(pulled: PulledPackage) -> PulledPackage:
-        judged = _judged(contents, pulled, request.trust, tell)
-        _write_bundles(stamps.beside(pulled.path), stamps.lines(judged), exists_hint)
-        return changed(pulled, stamps=judged)
-
+    signatures: tuple[Signature, ...] = ()
+    if request.trust is not None:
+        signatures = find(registry, remote.digest, request.trust.keys)
+        request.trust.require(signatures, str(remote.reference), tell)
     if request.extract:
-        path = path.with_name(name.removesuffix(".tar.gz"))
-    outputs = {path: True, stamps.beside(path): bool(contents)}
-    if not request.extract:
-        outputs[beside(path)] = bool(lines(signatures))
-    for output in (output for output, is_written in outputs.items() if is_written):
-        atomic.check_absent(output, exists_hint)
-    if request.extract:
-        pulled = _extracted(registry, remote, path, exists_hint, progress, finish)
+        path = request.folder / name.removesuffix(".tar.gz")
+        pulled = _extracted(registry, remote, path, exists_hint, progress)
     else:
+        path = request.folder / name
+        atomic.check_absent(path, exists_hint)
+        if lines(signatures):
+            atomic.check_absent(beside(path), exists_hint)
         with atomic.file(path, exists_hint=exists_hint) as stream:
             _download(registry, remote, stream, name, progress)
-            pulled = finish(_checked(remote, Path(stream.name), path, path))
+            pulled = _checked(remote, Path(stream.name), path, path)
             _write_bundles(beside(path), lines(signatures), exists_hint)
     return changed(pulled, signatures=signatures)
-
-
-def _attached(
-    registry: Source, remote: RemoteArtefact, trust: Trust | None, tell: Tell
-) -> tuple[tuple[Signature, ...], tuple[bytes, ...]]:
-    """Return the signatures of an artefact, and its stamps.
-
-    Raises:
-        VerificationError: A signature is required and none is trusted.
-    """
-    if trust is None:
-        return (), ()
-    listed = attachments.listed(registry, remote.digest)
-    signatures = find(registry, remote.digest, trust.verifier, listed)
-    trust.require(signatures, str(remote.reference), tell)
-    contents, messages = attachments.contents(registry, listed, STAMP)
-    for message in messages:
-        tell(f"a stamp is not valid: {message}")
-    return signatures, contents
-
-
-def _judged(
-    contents: tuple[bytes, ...], pulled: PulledPackage, trust: Trust | None, tell: Tell
-) -> tuple[JudgedStamp, ...]:
-    """Return the stamps of a package, and report each."""
-    if trust is None:
-        return ()
-    judged = tuple(judge(content, pulled.package_digest, trust.verifier) for content in contents)
-    for one in judged:
-        tell(str(one))
-    return judged
 
 
 def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
@@ -213,15 +170,11 @@ def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
             raise ToolError(f"{path} cannot be removed: {reason(error)}") from None
 
 
-def _extracted(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
-    registry: Source,
-    remote: RemoteArtefact,
-    destination: Path,
-    exists_hint: str | None,
-    progress: Progress,
-    finish: Callable[[PulledPackage], PulledPackage],
+def _extracted(
+    registry: Source, remote: RemoteArtefact, destination: Path, exists_hint: str | None, progress: Progress
 ) -> PulledPackage:
-    """Unpack a package into a folder of its own; `finish` is called before the folder gets its name."""
+    """Unpack a package into a folder of its own."""
+    atomic.check_absent(destination, exists_hint)
     if exists_hint is None and paths.exists(destination):
         check_replaceable(destination)
     with atomic.folder(destination, exists_hint=exists_hint) as folder:
@@ -235,7 +188,7 @@ def _extracted(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
                 raise ToolError(f"{remote.reference} cannot be unpacked: {reason(error)}") from None
         shown = Path(file.name)
         _lift(root(shown, folder), folder)
-        return finish(_checked(remote, folder, shown, destination))
+        return _checked(remote, folder, shown, destination)
 
 
 def _lift(top: Path, folder: Path) -> None:
@@ -307,16 +260,14 @@ def local(  # noqa: PLR0913 - an option each
     tell: Tell,
     progress: Progress,
     trust: Trust | None = None,
-    with_stamps: bool = False,
-) -> LocalPackage:
-    """Return the file in the cache with a package of a registry, which is pulled unless it is there, and its stamps.
+) -> Path:
+    """Return the file in the cache with a package of a registry, which is pulled unless it is there.
 
     Args:
         reference: The package.
         access: The way to registries.
         cache: The folder of mlpack's caches.
         trust: The keys that are trusted; None leaves signatures unread.
-        with_stamps: Whether the stamps of the package are read.
         tell: Receives the digest that a tag names, and a line about each signature.
         progress: Shows the progress of the download.
 
@@ -327,15 +278,12 @@ def local(  # noqa: PLR0913 - an option each
     """
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
-        contents: tuple[bytes, ...] = ()
         if trust is not None and trust.is_asked:
-            listed = attachments.listed(registry, remote.digest)
-            trust.require(find(registry, remote.digest, trust.verifier, listed), str(reference), tell)
-            contents = attachments.contents(registry, listed, STAMP)[0] if with_stamps else ()
+            trust.require(find(registry, remote.digest, trust.keys), str(reference), tell)
         path = _cached(registry, remote, cache, progress)
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
-    return LocalPackage(path, contents)
+    return path
 
 
 def component(reference: PackageReference, access: Access, folder: Path, *, tell: Tell, progress: Progress) -> Path:

@@ -10,17 +10,13 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app import verdicts
-from packager.app.attaching import StatementRequest, StatementSubject, statements
 from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.limits import DEFAULT
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import integrity, inventory, layout
+from packager.package import integrity, inventory
 from packager.package.opened import opened
-from packager.publish import artefact, attachments
+from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
-from packager.publish.bundle import Subject
 from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
@@ -30,9 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.attaching import Attached
     from packager.app.progress import Progress, Tell
-    from packager.app.verdicts import EarlierVerdict
     from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
@@ -57,7 +51,6 @@ class PushRequest:
         kubectl: The kubectl that renders.
         pod_security: The Pod Security level that every overlay must meet; None for none.
         allow: Words of `--allow`: kinds, fields, labels and annotations that are permitted too.
-        cache: The folder of mlpack's caches, with the verdicts of earlier runs; None for none.
         tags: More tags.
         platform: The operating system and the architecture that the artefact names.
         annotations: More annotations.
@@ -66,7 +59,6 @@ class PushRequest:
         force: Whether tags are moved that name another artefact.
         dry_run: Whether nothing is sent.
         signers: The keys that sign the artefact.
-        statements: The statements that are attached to it.
     """
 
     package: Path
@@ -75,7 +67,6 @@ class PushRequest:
     kubectl: str = "kubectl"
     pod_security: str | None = None
     allow: tuple[str, ...] = ()
-    cache: Path | None = None
     tags: tuple[str, ...] = ()
     platform: str = "linux/amd64"
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +75,6 @@ class PushRequest:
     force: bool = False
     dry_run: bool = False
     signers: tuple[Signer, ...] = ()
-    statements: StatementRequest = field(default_factory=StatementRequest)
 
     @property
     def checks(self) -> Checks:
@@ -118,7 +108,6 @@ class PushedPackage:
         sent: The digests of the blobs that were sent; None for a dry run.
         is_new: Whether anything was sent.
         signed_by: The fingerprints of the keys that have signed it.
-        statements: The names of the statements that are attached to it.
     """
 
     reference: PackageReference
@@ -128,7 +117,6 @@ class PushedPackage:
     sent: tuple[str, ...] | None
     is_new: bool
     signed_by: tuple[str, ...] = ()
-    statements: tuple[str, ...] = ()
 
     @property
     def pinned(self) -> str:
@@ -149,7 +137,6 @@ class PushedPackage:
             "dry_run": self.sent is None,
             "sent": list(self.sent or ()),
             "signed_by": list(self.signed_by),
-            "statements": list(self.statements),
             "manifest": json.loads(self.artefact.manifest),
             "config": json.loads(self.artefact.config),
         }
@@ -171,11 +158,10 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
     """
     choices = _choices(request)
     with opened(request.package) as package:
-        facts, renders = _facts(package, request, tell)
+        facts = _facts(package, request)
         with packed(package, request.created or 0) as (path, layer, size):
             _note(facts, size, tell)
             made = artefact.compose(facts, layer, choices)
-            attached = _statements(request, package, facts, renders, made, tell)
             pushed = PushedPackage(
                 request.reference,
                 request.all_tags,
@@ -184,32 +170,12 @@ def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress
                 None,
                 is_new=False,
                 signed_by=tuple(signer.public.fingerprint for signer in request.signers),
-                statements=tuple(dict.fromkeys(one.name for one in attached)),
             )
             if request.dry_run:
                 return pushed
             with Repository(request.reference, access, may_push=True) as registry:
-                sent, is_new = _send(registry, request, made, attached, path, progress)
+                sent, is_new = _send(registry, request, made, path, progress)
     return replace(pushed, sent=sent, is_new=is_new)
-
-
-def _statements(  # noqa: PLR0913, PLR0917 - what a statement is about
-    request: PushRequest,
-    package: Package,
-    facts: ArtefactFacts,
-    renders: Mapping[str, str] | None,
-    made: Artefact,
-    tell: Tell,
-) -> tuple[Attached, ...]:
-    """Return the statements that are attached to the artefact; see `packager.app.attaching` for the errors."""
-    reference = request.reference
-    subjects = (
-        Subject(facts.digest, f"{facts.package}/{layout.INVENTORY}"),
-        Subject(made.layer.blob.digest, made.layer.name),
-        Subject(made.digest, f"{reference.host}/{reference.repository}"),
-    )
-    subject = StatementSubject(package, facts.edited, renders, request.kubectl, request.runner, made.digest, subjects)
-    return statements(request.statements, subject, request.signers, tell)
 
 
 def _choices(request: PushRequest) -> ArtefactChoices:
@@ -225,8 +191,8 @@ def _choices(request: PushRequest) -> ArtefactChoices:
     return choices
 
 
-def _facts(package: Package, request: PushRequest, tell: Tell) -> tuple[ArtefactFacts, Mapping[str, str] | None]:
-    """Return the facts about a package, and the digest of what each overlay renders to; None if nothing was verified.
+def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
+    """Return the facts about a package, after it was verified.
 
     Raises:
         VerificationError: The package has problems.
@@ -234,33 +200,13 @@ def _facts(package: Package, request: PushRequest, tell: Tell) -> tuple[Artefact
     """
     if not request.verify:
         integrity.refuse_undecided(package)
-        return facts_of(package, images_of(package, request.checks)), None
-    verdict = _earlier(package, request)
-    if verdict is None:
-        report = _verified(package, request)
-        renders, images = report.renders, report.images
-    else:
-        tell(verdicts.NOTE)
-        renders, images = verdict.renders, verdict.images
-    title = None if verdict is None else verdict.title
-    return facts_of(package, {image for names in images.values() for image in names}, title), renders
-
-
-def _earlier(package: Package, request: PushRequest) -> EarlierVerdict | None:
-    """Return the verdict of an earlier verification of the same files; None without one.
-
-    A file that Flux would leave out is looked for among those that the overlays use, which only a verification knows.
-    """
-    if request.cache is None or request.pod_security is not None or request.allow:
-        return None
-    checked = integrity.check(package, DEFAULT)
-    if checked.received is None or dropped_by_flux({*package.inventory["files"], *checked.edits}):
-        return None
-    return verdicts.find(request.cache, checked.received, request.kubectl)
+        return facts_of(package, images_of(package, request.checks))
+    report = _verified(package, request)
+    return facts_of(package, {image for names in report.images.values() for image in names})
 
 
 def _verified(package: Package, request: PushRequest) -> Report:
-    """Return the report on a package, and remember it. Raises VerificationError or ToolError."""
+    """Return the report on a package. Raises VerificationError or ToolError."""
     from packager import verify as stage
 
     report = stage.verify(package, request.checks)
@@ -271,17 +217,15 @@ def _verified(package: Package, request: PushRequest) -> Report:
         raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
     if report.unchecked:
         raise ToolError(f"{report.unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
-    verdicts.keep(request.cache, report, request.checks, title_of(package))
     return report
 
 
-def facts_of(package: Package, images: set[str], title: str | None = None) -> ArtefactFacts:
+def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
     """Return the facts about an open package.
 
     Args:
         package: The package.
         images: The images of its pods.
-        title: The title of the model, if it is known already; None reads it.
 
     Raises:
         ToolError: A file cannot be read.
@@ -294,7 +238,7 @@ def facts_of(package: Package, images: set[str], title: str | None = None) -> Ar
         edited=tuple(sorted(integrity.changed(package))),
         images=tuple(sorted(images)),
         sealed=sealed.decode(),
-        title=title_of(package) if title is None else title,
+        title=title_of(package),
         folder=package.top if package.folder != package.source else package.name,
     )
 
@@ -338,11 +282,10 @@ def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:
         tell(f"note: the package unpacks to {size:,} bytes, and Argo CD takes at most {_ARGO_BYTES:,}")
 
 
-def _send(  # noqa: PLR0913, PLR0917 - what is sent, and where
+def _send(
     registry: Repository,
     request: PushRequest,
     made: Artefact,
-    attached: tuple[Attached, ...],
     path: Path,
     progress: Progress,
 ) -> tuple[tuple[str, ...], bool]:
@@ -352,8 +295,6 @@ def _send(  # noqa: PLR0913, PLR0917 - what is sent, and where
     sent = () if is_stored else _send_blobs(registry, made, path, progress)
     signed = _signed(request, made)
     has_signed = attach(registry, signed, request.signers)
-    for one in attached:
-        has_signed |= attachments.attach(registry, signed.manifest, one.content, one.predicate_type, signed.created)
     for tag in tags:
         if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
             registry.put_manifest(tag, made.manifest)
@@ -375,7 +316,7 @@ def _send_blobs(registry: Repository, made: Artefact, path: Path, progress: Prog
 def _signed(request: PushRequest, made: Artefact) -> SignedArtefact:
     created = None if request.created is None else artefact.time_text(request.created)
     manifest = artefact.descriptor(made.manifest)
-    return SignedArtefact(request.reference, manifest, made.layer.name, made.layer.blob.digest, created)
+    return SignedArtefact(manifest, made.layer.name, made.layer.blob.digest, created)
 
 
 def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str) -> bool:

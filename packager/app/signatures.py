@@ -5,7 +5,6 @@ Tests: cli/test_key.py.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.app.key import key_content
@@ -15,13 +14,12 @@ from packager.base.values import Value
 from packager.publish import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from packager.app.progress import Tell
-    from packager.base.runner import Runner
     from packager.publish.keys import PublicKey
-    from packager.publish.signatures import Signature, Verifier
+    from packager.publish.signatures import Signature
 
 _ENDING = ".sigstore.json"
 _MOST_BUNDLES = 16
@@ -47,20 +45,11 @@ class Trust(Value, frozen=True):
 
     Attributes:
         keys: The keys.
-        runner: Starts openssl, where the library for signatures is not installed.
         is_required: Whether a package needs a signature by one of them.
     """
 
     keys: tuple[PublicKey, ...]
-    runner: Runner
     is_required: bool
-
-    @property
-    def verifier(self) -> Verifier:
-        """The keys, and the way to check signatures."""
-        from packager.publish.signatures import Verifier
-
-        return Verifier(self.keys, _check(self.runner))
 
     @property
     def is_asked(self) -> bool:
@@ -81,7 +70,7 @@ class Trust(Value, frozen=True):
             raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
 
 
-def trust(request: TrustRequest, runner: Runner) -> Trust:
+def trust(request: TrustRequest) -> Trust:
     """Return the keys that are trusted.
 
     Raises:
@@ -99,18 +88,7 @@ def trust(request: TrustRequest, runner: Runner) -> Trust:
         hint = "--key FILE names a public key; so do MLPACK_KEYS and files in ~/.config/mlpack/keys"
         raise UsageError("--require-signature needs a public key to trust", hint=hint)
     public = [keys.public(key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
-    return Trust(tuple(public), runner, is_required)
-
-
-def _check(runner: Runner) -> Callable[[PublicKey, bytes, bytes], bool]:
-    """Return the function that checks signatures: with the library if it is installed, else with openssl."""
-    try:
-        from packager.publish.signer import is_valid
-    except ModuleNotFoundError:
-        from packager.publish import openssl
-
-        return partial(openssl.is_valid, runner=runner)
-    return is_valid
+    return Trust(tuple(public), is_required)
 
 
 def beside(path: Path) -> Path:
@@ -120,12 +98,8 @@ def beside(path: Path) -> Path:
 
 def lines(signatures: Sequence[Signature]) -> bytes:
     """Return the content of the file for those bundles that are about the package."""
-    return b"".join(one_line(one.content) for one in signatures if one.content and one.problem is None)
-
-
-def one_line(content: bytes) -> bytes:
-    """Return a JSON document as one line."""
-    return content.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+    bundles = [one.content for one in signatures if one.content and one.problem is None]
+    return b"".join(content.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n" for content in bundles)
 
 
 def bundles_beside(path: Path) -> list[bytes]:
@@ -163,6 +137,7 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
             raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
         return
     from packager.base.fetch import digest_of
+    from packager.publish.signatures import judge
 
     file = beside(path)
     try:
@@ -171,8 +146,7 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
         return  # there is no such package, as is reported when it is opened
     except OSError as error:
         raise unreadable(path, error) from None
-    verifier = trust.verifier
-    signatures = [verifier.bundle(line, digest) for line in bundles_beside(path)]
+    signatures = [judge(line, digest, trust.keys) for line in bundles_beside(path)]
     try:
         trust.require(signatures, str(path), tell)
     except VerificationError as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from packager.rendering.sources import Sources
 
 
-_SINGLE_WORKLOAD_VERBS = ("logs", "exec", "results")
+_SINGLE_WORKLOAD_VERBS = ("logs", "results")
 """The verbs that use one workload; the other verbs use all workloads of the overlay."""
 
 _MOST_WATCHES = 8

@@ -11,7 +11,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.app import verdicts
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
@@ -41,7 +40,6 @@ __all__ = [
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from packager.app.progress import Tell
     from packager.base.runner import Runner
     from packager.configure.upgrade.plan import PlannedFile
     from packager.configure.upgrade.replay import Answer
@@ -291,18 +289,13 @@ def check(
     upgrade: PreparedUpgrade,
     kubectl: str,
     runner: Runner = SYSTEM,
-    *,
-    cache: Path | None = None,
-    tell: Tell = lambda _: None,
 ) -> None:
-    """Render and verify the package as it will be, unless the same files were verified before on this machine.
+    """Render and verify the package as it will be.
 
     Args:
         upgrade: The upgrade.
         kubectl: The kubectl that renders.
         runner: Starts kubectl.
-        cache: The folder of mlpack's caches, with the verdicts of earlier runs; None for none.
-        tell: Receives a note if the package is not rendered again.
 
     Raises:
         VerificationError: The package would have problems that the present one does not have.
@@ -311,14 +304,10 @@ def check(
     with workfolder.temporary() as folder:
         _write_result(upgrade, folder)
         with opened(folder, shown_as=upgrade.old.source) as package:
-            if verdicts.of_package(cache, package, kubectl) is not None:
-                tell(verdicts.NOTE)
-                return
             from packager import verify as verification
 
             checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
             report = verification.verify(package, checks)
-            verdicts.keep(cache, report, checks)
     problems = list(report.problems)
     if problems:
         before = set(map(_identity, verification.verify(upgrade.old, checks).problems))

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
-from packager.app.stamps import StampedPackage, use
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.shortening import bounded
 from packager.base.values import Value, as_dict, replace
@@ -14,7 +13,6 @@ from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import tarheader
 from packager.package.opened import opened
-from packager.publish.stamp import is_property
 from packager.verify import Checks, objects, schema
 from packager.verify.expected import is_digest
 
@@ -26,7 +24,6 @@ __all__ = [
     "is_bundle",
     "kubernetes_versions",
     "level",
-    "required_properties",
     "verify",
 ]
 
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
 
     from packager.app.bundle_contents import BundleContents
     from packager.app.rebuild import RebuildRequest
-    from packager.app.stamps import StampChecks
     from packager.verify.report import Report
     from packager.verify.security import Exceeded
 
@@ -46,7 +42,7 @@ class Verification(Value, frozen=True):
 
     Attributes:
         report: The problems, notes and unchecked parts.
-        proofs: Sentences about the package's stamps, about a second build, and about the bundle that contains it.
+        proofs: Sentences about a second build, and about the bundle that contains it.
     """
 
     report: Report
@@ -88,7 +84,6 @@ def _exceeded_json(field: Exceeded) -> dict[str, Any]:
 def verify(
     path: Path,
     checks: Checks,
-    stamp: StampChecks | None = None,
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
 ) -> Verification:
@@ -97,12 +92,11 @@ def verify(
     Args:
         path: The package.
         checks: The options.
-        stamp: The way stamps are used; None uses none.
         rebuild: The spec that the package is built from again; None builds nothing.
         bundle: The bundle that the package comes from; None for none.
 
     Raises:
-        UsageError: The path, the stamp or the spec does not exist.
+        UsageError: The path or the spec does not exist.
         VerificationError: The path is not a package, or the package exceeds the limits.
     """
     with opened(path, limits=checks.limits) as package:
@@ -115,10 +109,6 @@ def verify(
         rebuilt = build_again(path, rebuild, checks.limits)
         problems += rebuilt.problems
         notes += [rebuilt.note] if rebuilt.note else []
-    if stamp is not None:
-        used = use(_stamped(path, report, checks), stamp)
-        problems += used.problems
-        notes += used.notes
     if bundle is not None:
         from packager.app.bundle_contents import differences
         from packager.app.bundle_contents import notes as bundle_notes
@@ -126,10 +116,6 @@ def verify(
         problems += differences(bundle, bundle.package, report.digest)
         notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
     return Verification(replace(report, problems=tuple(problems)), tuple(notes))
-
-
-def _stamped(path: Path, report: Report, checks: Checks) -> StampedPackage:
-    return StampedPackage(path, report.digest, report.edits, report.renders, checks.kubectls, checks.runner)
 
 
 def is_bundle(path: Path) -> bool:
@@ -142,14 +128,6 @@ def is_bundle(path: Path) -> bool:
             with path.open("rb") as stream:
                 return tarheader.is_tar(stream.read(tarheader.BLOCK))
     return False
-
-
-def required_properties(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the properties that `--require-stamp` names. Raises UsageError."""
-    for name in names:
-        if not is_property(name):
-            raise UsageError(f"--require-stamp {name}: expected a property such as MLPACK_RENDERS_ALIKE")
-    return tuple(names)
 
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:

@@ -343,8 +343,7 @@ Secrets = Annotated[
     dict[EnvironmentKey, Secret],
     Meta(
         description="Environment variables whose values are secret. Every pod of the workload reads them from the "
-        "Secret that SECRET in site.env names, under the same keys. `mlpack secret create` creates it. The package "
-        "contains their names only.",
+        "Secret that SECRET in site.env names, under the same keys. The package contains their names only.",
         examples=[{"HF_TOKEN": {"description": "A token of huggingface.co."}}],
     ),
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,13 +106,6 @@ def cache_folder() -> Path:
     """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME is ignored (XDG Base Directory)."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
-
-
-def verdict_folder() -> Path | None:
-    """Return the folder of mlpack's caches; None for a user without a home folder."""
-    with suppress(RuntimeError):
-        return cache_folder()
-    return None
 
 
 def runs_folder() -> Path | None:

@@ -38,7 +38,7 @@ def ask(question: str, proposed: str) -> str:
     return _answer(f"{question} [{proposed}]") or proposed
 
 
-def ask_hidden(question: str, *, hint: str = "--from-env-file FILE reads the values from a file") -> str:
+def ask_hidden(question: str, *, hint: str) -> str:
     """Return the line that the user types; the terminal does not show it.
 
     Args:

@@ -66,7 +66,7 @@ def bundle(
         force,
         source_date_epoch(),
         kubectl,
-        signatures.trust(ctx),
+        signatures.trust(),
         tuple(operator),
         not no_operators,
         tuple(image_archive),

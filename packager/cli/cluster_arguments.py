@@ -80,14 +80,6 @@ Expect = Annotated[
         metavar="DIGEST", help="Accept only the package with this digest, sha256:…, as its sender has told you."
     ),
 ]
-RequiredProperties = Annotated[
-    list[str],
-    typer.Option(
-        "--require-stamp",
-        metavar="PROPERTY",
-        help="Require this property in a stamp by a trusted key. Repeatable.",
-    ),
-]
 Worker = Annotated[int | None, typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.")]
 
 

@@ -84,16 +84,6 @@ def levels(incomplete: str) -> list[str]:
     return _matching(candidates.levels(), incomplete)
 
 
-def commands(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the commands that may follow those on the command line of `mlpack help` and `mlpack man`."""
-    from packager.cli.verbs import subcommand
-
-    command: Any = ctx.parent.command if ctx.parent else ctx.command
-    for name in ctx.params.get("command") or ctx.args:
-        command = subcommand(command, name)
-    return _matching(getattr(command, "commands", {}), incomplete)
-
-
 def site_keys(incomplete: str) -> list[str]:
     """Return the keys of site options, each with `=`."""
     from packager.app import candidates

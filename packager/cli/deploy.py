@@ -24,7 +24,6 @@ from packager.cli.cluster_arguments import (
     Patience,
     PodSecurity,
     RecordsFolder,
-    RequiredProperties,
     Verify,
     Yes,
     acceptance,
@@ -40,9 +39,7 @@ from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from packager.app.stamps import StampChecks
     from packager.app.target import Target
 
 
@@ -68,7 +65,6 @@ def deploy(
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
     expect: Expect = None,
-    require_stamp: RequiredProperties = [],  # noqa: B006
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.")
     ] = None,
@@ -80,27 +76,25 @@ def deploy(
     """Deploy a package to a cluster and wait until it has ended or is serving.
 
     Exit code 0 when it has succeeded or serves, 7 when it has failed or cannot run, 8 after --timeout. Ctrl-C leaves it
-    running. With --require-stamp, the keys are for the stamp, unless --require-signature says otherwise.
+    running.
     """
     from packager.app import deploy as use_case
     from packager.app.record import RunRecords
     from packager.app.verify import allowed_words, expected_digest, level
+    from packager.cli.registry_arguments import local_package
     from packager.cli.watching import QUIET_SECONDS, finish_records, report_end, watch_and_show
 
     limit = (seconds(timeout) or None) if timeout is not None else None
     longest, held = seconds(patience), hold_seconds(hold, results)
     _refuse_combined({"--follow": follow, "--results": results is not None}, "--no-wait", is_set=not wait)
-    _refuse_combined(
-        {"--expect": expect is not None, "--require-stamp": bool(require_stamp)}, "--no-verify", is_set=not verify
-    )
-    package, stamp = _stamped(ctx, package, signatures, require_stamp)
+    _refuse_combined({"--expect": expect is not None}, "--no-verify", is_set=not verify)
+    package = local_package(ctx, package, signatures.trust())
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
     to_cluster = at.client(ctx)
     deadline = to_cluster.within(limit).deadline
     with limited(limit, timeout_error) as clock, open_target(ctx, package, overlay, to_cluster) as target:
         if verify:
             use_case.check(target, allowed_words(with_site(allow)), level(pod_security), expected_digest(expect))
-            use_case.check_stamp(target, stamp, say)
         if dry_run:
             planned = use_case.with_hold(target, held)
             emit_data(use_case.dry_run(planned, dry_run, force_conflicts=force_conflicts, form=output))
@@ -144,19 +138,6 @@ def deploy(
             report_end(one, verdict)
         if missing:
             raise missing
-
-
-def _stamped(
-    ctx: typer.Context, package: Path, signatures: SignatureOptions, require_stamp: list[str]
-) -> tuple[Path, StampChecks]:
-    """Return the path of the package, and the stamp that it must have."""
-    from packager.app.stamps import StampChecks
-    from packager.app.verify import required_properties
-    from packager.cli.registry_arguments import stamped_package
-
-    required, trust = required_properties(require_stamp), signatures.trust(ctx)
-    stamped = stamped_package(ctx, package, signatures.for_stamp(trust) if required else trust)
-    return stamped.path, StampChecks(None, required, trust, stamped.stamps)
 
 
 def _refuse_combined(options: Mapping[str, bool], other: str, *, is_set: bool) -> None:

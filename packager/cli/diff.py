@@ -49,7 +49,7 @@ def diff(
     from packager.app.diff import diff as find_edits
     from packager.cli.registry_arguments import local_package
 
-    difference = find_edits(local_package(ctx, package, signatures.trust(ctx)))
+    difference = find_edits(local_package(ctx, package, signatures.trust()))
     content = difference.content
     if output in (DiffFormat.json, DiffFormat.yaml, DiffFormat.name):
         files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))

@@ -48,7 +48,7 @@ def doctor(
 
     findings: list[CheckResult] = []
     accepted = allowed_words(with_site(allow)), level(pod_security)
-    package = local_package(ctx, package, signatures.trust(ctx))
+    package = local_package(ctx, package, signatures.trust())
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
         for finding in examine(target, *accepted, RegistryOptions().access(ctx), os.environ):

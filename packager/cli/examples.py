@@ -47,7 +47,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack logs hello-mpi --follow", "of the main pod"),
         ("mlpack logs hello-mpi --all --tail 20", "the last lines of all pods"),
     ),
-    "exec": (("mlpack exec hello-mpi -- nvidia-smi", "run a program in the main pod"),),
     "results": (("mlpack results hello-mpi results", "copy the results into a folder"),),
     "workspace push": (("mlpack workspace push hello-mpi data --folder DATASET_DIR", "copy data to the storage"),),
     "workspace ls": (("mlpack workspace ls hello-mpi", "what is on the storage"),),
@@ -57,7 +56,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack delete hello-mpi --keep-results", "keep claims and their data"),
     ),
     "history": (("mlpack history hello-mpi --all-namespaces", "what is deployed, by whom, of which build"),),
-    "secret create": (("mlpack secret create hello-mpi --from-env-file secrets.env", "with the values of a file"),),
     "task schema": (("mlpack task schema train", "which values a definition takes, as JSON Schema"),),
     "task create": (
         ("mlpack task create train --set epochs=3", "a job from a definition"),
@@ -86,11 +84,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack operator install jobset --from manifests.yaml", "from a file; prints the images it needs"),
     ),
     "operator status": (("mlpack operator status mpi", "what it serves, and whether it runs"),),
-    "operator uninstall": (("mlpack operator uninstall jobset --keep-crds", "and keep all jobs"),),
     "push": (("mlpack push hello-mpi.tar.gz oci://registry.example.com/team/hello-mpi:1.0", "with a tag"),),
     "pull": (("mlpack pull oci://registry.example.com/team/hello-mpi:1.0 --extract", "as a folder"),),
     "inspect": (("mlpack inspect oci://registry.example.com/team/hello-mpi:1.0 -o images", "its images alone"),),
-    "stamp": (("mlpack stamp hello-mpi.tar.gz --sign-key prod.key", "write hello-mpi.tar.gz.stamp.json"),),
     "key new": (("mlpack key new prod", "write prod.key and prod.pub"),),
     "bundle": (("mlpack bundle oci://registry.example.com/team/hello-mpi:1.0", "with its images, in one file"),),
     "load": (("mlpack load hello-mpi.bundle.tar --registry registry.site.example", "on the other side"),),
@@ -111,8 +107,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "version": (("mlpack version -o json", "for programs"),),
     "completion": (("source <(mlpack completion bash)", "in ~/.bashrc"),),
-    "help": (("mlpack help operator install", "the same as `mlpack operator install --help`"),),
-    "man": (("mlpack man -d ~/.local/share/man/man1", "then: man mlpack-build"),),
 }
 """The examples of each command, by its full name: a command line and what it is for."""
 

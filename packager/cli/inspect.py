@@ -82,7 +82,7 @@ def inspect(
     from packager.base import yamlio
     from packager.cli.host import host
 
-    trust = signatures.trust(ctx)
+    trust = signatures.trust()
     inspected = stage.inspect(
         package, at.access(ctx), Path(package), kubectl, host(ctx).runner, trust, progress=progress, tell=say
     )
@@ -129,7 +129,10 @@ def _show(inspected: Inspected) -> None:
         _show_bundle(inspected.bundle)
     for path in facts.edited:
         emit(f"{'edited:':16}{path}")
-    _show_attached(inspected)
+    for signature in inspected.signatures or ():
+        emit(f"{'signature:':16}{signature}")
+    if inspected.signatures == ():
+        emit(f"{'signature:':16}none")
     for path in inspected.files or ():
         emit(f"{'file:':16}{path}")
     if inspected.files is None:
@@ -143,17 +146,3 @@ def _show_bundle(bundle: BundleContents) -> None:
     for operator in bundle.operators:
         origin = "upstream's manifest" if operator.is_pinned else "not upstream's manifest"
         emit(f"{'operator:':16}{operator.name} {operator.version} {operator.digest}, {origin}")
-
-
-def _show_attached(inspected: Inspected) -> None:
-    """Print the signatures, and the statements that are attached."""
-    for signature in inspected.signatures or ():
-        emit(f"{'signature:':16}{signature}")
-    if inspected.signatures == ():
-        emit(f"{'signature:':16}none")
-    for stamp in inspected.stamps or ():
-        emit(f"{'stamp:':16}{stamp}")
-        for name in stamp.facts.properties if stamp.is_trusted and stamp.facts else ():
-            emit(f"{'':16}{name}")
-    if inspected.has_provenance:
-        emit(f"{'provenance:':16}listed: mlpack verify --rebuild SPEC proves it")

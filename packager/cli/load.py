@@ -46,7 +46,7 @@ def load(
     from packager.app.load import LoadRequest
     from packager.app.load import load as load_bundle
 
-    request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(ctx), extract)
+    request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(), extract)
     loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
     if output is not None:
         emit_output(loaded.as_json(), map(str, loaded.manifests), output, is_bounded=False)
@@ -56,7 +56,7 @@ def load(
         if manifest.source:
             say(f"{manifest.source} is {manifest}")
     if loaded.signatures:
-        say(f"{loaded.signatures} signatures and other manifests about these")
+        say(f"signatures and other manifests about these: {loaded.signatures}")
     if dry_run:
         say("dry run: the bundle is valid, and nothing was sent")
     elif extract is None:

@@ -1,4 +1,4 @@
-"""`mlpack operator install|status|uninstall`: manages operators, once per cluster. Tests: cluster/test_operator.py."""
+"""`mlpack operator install|status`: manages operators, once per cluster. Tests: cluster/test_operator.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import typer
 from packager.app import operator as use_case
 from packager.base.errors import ClusterError
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.asking import confirm_deletion
-from packager.cli.cluster_arguments import ClusterOptions, DryRunOption, Yes, seconds
-from packager.cli.console import OutputFormat, emit, emit_lines, emit_output, say
+from packager.cli.cluster_arguments import ClusterOptions, DryRunOption, seconds
+from packager.cli.console import emit, emit_lines, emit_output, say
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ Timeout = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
-    group = typer.Typer(help="Install, look at or remove the operator that workloads need.", no_args_is_help=True)
-    for verb in (install, status, uninstall):
+    group = typer.Typer(help="Install or look at the operator that workloads need.", no_args_is_help=True)
+    for verb in (install, status):
         group.command()(verb)
     app.add_typer(group, name="operator")
 
@@ -87,51 +86,6 @@ def status(
     if state.exit_code == ClusterError.exit_code:
         say(f"hint: {state.operator.installation(client.cluster)}")
     raise typer.Exit(state.exit_code)
-
-
-@with_options("at", ClusterOptions, without=("namespace",))
-def uninstall(
-    ctx: typer.Context,
-    at: ClusterOptions,
-    name: Which,
-    file: From = None,
-    keep_crds: Annotated[bool, typer.Option("--keep-crds", help="Keep the CRD and all jobs.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Remove it even while jobs are running, which ends them.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
-    yes: Yes = False,
-    timeout: Timeout = "5m",
-    output: Output = None,
-) -> None:
-    """Remove the operator and its CRD, which deletes all jobs; refuses while jobs run, keeps what others installed."""
-    limit = seconds(timeout)
-    client = at.client(ctx)
-    prepared = use_case.prepare_uninstall(client, name, file, keep_crds=keep_crds, force=force)
-    if not prepared.objects:
-        if output is None:
-            emit("nothing to delete")
-        else:
-            emit_output(prepared.as_json(), (), output)
-        return
-    if not dry_run:
-        for item in prepared.objects:
-            say(f"  {item}")
-    if prepared.jobs:
-        say(f"  {prepared.jobs}")
-    if dry_run:
-        emit_output(prepared.as_json(), prepared.objects, output or OutputFormat.name)
-        say("dry run: nothing was deleted")
-        return
-    if not yes:
-        confirm_deletion(f"Delete {prepared.operator.name} from the cluster?")
-    kept = use_case.uninstall(prepared, timeout=limit)
-    if output is None:
-        emit_lines("\n".join(f"{item} deleted" for item in prepared.objects))
-    else:
-        emit_output(prepared.as_json(), prepared.objects, output)
-    if kept:
-        raise ClusterError(f"kept, because it was not installed by mlpack alone: {kept}")
 
 
 def _described(state: OperatorStatus) -> list[str]:

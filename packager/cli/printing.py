@@ -83,5 +83,5 @@ def _incomplete(remarks: Remarks) -> ClusterError:
     )
     what = ", ".join(f"{count:,} {how}" for count, how in counts if count)
     again = "run it again when no program is writing there"
-    hint = "the pod's user cannot read them: check with mlpack exec" if remarks.unread else again
+    hint = "the pod's user cannot read them: check with kubectl exec POD -- id" if remarks.unread else again
     return ClusterError(f"the copy differs from the results in the pod: {what}", hint=hint)

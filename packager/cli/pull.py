@@ -40,7 +40,7 @@ def pull(
     from packager.app.pull import pull as pull_package
     from packager.app.registry_access import parse
 
-    request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust(ctx))
+    request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust())
     pulled = pull_package(request, at.access(ctx), progress=progress, tell=say)
     if output is not None:
         emit_output(pulled.as_json(), [str(pulled.path)], output)

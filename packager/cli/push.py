@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.arguments import Output, source_date_epoch, verdict_folder
+from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
     Allow,
     PackagePath,
@@ -16,9 +16,6 @@ from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the an
 )
 from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
-
-_NONE = "none"
-"""The value of --stamp that leaves the stamp out."""
 
 if TYPE_CHECKING:
     from packager.app.push import PushedPackage
@@ -44,16 +41,6 @@ def push(
         list[Path],
         typer.Option(metavar="FILE", help="Sign it with this private key. Repeatable."),
     ] = [],  # noqa: B006
-    stamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|none",
-            help="The stamp to attach, instead of PACKAGE.stamp.json if there is one. Needs --sign-key.",
-        ),
-    ] = None,
-    provenance: Annotated[
-        bool, typer.Option("--provenance", help="Attach how it was built. Needs --sign-key.")
-    ] = False,
     platform: Annotated[
         str, typer.Option(metavar="OS/ARCH", help="The platform that the artefact names.")
     ] = "linux/amd64",
@@ -72,12 +59,9 @@ def push(
     """Push a package to a registry, and print the reference with the digest.
 
     An archive is pushed unchanged, a folder is packed first, and its edits travel with it. The tags are set last, after
-    the signatures, so no one sees a part of a push. A stamp beside it, signed by the same key, is signed again so that
-    it names the artefact, and attached. The package is verified; what `push` or `stamp` has verified before on this
-    machine, with the same kubectl, is not rendered again. The password of a key is asked for, or read from
-    MLPACK_KEY_PASSWORD. Exit code 5 if the package is not valid, or a tag names another artefact.
+    the signatures, so no one sees a part of a push. The password of a key is asked for, or read from
+    MLPACK_KEY_PASSWORD. Exit code 5 if `verify` would not accept the package, or a tag names another artefact.
     """
-    from packager.app.attaching import StatementRequest
     from packager.app.key import signers
     from packager.app.push import PushRequest
     from packager.app.push import push as push_package
@@ -92,7 +76,6 @@ def push(
         kubectl,
         pod_security,
         tuple(allow),
-        verdict_folder(),
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),
@@ -101,9 +84,6 @@ def push(
         force=force,
         dry_run=dry_run,
         signers=signers(sign_key, password_of, say),
-        statements=StatementRequest(
-            Path(stamp) if stamp not in (None, _NONE) else None, stamp == _NONE, provenance=provenance
-        ),
     )
     pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
     if output is not None:
@@ -119,8 +99,6 @@ def _explain(pushed: PushedPackage) -> None:
     say(f"layer {layer.name} {layer.blob.digest}, {layer.blob.size:,} bytes")
     for fingerprint in pushed.signed_by if pushed.sent is not None else ():
         say(f"signed by {fingerprint}")
-    for name in pushed.statements if pushed.sent is not None else ():
-        say(f"attached: {name}")
     if pushed.sent is None:
         say("dry run: nothing was sent")
     elif not pushed.is_new:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from packager.app.bundle_contents import BundleContents
     from packager.app.signatures import Trust
-    from packager.app.stamps import LocalPackage
     from packager.base.limits import Limits
     from packager.publish.client import Access
 
@@ -122,7 +121,14 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
 
             check_file(package, trust, tell=say)
         return package
-    return _pulled(ctx, package, trust, with_stamps=False).path
+    from packager.app.pull import local
+    from packager.app.registry_access import parse
+
+    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
+    access = RegistryOptions().access(ctx)
+    path = local(reference, access, cache_folder(), tell=say, progress=progress, trust=trust)
+    show_as(path, str(reference))
+    return path
 
 
 @contextmanager
@@ -147,20 +153,11 @@ def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tupl
         yield tuple(folders)
 
 
-def stamped_package(ctx: typer.Context, package: Path, trust: Trust) -> LocalPackage:
-    """Return a package with the stamps that its registry has; see `local_package`."""
-    from packager.app.stamps import LocalPackage
-
-    if not is_remote(package):
-        return LocalPackage(local_package(ctx, package, trust))
-    return _pulled(ctx, package, trust, with_stamps=True)
-
-
 @contextmanager
 def package_or_bundled(
     ctx: typer.Context, package: Path, trust: Trust, limits: Limits
-) -> Iterator[tuple[LocalPackage, BundleContents | None]]:
-    """Yield a package as `stamped_package` returns it; that of a bundle is unpacked until the block ends.
+) -> Iterator[tuple[Path, BundleContents | None]]:
+    """Yield a package as `local_package` returns it; that of a bundle is unpacked until the block ends.
 
     The second value is the bundle; None without one.
 
@@ -169,30 +166,12 @@ def package_or_bundled(
     from packager.app.verify import is_bundle
 
     if is_remote(package) or not is_bundle(package):
-        yield stamped_package(ctx, package, trust), None
+        yield local_package(ctx, package, trust), None
         return
     from packager.app import bundle_contents
 
     with workfolder.temporary() as folder:
         contents = bundle_contents.read(package, trust, progress=progress, tell=say)
         local = bundle_contents.unpacked(contents, folder, limits)
-        show_as(local.path, str(package))
+        show_as(local, str(package))
         yield local, contents
-
-
-def _pulled(ctx: typer.Context, package: Path, trust: Trust | None, *, with_stamps: bool) -> LocalPackage:
-    from packager.app.pull import local
-    from packager.app.registry_access import parse
-
-    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
-    pulled = local(
-        reference,
-        RegistryOptions().access(ctx),
-        cache_folder(),
-        tell=say,
-        progress=progress,
-        trust=trust,
-        with_stamps=with_stamps,
-    )
-    show_as(pulled.path, str(reference))
-    return pulled

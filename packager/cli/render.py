@@ -85,7 +85,7 @@ def render(
     )
     if is_remote(Path(model)) or is_package(model):
         _refuse_options(request, model)
-        package = local_package(ctx, Path(model), signatures.trust(ctx))
+        package = local_package(ctx, Path(model), signatures.trust())
         rendered = render_package(package, overlay, kubectl, host(ctx).runner)
     else:
         signatures.refuse(f"{model} is a model, which is built here, and")

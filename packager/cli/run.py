@@ -128,7 +128,7 @@ def run(
         raise UsageError("--follow and --output cannot be combined")
     claims.check(claim_size, claim_class, claim_access)
     names = _names(task)
-    target = local_package(ctx, target, signatures.trust(ctx))
+    target = local_package(ctx, target, signatures.trust())
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
         package = runnable(build.request(target), tell=say, progress=progress)

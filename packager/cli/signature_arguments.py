@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UnansweredError, UsageError
-from packager.base.values import replace
 from packager.cli.arguments import site_path
 from packager.cli.asking import ask_hidden, has_terminal
 from packager.cli.option_groups import with_options
@@ -45,19 +44,14 @@ class SignatureOptions:
         ),
     ] = False
 
-    def trust(self, ctx: typer.Context) -> Trust:
+    def trust(self) -> Trust:
         """Return the trusted keys. See `packager.app.signatures.trust` for the errors."""
         from packager.app.signatures import TrustRequest, trust
-        from packager.cli.host import host
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name(_FOLDER)
         usual += [folder] if folder.is_dir() else []
-        return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature), host(ctx).runner)
-
-    def for_stamp(self, trust: Trust) -> Trust:
-        """Return the keys where they are for a stamp: a signature is required only by --require-signature."""
-        return replace(trust, is_required=self.require_signature)
+        return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature))
 
     def refuse(self, source: str) -> None:
         """Refuse to require a signature of something that cannot have one. Raises UsageError."""

@@ -12,7 +12,7 @@ import typer
 
 from packager.base import workfolder
 from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError
-from packager.cli.arguments import Output, cache_folder, verdict_folder
+from packager.cli.arguments import Output, cache_folder
 from packager.cli.asking import ask, has_terminal
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import OutputFormat, emit_data, emit_output, say
@@ -85,7 +85,7 @@ def upgrade(
         return
     if newer is None:
         raise UsageError("no NEW package given", hint=f"mlpack upgrade {folder} NEW.tar.gz")
-    newer = local_package(ctx, newer, signatures.trust(ctx))
+    newer = local_package(ctx, newer, signatures.trust())
     base = base and local_package(ctx, base)
     asks = has_terminal() and not (mark or dry_run or output)
     question = partial(_question, host(ctx).runner)
@@ -93,7 +93,7 @@ def upgrade(
     with use_case.prepared(folder, newer, decisions, base=base, archives=_pulled) as prepared:
         _show(prepared, output)
         if not (no_verify or prepared.conflicts or prepared.is_done):
-            use_case.check(prepared, kubectl, host(ctx).runner, cache=verdict_folder(), tell=say)
+            use_case.check(prepared, kubectl, host(ctx).runner)
         if prepared.conflicts and (dry_run or not mark):
             raise prepared.error
         if not (dry_run or prepared.is_done):

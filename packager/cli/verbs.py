@@ -44,19 +44,16 @@ VERBS = {
     "dev": Verb("dev", "Copy changed code into running pods, and start it again."),
     "status": Verb("status", "Show the state of a deployed package, and the reasons."),
     "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
-    "exec": Verb("exec", "Run a command in a pod of a deployed package."),
     "results": Verb("results", "Copy what a package has written to a local folder."),
     "workspace": Verb("workspace", "Copy files to and from a package's storage."),
     "delete": Verb("delete", "Delete what a package has applied."),
     "history": Verb("history", "List the deployments of a package."),
-    "secret": Verb("secret", "Create the Secret that contains a package's secrets."),
     "task": Verb("task", "Create and follow the jobs of a task service."),
     "serve": Verb("serve", "Serve the REST API of the task service."),
     "operator": Verb("operator", "Install, look at or remove an operator that workloads need."),
     "push": Verb("push", "Push a package to a registry."),
     "pull": Verb("pull", "Pull a package from a registry."),
     "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
-    "stamp": Verb("stamp", "State what was proven of a package, in a file to check."),
     "key": Verb("key", "Make the keys that sign packages."),
     "bundle": Verb("bundle", "Write a package with its images into one file."),
     "load": Verb("load", "Store a bundle in a registry."),
@@ -71,8 +68,6 @@ VERBS = {
     "verify": Verb("verify", "Check a package, and print one line for each finding."),
     "version": Verb("version", "Print the version of mlpack."),
     "completion": Verb("completion", "Print the completion script of a shell."),
-    "help": Verb("help", "Print the help of a command."),
-    "man": Verb("man", "Print or write manual pages."),
 }
 """Every verb, in the order of `mlpack --help`."""
 
@@ -132,13 +127,6 @@ def load(name: str) -> TyperCommand:
 def _first_clause(text: str) -> str:
     """Return the text up to its first full stop, colon or semicolon, as a sentence."""
     return re.split(r"[.:;](?: |$)", " ".join(text.split()), maxsplit=1)[0] + "."
-
-
-def subcommand(command: Any, name: str) -> TyperCommand | None:
-    """Return the command `name` of a group, or None if the group has none, or `command` is no group."""
-    if isinstance(command, Verbs):
-        return load(name) if name in VERBS else None
-    return cast("TyperCommand | None", getattr(command, "commands", {}).get(name))
 
 
 def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:

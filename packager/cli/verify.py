@@ -12,13 +12,12 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import Output, cache_folder, folders, verdict_folder, with_site
+from packager.cli.arguments import Output, cache_folder, folders, with_site
 from packager.cli.cluster_arguments import (
     Allow,
     ClusterOptions,
     Expect,
     PodSecurity,
-    RequiredProperties,
 )
 from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.option_groups import with_options
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
-
-_NONE = "none"
-"""The value of --stamp that ignores the stamp beside a package."""
 
 _MOST_EDITED = 500
 """How many edited files are listed."""
@@ -67,11 +63,6 @@ def verify(
     require_locked: Annotated[
         bool, typer.Option("--require-locked", help="Refuse images that are named by a tag, which may move.")
     ] = False,
-    stamp: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|none", help="The stamp to use, instead of PACKAGE.stamp.json if there is one."),
-    ] = None,
-    require_stamp: RequiredProperties = [],  # noqa: B006
     rebuild: Annotated[
         str | None,
         typer.Option(metavar="SPEC", help="Also build it again from this model or spec: the digest must be the same."),
@@ -94,23 +85,16 @@ def verify(
     """Check a package and print one line for each problem; prints nothing when there are none.
 
     A required signature is checked before the package is opened: that of a file is in FILE.sigstore.json beside it.
-    With --stamp or --require-stamp, the keys are for the stamp. A stamp by a trusted key must be of this package, and
-    with a kubectl of one of its versions, the package must render as it says. Of a bundle, the layout and all digests
-    are checked first, then the signature, and the package in it.
+    Of a bundle, the layout and all digests are checked first, then the signature, and the package in it.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app import verdicts
-    from packager.app.stamps import StampChecks
-    from packager.app.verify import Checks, allowed_words, expected_digest, level, required_properties
+    from packager.app.verify import Checks, allowed_words, expected_digest, level
     from packager.app.verify import verify as judge
     from packager.cli.host import host
     from packager.cli.registry_arguments import package_or_bundled
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
-    required = required_properties(require_stamp)
-    if required and stamp == _NONE:
-        raise UsageError("--require-stamp and --stamp none cannot be combined")
     limits = _limits(max_size, max_files, max_ratio)
     cluster = dataclasses.replace(at, kubectl=kubectl[0]).client(ctx) if server else None
     checks = Checks(
@@ -125,19 +109,15 @@ def verify(
         must_be_locked=require_locked,
         runner=host(ctx).runner,
     )
-    trust = signatures.trust(ctx)
-    file = Path(stamp) if stamp else None
+    trust = signatures.trust()
     again = None
     if rebuild is not None:
         from packager.app.rebuild import RebuildRequest
 
         again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
-    required_trust = signatures.for_stamp(trust) if stamp or required else trust
-    with package_or_bundled(ctx, Path(package), required_trust, limits) as (local, bundle):
-        chosen = None if stamp == _NONE else StampChecks(file, required, trust, local.stamps)
-        verdict = judge(local.path, checks, chosen, again, bundle)
+    with package_or_bundled(ctx, Path(package), trust, limits) as (local, bundle):
+        verdict = judge(local, checks, again, bundle)
     report = verdict.report
-    verdicts.keep(verdict_folder(), report, checks)
     if output is not None:
         emit_output(verdict.as_json(), [report.package], output)
     else:

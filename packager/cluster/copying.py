@@ -209,7 +209,7 @@ def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: 
             f"{place.path} does not exist yet", hint="check with mlpack logs whether the work has started"
         )
     if remarks.folder:
-        hint = "check the pod's user: mlpack exec PACKAGE -- id"
+        hint = "check the pod's user: kubectl exec POD -- id"
         return ClusterError(f"{place.path} cannot be read: {remarks.folder}", hint=hint)
     error = error_from(done.stderr)
     if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):

@@ -1,16 +1,14 @@
-"""Installs, checks and removes the operators that workloads need, at a pinned version."""
+"""Installs and checks the operators that workloads need, at a pinned version."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster.ownership import FIELD_MANAGER, managers, owner
-from packager.cluster.removal import remove
+from packager.cluster.ownership import FIELD_MANAGER
 from packager.diagnosis.obstacles import obstacles
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import annotation, condition, name, owners, shown, status, true_condition, uid
+from packager.kubernetes.objects import condition, name, shown, status, true_condition
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
 
@@ -24,28 +22,6 @@ if TYPE_CHECKING:
     from packager.workloads.operator import Operator
 
 
-_USER_RESOURCES = (
-    "services",
-    "configmaps",
-    "secrets",
-    "persistentvolumeclaims",
-    "statefulsets.apps",
-    "daemonsets.apps",
-)
-"""The resources, besides workloads, that users keep in a namespace."""
-
-_ORDER = {
-    "deployment": 0,
-    "serviceaccount": 1,
-    "clusterrolebinding": 1,
-    "clusterrole": 1,
-    "customresourcedefinition": 2,
-    "namespace": 4,
-}
-"""The order in which kinds are deleted: Deployments first, namespaces last; other kinds come before the namespaces."""
-
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ROOT_CA = "kube-root-ca.crt"
 _IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"
 
 
@@ -131,99 +107,6 @@ def wait_until_ready(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
             since.clear()
         yield waiting
         kubectl.runner.sleep(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """The objects of an operator that are in the cluster.
-
-    Attributes:
-        ours: The objects that `install` has applied, in the order in which they are deleted.
-        others: The objects of others, each with its owner.
-    """
-
-    ours: tuple[Object, ...]
-    others: tuple[tuple[Object, str], ...]
-
-
-def installed(kubectl: Kubectl, operator: Operator, manifests: Bundle | None, *, keep_crds: bool) -> Installed:
-    """Return the objects that `uninstall` would delete, and those that it would keep because others created them.
-
-    Args:
-        kubectl: The user's kubectl.
-        operator: The operator.
-        manifests: The objects to look for; None for those of the release.
-        keep_crds: Whether to keep the CRDs, and so all jobs.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
-    ours: list[Object] = []
-    others: list[tuple[Object, str]] = []
-    for kind, resource, namespace in _removable(operator, manifests, keep_crds=keep_crds):
-        where = (f"--namespace={namespace}",) if namespace else ()
-        for item in kubectl.items(f"{kind}/{resource}", *where, "--show-managed-fields"):
-            if not _is_own(item):
-                others.append(
-                    (item, "managed by another installer" if FIELD_MANAGER in managers(item) else owner(item))
-                )
-            elif item["kind"] == "Namespace" and (guests := _foreign_objects(kubectl, resource, ours)):
-                others.append((item, f"it contains {guests}"))
-            else:
-                ours.append(item)
-    if not any(FIELD_MANAGER in managers(item) for item in ours):
-        return Installed((), (*others, *((item, owner(item)) for item in ours)))
-    return Installed(tuple(ours), tuple(others))
-
-
-def uninstall(kubectl: Kubectl, items: Sequence[Object], *, timeout: float) -> None:
-    """Delete objects one after the other, and wait until they are deleted.
-
-    Raises:
-        TimedOutError: An object still exists after `timeout` seconds.
-        ClusterError: The cluster refuses.
-    """
-    deadline = kubectl.runner.clock() + timeout
-    for item in items:
-        to = replace(kubectl, namespace=item["metadata"].get("namespace"))
-        remove(to, [item], timeout=max(0.0, deadline - kubectl.runner.clock()))
-
-
-def _is_own(item: Object) -> bool:
-    """Whether `install` may have applied the object, and no other tool (Helm, Argo CD, kubectl apply) claims it."""
-    claims = ("meta.helm.sh/release-name", "argocd.argoproj.io/tracking-id", _LAST_APPLIED)
-    is_claimed = any(annotation(item, claim) for claim in claims)
-    # An object that is applied with only a name, such as a ServiceAccount, has no field manager.
-    return not is_claimed and (FIELD_MANAGER in managers(item) or not managers(item))
-
-
-def _foreign_objects(kubectl: Kubectl, namespace: str, ours: Sequence[Object]) -> str:
-    """Return the objects of others in a namespace, except those of controllers, as a list in a sentence."""
-    where = f"--namespace={namespace}"
-    resources = (*_workload_resources(kubectl, ours), *_USER_RESOURCES)
-    items = [item for resource in resources for item in kubectl.items(resource, where)]
-    known = {uid(item) for item in ours}
-    guests = [item for item in items if uid(item) not in known and not owners(item) and name(item) != _ROOT_CA]
-    return ", ".join(shown(item) for item in guests)
-
-
-def _workload_resources(kubectl: Kubectl, ours: Sequence[Object]) -> Iterator[str]:
-    """Yield the resources of the served kinds of workload, except those whose CRD is among `ours`."""
-    removed = {name(item) for item in ours if item["kind"] == "CustomResourceDefinition"}
-    for kind in kinds().values():
-        if kind.operator is None or (kind.operator.crd not in removed and served(kubectl, kind.operator)):
-            yield kind.resource
-
-
-def _removable(operator: Operator, manifests: Bundle | None, *, keep_crds: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the kind, name and namespace of the objects to delete, in the order of _ORDER."""
-    brought = [_reference(item) for item in manifests.objects] if manifests else list(operator.brings)
-    brought.sort(key=lambda entry: _ORDER.get(entry[0], 3))
-    yield from (entry for entry in brought if not (keep_crds and entry[0] == "customresourcedefinition"))
-
-
-def _reference(item: Object) -> tuple[str, str, str]:
-    return str(item["kind"]).lower(), name(item), str(item["metadata"].get("namespace") or "")
 
 
 def _pending(kubectl: Kubectl, manifests: Bundle) -> tuple[str | None, Finding | None]:

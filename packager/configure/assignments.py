@@ -139,7 +139,7 @@ def _check_assignment(package: Package, entry: Assignment) -> None:
     if entry.option == "--site" and key in KEYS and (complaint := KEYS[key].complaint(new)):
         raise UsageError(f"{label}: {complaint}")
     if key in declared.secrets(package):
-        hint = "`mlpack secret create` puts it into a Secret of the namespace"
+        hint = "`kubectl create secret generic` puts it into a Secret of the namespace"
         raise UsageError(f"{label}: it is a secret, and anyone can read what is in the package", hint=hint)
     if key in mountpath.MOUNTED and (complaint := mountpath.complaint(new)):
         raise UsageError(f"{label}: {complaint}")

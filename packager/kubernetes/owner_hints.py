@@ -18,7 +18,7 @@ _MUTATIONS = "mlpack doctor shows what the cluster changes; kubectl get mutating
 
 HINTS: Mapping[Action, str] = MappingProxyType(
     {
-        Action.ADD_SECRET_KEY: "add {key} to the Secret {name}: `mlpack secret create PACKAGE --force`",
+        Action.ADD_SECRET_KEY: "add {key} to the Secret {name}: kubectl edit secret {name}",
         Action.ASK_ABOUT_QUEUE: "ask who administers the queue: kubectl describe localqueue {queue}",
         Action.ASK_ADMINISTRATOR: "ask the cluster administrator",
         Action.CHANGE_FOR_POLICY: (
@@ -70,7 +70,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
             "wait until the namespace {name} is deleted and create it again, or use another one (-n)"
         ),
         Action.REMOVE_SIDECAR: "remove that container, or move it to initContainers with restartPolicy Always",
-        Action.RENEW_KEY: "put a key that may read it into the Secret: `mlpack secret create PACKAGE --force`",
+        Action.RENEW_KEY: "put a key that may read it into the Secret, with kubectl edit secret",
         Action.REPAIR_WEBHOOK: (
             "the webhook {policy} has to answer before anything is created: ask who runs it (kubectl get pods -A)"
         ),

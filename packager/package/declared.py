@@ -2,7 +2,7 @@
 
 The values are used exactly as written, with quotes and spaces: in YAML, a quote in a value is intended.
 
-Tests: cli/test_secret.py.
+Tests: verify/test_verify.py.
 """
 
 from __future__ import annotations

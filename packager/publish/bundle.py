@@ -18,24 +18,16 @@ from packager.publish.keys import is_fingerprint
 from packager.publish.reference import is_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
 """The predicate of a statement that says nothing but that the subject is signed."""
 
-STAMP = "https://in-toto.io/attestation/svr/v0.2"
-"""The predicate of a statement about what was verified; `packager.publish.stamp` makes it."""
-
-PROVENANCE = "https://slsa.dev/provenance/v1"
-"""The predicate of a statement about how a package was built; `packager.publish.provenance` makes it."""
-
 BUNDLE_BYTES = 256 << 10
 """The most bytes of a bundle."""
 
-STATEMENT = "application/vnd.in-toto+json"
-"""The type of a statement, signed or not, that does not name the artefact: Flux takes a `BUNDLE` for a signature."""
-
+_PAYLOAD = "application/vnd.in-toto+json"
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _MOST_SUBJECTS = 100
 _SIGNATURE_BYTES = 2048
@@ -58,11 +50,10 @@ class Subject(Value, frozen=True):
 
 
 class Statement(Value, frozen=True):
-    """A statement: the digests of its subjects, the type of its predicate, and the predicate."""
+    """A statement: the digests of its subjects, and the type of its predicate."""
 
     digests: tuple[str, ...]
     predicate_type: str
-    predicate: Mapping[str, Any]
 
 
 class Envelope(Value, frozen=True):
@@ -79,8 +70,8 @@ class Envelope(Value, frozen=True):
     hint: str | None
 
 
-def statement(subjects: Iterable[Subject], predicate_type: str, predicate: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a statement."""
+def statement(subjects: Iterable[Subject]) -> bytes:
+    """Return the bytes of a statement that the subjects are signed."""
     entries = [
         {
             **({"name": subject.name} if subject.name else {}),
@@ -88,14 +79,12 @@ def statement(subjects: Iterable[Subject], predicate_type: str, predicate: Mappi
         }
         for subject in subjects
     ]
-    return jsonio.compact_bytes(
-        {"_type": _STATEMENT, "subject": entries, "predicateType": predicate_type, "predicate": predicate}
-    )
+    return jsonio.compact_bytes({"_type": _STATEMENT, "subject": entries, "predicateType": SIGNATURE, "predicate": {}})
 
 
 def signed_bytes(payload: bytes) -> bytes:
     """Return the bytes that are signed: DSSE's pre-authentication encoding of a statement."""
-    return b"DSSEv1 %d %s %d %s" % (len(STATEMENT), STATEMENT.encode(), len(payload), payload)
+    return b"DSSEv1 %d %s %d %s" % (len(_PAYLOAD), _PAYLOAD.encode(), len(payload), payload)
 
 
 def compose(payload: bytes, signature: bytes, fingerprint: str) -> bytes:
@@ -106,7 +95,7 @@ def compose(payload: bytes, signature: bytes, fingerprint: str) -> bytes:
             "verificationMaterial": {"publicKey": {"hint": fingerprint}},
             "dsseEnvelope": {
                 "payload": base64.b64encode(payload).decode(),
-                "payloadType": STATEMENT,
+                "payloadType": _PAYLOAD,
                 "signatures": [{"sig": base64.b64encode(signature).decode()}],
             },
         }
@@ -123,8 +112,8 @@ def read(content: bytes) -> Envelope:
     envelope = bundle.get("dsseEnvelope")
     if not isinstance(envelope, dict):
         raise BundleError("expected a bundle with a DSSE envelope")
-    if envelope.get("payloadType") != STATEMENT:
-        raise BundleError(f"expected a payload of the type {STATEMENT}, found {show(envelope.get('payloadType'))}")
+    if envelope.get("payloadType") != _PAYLOAD:
+        raise BundleError(f"expected a payload of the type {_PAYLOAD}, found {show(envelope.get('payloadType'))}")
     signatures = envelope.get("signatures")
     if not isinstance(signatures, list) or len(signatures) != 1 or not isinstance(signatures[0], dict):
         raise BundleError("expected one signature in the envelope")
@@ -147,11 +136,8 @@ def read_statement(payload: bytes) -> Statement:
         raise BundleError(f"expected 1 to {_MOST_SUBJECTS} subjects")
     if not isinstance(kind, str) or not kind.isprintable():
         raise BundleError("expected the type of a predicate")
-    predicate = value.get("predicate")
     digests = [f"sha256:{_sha256(subject)}" for subject in subjects]
-    return Statement(
-        tuple(digest for digest in digests if is_digest(digest)), kind, predicate if isinstance(predicate, dict) else {}
-    )
+    return Statement(tuple(digest for digest in digests if is_digest(digest)), kind)
 
 
 def decoded(text: object) -> bytes:

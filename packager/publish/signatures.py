@@ -1,56 +1,45 @@
 """Attaches signatures to an artefact in a registry, and finds and judges those that are attached to one.
 
-Each signature is written in both forms of cosign: as a bundle that refers to the artefact, and in the older tag. Flux
-from 2.8 on looks for bundles first, and ignores the tag if there is one, so both are always written.
+A signature is a bundle, as cosign 3 and Flux read them: the only layer of a manifest that refers to the artefact. Small
+ones are also in the manifest itself (the field `data` of OCI image-spec 1.1), so one request reads both.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ToolError, VerificationError
+from packager.base import jsonio
+from packager.base.errors import VerificationError, missing_extra
 from packager.base.values import Value
-from packager.publish import artefact, attachments, bundle, sigtag
-from packager.publish.attachments import MOST_READ
-from packager.publish.bundle import PROVENANCE, SIGNATURE, STAMP, BundleError
+from packager.publish import artefact, bundle, referrers
+from packager.publish.artefact import EMPTY_CONFIG
+from packager.publish.bundle import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError
+from packager.publish.reference import is_digest
+from packager.publish.registry import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from packager.publish.attachments import Attachment
     from packager.publish.keys import PublicKey
-    from packager.publish.reference import PackageReference
     from packager.publish.referrers import Readable
     from packager.publish.registry import Repository
     from packager.publish.signer import Signer
     from packager.publish.upload import Descriptor
 
-    Check = Callable[[PublicKey, bytes, bytes], bool]
-    """Whether a key has made a signature (the second value) over some bytes (the third)."""
-
-_OTHERS = (STAMP, PROVENANCE)
-"""The types of statements that are read by other modules."""
-
-_MOST_TAGGED = 100
-_TRIES = 3
+_PREDICATE = "dev.sigstore.bundle.predicateType"
+_CONTENT = "dev.sigstore.bundle.content"
+_MANIFEST_BYTES = 2 * BUNDLE_BYTES  # of a manifest that contains its bundle
+_MOST_READ = 16
 
 
 class Signature(Value, frozen=True):
-    """A signature, and whether it can be trusted.
+    """A signature, and whether it can be trusted."""
 
-    Attributes:
-        form: `bundle`, or `tag` for the older form.
-        signer: The name of the trusted key that made the signature; None if another key made it.
-        fingerprint: The fingerprint of this key; for another key, the fingerprint in the bundle; None without one.
-        problem: The reason why the signature is refused, whichever key made it; None for a signature of the artefact.
-        content: The bundle; empty for the older form.
-    """
-
-    form: str
-    signer: str | None = None
-    fingerprint: str | None = None
-    problem: str | None = None
-    content: bytes = b""
+    signer: str | None = None  # the name of the trusted key that made it; None if another key made it
+    fingerprint: str | None = None  # of this key; for another key, as the bundle claims it
+    problem: str | None = None  # why it is refused, whichever key made it; None for a signature of the artefact
+    content: bytes = b""  # the bundle; empty if it could not be read
 
     @property
     def is_trusted(self) -> bool:
@@ -60,7 +49,6 @@ class Signature(Value, frozen=True):
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
         return {
-            "form": self.form,
             "signer": self.signer if self.is_trusted else None,
             "fingerprint": self.fingerprint,
             "trusted": self.is_trusted,
@@ -75,185 +63,137 @@ class Signature(Value, frozen=True):
         return f"by an unknown key{f' {self.fingerprint}' if self.fingerprint else ''}: not trusted"
 
 
-class Verifier(Value, frozen=True):
-    """The keys that are trusted, and the way to check a signature."""
+class SignedArtefact(Value, frozen=True):
+    """An artefact that is signed."""
 
-    keys: tuple[PublicKey, ...]
-    check: Check
-
-    def bundle(self, content: bytes, digest: str) -> Signature:
-        """Return the signature in a bundle, if it is one of the artefact or file with this digest. Raises ToolError."""
-        try:
-            envelope = bundle.read(content)
-            statement = bundle.read_statement(envelope.payload)
-        except BundleError as error:
-            return Signature("bundle", problem=str(error), content=content)
-        key = self.key_of(envelope.signature, bundle.signed_bytes(envelope.payload))
-        problem = None
-        if statement.predicate_type != SIGNATURE:
-            problem = f"it is not a signature, but a statement of the type {statement.predicate_type}"
-        elif digest not in statement.digests:
-            problem = f"it is of something else: expected {digest}, found {', '.join(statement.digests[:3]) or 'none'}"
-        return Signature("bundle", *_name(key, envelope.hint), problem, content)
-
-    def payload(self, content: bytes, signature: bytes, digest: str) -> Signature:
-        """Return a signature of the older form. Raises ToolError."""
-        try:
-            signed = sigtag.signed_digest(content)
-        except BundleError as error:
-            return Signature("tag", problem=str(error))
-        problem = None if signed == digest else f"it is of something else: expected {digest}, found {signed}"
-        return Signature("tag", *_name(self.key_of(signature, content), None), problem)
-
-    def key_of(self, signature: bytes, content: bytes) -> PublicKey | None:
-        """Return the trusted key that has made a signature over some bytes; None without one. Raises ToolError."""
-        return next((key for key in self.keys if self.check(key, signature, content)), None)
+    manifest: Descriptor
+    file: str  # the name of its layer
+    layer: str  # the digest of its layer, which is signed too: so the file alone can be checked
+    created: str | None = None  # the time of the signature as RFC 3339
 
 
-def _name(key: PublicKey | None, hint: str | None) -> tuple[str | None, str | None]:
-    return (None, hint) if key is None else (key.name, key.fingerprint)
+def judge(content: bytes, digest: str, keys: Sequence[PublicKey]) -> Signature:
+    """Return the signature in a bundle, which must be one of the artefact or file with this digest.
+
+    Raises:
+        ToolError: The library for signatures is missing.
+    """
+    try:
+        envelope = bundle.read(content)
+        statement = bundle.read_statement(envelope.payload)
+    except BundleError as error:
+        return Signature(problem=str(error), content=content)
+    key = _key_of(envelope.signature, bundle.signed_bytes(envelope.payload), keys)
+    problem = None
+    if statement.predicate_type != SIGNATURE:
+        problem = f"it is not a signature, but a statement of the type {statement.predicate_type}"
+    elif digest not in statement.digests:
+        problem = f"it is of something else: expected {digest}, found {', '.join(statement.digests[:3]) or 'none'}"
+    if key is None:
+        return Signature(None, envelope.hint, problem, content)
+    return Signature(key.name, key.fingerprint, problem, content)
 
 
-def find(
-    registry: Readable, digest: str, verifier: Verifier, listed: Sequence[Attachment] | None = None
-) -> tuple[Signature, ...]:
-    """Return the signatures of an artefact; the older tag is read only if no bundle is trusted.
+def _key_of(signature: bytes, content: bytes, keys: Sequence[PublicKey]) -> PublicKey | None:
+    """Return the key that has made a signature over some bytes; None without one. Raises ToolError."""
+    if not keys:
+        return None
+    try:
+        from packager.publish.signer import is_valid  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as error:
+        raise missing_extra("checking a signature", error, "sign") from None
+    return next((key for key in keys if is_valid(key, signature, content)), None)
+
+
+def find(registry: Readable, digest: str, keys: Sequence[PublicKey]) -> tuple[Signature, ...]:
+    """Return the signatures of an artefact.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
 
     Args:
         registry: The repository.
         digest: The digest of the artefact.
-        verifier: The keys, and the way to check signatures.
-        listed: The bundles that refer to the artefact; None reads the list.
+        keys: The keys that are trusted.
 
     Raises:
         VerificationError: The registry sends something else than it has promised.
-        ToolError: The registry does not respond as it must, or signatures cannot be checked.
+        ToolError: The registry does not respond as it must, or the library for signatures is missing.
     """
-    signatures = _bundles(registry, digest, verifier, listed)
-    is_decided = any(signature.is_trusted for signature in signatures) if verifier.keys else bool(signatures)
-    return tuple(signatures if is_decided else [*signatures, *_tagged(registry, digest, verifier)])
-
-
-def _bundles(
-    registry: Readable, digest: str, verifier: Verifier, listed: Sequence[Attachment] | None
-) -> list[Signature]:
-    if listed is None:
-        listed = attachments.listed(registry, digest)
-    chosen = [one for one in listed if one.predicate_type not in _OTHERS]
+    listed = [entry for entry in referrers.listed(registry, digest) if _is_signature(entry)]
     signatures = []
-    for attachment in chosen[:MOST_READ]:
+    for entry in listed[:_MOST_READ]:
         try:
-            signatures.append(verifier.bundle(attachments.content(registry, attachment), digest))
+            signatures.append(judge(_read(registry, entry), digest, keys))
         except BundleError as error:
-            signatures.append(Signature("bundle", problem=str(error)))
-    if len(chosen) > MOST_READ:
-        signatures.append(Signature("bundle", problem=f"{len(chosen) - MOST_READ:,} more bundles were not read"))
-    return signatures
+            signatures.append(Signature(problem=str(error)))
+    if len(listed) > _MOST_READ:
+        signatures.append(Signature(problem=f"{len(listed) - _MOST_READ:,} more bundles were not read"))
+    return tuple(signatures)
 
 
-def _tagged(registry: Readable, digest: str, verifier: Verifier) -> list[Signature]:
-    present = registry.find_manifest(sigtag.tag(digest))
+def _is_signature(entry: Mapping[str, Any]) -> bool:
+    """Whether a manifest is listed as a signature; some registries list the type of its config as its own."""
+    kind, annotations = entry.get("artifactType"), entry.get("annotations")
+    claimed = annotations.get(_PREDICATE) if isinstance(annotations, dict) else None
+    return claimed == SIGNATURE if kind == EMPTY_CONFIG else kind == BUNDLE and claimed in (SIGNATURE, None)
+
+
+def _read(registry: Readable, entry: Mapping[str, Any]) -> bytes:
+    """Return a bundle. Raises BundleError if it is not valid, and the errors of the registry."""
+    name, size = entry.get("digest"), entry.get("size")
+    if not is_digest(name) or not isinstance(size, int) or not 0 < size <= _MANIFEST_BYTES:
+        raise BundleError("expected a bundle with a digest of sha256 and a small manifest")
+    present = registry.find_manifest(str(name))
     if present is None:
-        return []
-    payloads: dict[Descriptor, bytes] = {}
-    signatures = []
+        raise BundleError(f"{name} not found")
     try:
-        layers = sigtag.layers(present[0])
-    except BundleError as error:
-        return [Signature("tag", problem=str(error))]
-    for layer in layers[:MOST_READ]:
-        try:
-            tagged = sigtag.signature(layer)
-        except BundleError as error:
-            signatures.append(Signature("tag", problem=str(error)))
-            continue
-        if tagged.payload not in payloads:
-            payloads[tagged.payload] = registry.content(tagged.payload)
-        signatures.append(verifier.payload(payloads[tagged.payload], tagged.signature, digest))
-    if len(layers) > MOST_READ:
-        signatures.append(Signature("tag", problem=f"{len(layers) - MOST_READ:,} more signatures were not read"))
-    return signatures
-
-
-class SignedArtefact(Value, frozen=True):
-    """An artefact that is signed.
-
-    Attributes:
-        reference: The repository.
-        manifest: The manifest, as a blob.
-        file: The name of its layer.
-        layer: The digest of its layer, which is signed too: so the file alone can be checked.
-        created: The time of the signature as RFC 3339; None for none.
-    """
-
-    reference: PackageReference
-    manifest: Descriptor
-    file: str
-    layer: str
-    created: str | None = None
+        layer = artefact.described(present[0], str(name), (BUNDLE,)).layer
+    except VerificationError as error:
+        raise BundleError(str(error)) from None
+    if not 0 < layer.size <= BUNDLE_BYTES:
+        raise BundleError(f"expected at most {BUNDLE_BYTES >> 10} KiB, found {layer.size:,} bytes")
+    embedded = bundle.decoded(jsonio.read_object(present[0])["layers"][0].get("data"))
+    if not embedded:
+        return registry.content(layer)
+    if artefact.descriptor(embedded) != layer:
+        raise BundleError(f"{name} contains another bundle than it describes")
+    return embedded
 
 
 def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signer]) -> bool:
-    """Attach the signature of each key in both forms, and return whether anything was sent.
+    """Attach the signature of each key, and return whether anything was sent.
 
     Raises:
         VerificationError: The registry stores or sends something else than it must.
         ToolError: The registry does not respond as it must.
     """
-    is_new = False
-    for signer in signers:
-        is_new |= attachments.attach(registry, signed.manifest, sign(signed, signer), SIGNATURE, signed.created)
-    if signers:
-        is_new |= _attach_tag(registry, signed, signers)
-    return is_new
+    attached = [_attach(registry, signed, sign(signed, signer)) for signer in signers]
+    return any(attached)
+
+
+def _attach(registry: Repository, signed: SignedArtefact, content: bytes) -> bool:
+    subject = signed.manifest
+    annotations = {_CONTENT: "dsse-envelope", _PREDICATE: SIGNATURE}
+    if signed.created is not None:
+        annotations[artefact.CREATED] = signed.created
+    manifest = artefact.referring(BUNDLE, content, subject, annotations)
+    digest, size = f"sha256:{hashlib.sha256(manifest).hexdigest()}", len(manifest)
+    if any(entry.get("digest") == digest for entry in referrers.listed(registry, subject.digest)):
+        return False
+    for blob in (artefact.EMPTY, content):
+        registry.upload(artefact.descriptor(blob), blob)
+    if not registry.put_manifest(digest, manifest):
+        entry = {"mediaType": MANIFEST, "digest": digest, "size": size, "artifactType": BUNDLE}
+        referrers.add(registry, subject.digest, entry | {"annotations": annotations})
+    return True
 
 
 def sign(signed: SignedArtefact, signer: Signer) -> bytes:
     """Return the bundle with the signature of a key."""
     subjects = (bundle.Subject(signed.manifest.digest), bundle.Subject(signed.layer, signed.file))
-    payload = bundle.statement(subjects, SIGNATURE, {})
-    return signer.bundle(payload)
+    return signer.bundle(bundle.statement(subjects))
 
 
-def _attach_tag(registry: Repository, signed: SignedArtefact, signers: Sequence[Signer]) -> bool:
-    payload = sigtag.payload(signed.reference, signed.manifest.digest)
-    entries = [sigtag.entry(payload, signer.sign(payload)) for signer in signers]
-    tag = sigtag.tag(signed.manifest.digest)
-    is_new = False
-    for _ in range(_TRIES):
-        present = _layers(registry, tag)
-        missing = [entry for entry in entries if not _is_among(entry, present)]
-        if not missing:
-            return is_new
-        if len(present) + len(missing) > _MOST_TAGGED:
-            raise ToolError(f"{tag} has {len(present):,} signatures already; nothing was added")
-        manifest, config = sigtag.manifest([*present, *missing])
-        for blob in (payload, config):
-            registry.upload(artefact.descriptor(blob), blob)
-        registry.put_manifest(tag, manifest)
-        is_new = True
-    if not all(_is_among(entry, _layers(registry, tag)) for entry in entries):
-        raise ToolError(f"the tag {tag} is changed by other programs again and again", hint="push again")
-    return is_new
-
-
-def _is_among(entry: dict[str, Any], present: Iterable[dict[str, Any]]) -> bool:
-    return any(
-        (entry["digest"], entry["annotations"]) == (other.get("digest"), other.get("annotations")) for other in present
-    )
-
-
-def _layers(registry: Repository, tag: str) -> list[dict[str, Any]]:
-    """Return the layers that the older tag has. Raises VerificationError if it is not one of signatures."""
-    present = registry.find_manifest(tag)
-    if present is None:
-        return []
-    try:
-        layers = sigtag.layers(present[0])
-        for layer in layers:
-            sigtag.signature(layer)
-    except BundleError as error:
-        raise VerificationError(f"{tag} has something else than signatures: {error}") from None
-    return layers
+def stored(content: bytes, subject: Descriptor) -> bytes:
+    """Return the manifest that attaches a bundle to an artefact."""
+    return artefact.referring(BUNDLE, content, subject, {_CONTENT: "dsse-envelope", _PREDICATE: SIGNATURE})

@@ -28,7 +28,6 @@ class Operator:
         api: Group and version that packages ask for.
         edit_role: The ClusterRole that allows users to edit its objects; None if there is none.
         rival: Another product with a CRD of this name; None if there is none.
-        brings: Kind, name and namespace of the objects in the manifest, in the order in which they are deleted.
         tested: The tag of the release that packages are tried with; None if it is `version`.
     """
 
@@ -45,7 +44,6 @@ class Operator:
     api: str
     edit_role: str | None
     rival: str | None
-    brings: tuple[tuple[str, str, str], ...]
     tested: str | None = None
 
     def installation(self, flags: Sequence[str] = ()) -> str:

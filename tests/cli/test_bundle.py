@@ -439,46 +439,21 @@ def test_registry_of_an_overlay_keeps_its_path(former: str, moved: str) -> None:
     assert _moved("lab.example.com/x", former) == moved
 
 
-@pytest.mark.parametrize("is_pulled", [True, False])
-def test_bundle_of_a_file_carries_its_stamp_and_its_signatures(
-    mlpack: Mlpack, other: FakeRegistry, pushed: str, archive: Path, *, is_pulled: bool
-) -> None:
+def test_bundle_of_a_file_carries_its_signatures(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
     """The artefact of a file is another one than the signed one, unless it is pushed without a tag."""
-    shutil.copy(archive, "hello-mpi.tar.gz")
-    assert mlpack("stamp", "hello-mpi.tar.gz", "--sign-key", "prod.key").code == 0
-    source = Path("hello-mpi.tar.gz")
-    if is_pulled:
-        untagged = pushed.removesuffix(":1.0")
-        name = mlpack("push", source, untagged, "--sign-key", "prod.key").stdout.strip()
-        assert mlpack("pull", name, "-d", "pulled", "--key", "prod.pub").code == 0
-        source = Path("pulled/hello-mpi.tar.gz")
-    assert mlpack("bundle", source, "--no-images").code == 0
+    assert mlpack("pull", pushed, "-d", "tagged", "--key", "prod.pub").code == 0
+    untagged = pushed.removesuffix(":1.0")
+    name = mlpack("push", "tagged/hello-mpi.tar.gz", untagged, "--sign-key", "prod.key").stdout.strip()
+    assert mlpack("pull", name, "-d", "untagged", "--key", "prod.pub").code == 0
     other.has_referrers = True
-    loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--extract", "out")
-    assert loaded.code == 0, loaded.stderr
-    name = loaded.stdout.strip().partition("@")[2]
-    reference = f"oci://{other.host}/hello-mpi@{name}"
-    required = ("--require-stamp", "MLPACK_FILES_SEALED", "--key", "prod.pub")
-    assert mlpack("verify", reference, *required).code == 0
-    signed = mlpack("verify", reference, "--key", "prod.pub", "--require-signature")
-    assert (signed.code == 0) is is_pulled
-    kinds = sorted({json.loads(text).get("artifactType") or "" for text in other.manifests.values()})
-    expected = "application/vnd.dev.sigstore.bundle.v0.3+json" if is_pulled else "application/vnd.in-toto+json"
-    assert kinds == ["", expected]
-    assert Path("out/hello-mpi.stamp.json").exists()
-
-
-def test_bundle_of_a_file_refuses_the_stamp_of_another_package(mlpack: Mlpack, archive: Path, pushed: str) -> None:
-    assert pushed
-    shutil.copy(archive, "hello-mpi.tar.gz")
-    assert mlpack("stamp", "hello-mpi.tar.gz").code == 0
-    stamp = Path("hello-mpi.tar.gz.stamp.json")
-    value = json.loads(stamp.read_text())
-    value["subject"] = [{"digest": {"sha256": "0" * 64}}]
-    stamp.write_text(json.dumps(value))
-    done = mlpack("bundle", "hello-mpi.tar.gz", "--no-images")
-    assert (done.code, "the stamp is of another package" in done.stderr) == (5, True)
-    assert not Path("hello-mpi.bundle.tar").exists()
+    for folder, kinds in (("tagged", [""]), ("untagged", ["", "application/vnd.dev.sigstore.bundle.v0.3+json"])):
+        other.manifests.clear()
+        assert mlpack("bundle", f"{folder}/hello-mpi.tar.gz", "--no-images", "--force").code == 0
+        loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host)
+        assert loaded.code == 0, loaded.stderr
+        reference = f"oci://{other.host}/hello-mpi@{loaded.stdout.strip().partition('@')[2]}"
+        assert (mlpack("verify", reference, "--key", "prod.pub").code == 0) is (folder == "untagged")
+        assert sorted({json.loads(text).get("artifactType") or "" for text in other.manifests.values()}) == kinds
 
 
 def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
@@ -615,7 +590,6 @@ def test_verify_of_a_bundle_checks_the_package_in_it(mlpack: Mlpack, registry: F
     assert mlpack("key", "new", "stranger", "--no-password").code == 0
     refused = mlpack("verify", bundle, "--key", "stranger.pub")
     assert (refused.code, f"{bundle}: hello-mpi is not signed by stranger" in refused.stderr) == (5, True)
-    assert mlpack("verify", bundle, "--require-stamp", "MLPACK_RENDERS_ALIKE", "--key", "prod.pub").code == 5
 
 
 def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, bundle: Path) -> None:

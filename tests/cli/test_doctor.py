@@ -368,12 +368,12 @@ def test_doctor_fails_for_missing_or_incomplete_package_secret(
     build = ("build", "hello-mpi", "--format", "dir", "--force")
     assert mlpack(*build, "--set", "secrets.HF_TOKEN.description=a", "--set", "secrets.KEY.description=b").code == 0
     report = doctor("--set", "SECRET=tokens")
-    command = "mlpack secret create hello-mpi -n team"
+    command = "kubectl create secret generic tokens -n team --from-env-file=secrets.env"
     assert report.not_ok() == [("references", "fails")]
     assert report.of("references") == [("the launcher refers to the Secret tokens, which does not exist", command)]
     cluster.objects.append(item("Secret", "tokens", type="Opaque", data={"OTHER": "eA==", "KEY": "eA=="}))
     message = "the Secret tokens has no HF_TOKEN, which the launcher reads"
-    assert doctor().of("references") == [(message, f"{command} --force")]
+    assert doctor().of("references") == [(message, "kubectl edit secret tokens -n team")]
     cluster.objects[-1]["data"] |= dict.fromkeys(("KEY", "HF_TOKEN"), "eA==")
     assert doctor().not_ok() == []
 

@@ -27,7 +27,6 @@ COMMANDS = {
     "bundle": ["bundle", "hello-mpi"],
     "inspect": ["inspect", "hello-mpi"],
     "lock": ["lock", "hello-mpi"],
-    "stamp": ["stamp", "hello-mpi"],
     "push": ["push", "hello-mpi", "oci://localhost:1/hello-mpi:1"],
 }
 

@@ -72,7 +72,6 @@ VERBS = {
     "deploy": ("deploy",),
     "status": ("status",),
     "logs": ("logs",),
-    "exec": ("exec", "hello-mpi", "--namespace"),
     "results": ("results", "hello-mpi", "out", "--overlay"),
     "delete": ("delete",),
     "history": ("history",),

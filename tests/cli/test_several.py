@@ -93,13 +93,11 @@ def test_status_reports_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
     assert mlpack("status", *WHERE).code == 7
 
 
-def test_logs_and_exec_use_main_or_selected_workload(mlpack: Mlpack, deployed: Life) -> None:
+def test_logs_use_main_or_selected_workload(mlpack: Mlpack, deployed: Life) -> None:
     begin = "2026-11-21T00:00:01.000000000Z"
     deployed.logs = {f"{JOB}-launcher-0": f"{begin} epoch 1\n", f"{SERVER}-a-1": f"{begin} ready\n"}
     assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
     assert mlpack("logs", *WHERE, "--workload", SERVER).stdout == "ready\n"
-    mlpack("exec", *WHERE, "--workload", SERVER, "--", "id")
-    assert f"{SERVER}-a-1" in deployed.commands[0]
 
 
 def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: Life) -> None:
@@ -119,11 +117,11 @@ def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: L
     )
 
 
-def test_exec_uses_workload_of_build_as_main_workload(mlpack: Mlpack, deployed: Life) -> None:
+def test_logs_use_workload_of_build_as_main_workload(mlpack: Mlpack, deployed: Life) -> None:
     job = deepcopy(deployed.find("MPIJob", JOB))
     deployed.overlays["multi-node"].insert(0, {**job, "metadata": {"name": "evaluate"}})
-    mlpack("exec", *WHERE, "--", "id")
-    assert f"{JOB}-launcher-0" in deployed.commands[0]
+    deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
+    assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
 
 
 def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deployed: Life) -> None:

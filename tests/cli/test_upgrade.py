@@ -89,11 +89,9 @@ def test_marked_package_is_refused_until_decided(mlpack: Mlpack, package: Path, 
     assert done.stdout.count("a conflict of an upgrade is undecided here") == 2
     assert mlpack("configure", package, "--registry", "a").code == 5
     assert mlpack("deploy", package, "--dry-run=client", "--kubectl", kubectl).code == 5
-    assert mlpack("key", "new", "trial", "--no-password").code == 0
     push = ("push", package, "oci://localhost:1/x:1", "--dry-run", "--kubectl", kubectl)
-    stamp = ("stamp", package, "--sign-key", "trial.key", "--kubectl", kubectl)
     bundle = ("bundle", package, "-d", "trial.tar", "--kubectl", kubectl)
-    for command in (push, (*push, "--no-verify"), stamp, bundle):
+    for command in (push, (*push, "--no-verify"), bundle):
         done = mlpack(*command)
         assert (done.code, "a conflict of an upgrade is undecided here" in done.stderr) == (5, True), done.stderr
     assert mlpack("upgrade", package, clash).code == 5

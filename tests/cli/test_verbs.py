@@ -84,9 +84,9 @@ def test_mlpack_proposes_similar_verb_for_misspelled_verb(mlpack: Mlpack) -> Non
     assert "Did you mean 'build'?" in done.stderr
 
 
-DOCUMENTS = {"render", "schema", "completion", "help", "task schema", "serve manifests"}
+DOCUMENTS = {"render", "schema", "completion", "task schema", "serve manifests"}
 """These print a document in a form of its own."""
-STREAMS = {"dev", "exec", "logs", "task logs"}
+STREAMS = {"dev", "logs", "task logs"}
 """These print what a pod writes."""
 NO_RESULT = {"task templates delete", "task definitions delete"}
 """These print nothing."""

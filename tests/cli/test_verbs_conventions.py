@@ -32,7 +32,7 @@ def options(name: str) -> dict[str, Any]:
 
 
 READ = {
-    *("completion", "diff", "doctor", "help", "history", "inspect", "lint", "list", "logs", "man", "operator status"),
+    *("completion", "diff", "doctor", "history", "inspect", "lint", "list", "logs", "operator status"),
     *("render", "schema", "serve check", "serve manifests", "show", "site check", "site show", "status"),
     *("task definitions show", "task list", "task logs", "task schema", "task status", "task templates show"),
     *("verify", "version", "workspace ls"),
@@ -40,10 +40,10 @@ READ = {
 """These change nothing."""
 WRITE_FILES = {
     *("build", "bundle", "import intel", "import mlcube", "import mxjob", "init", "key new", "pull", "results"),
-    *("serve backup", "site init", "stamp"),
+    *("serve backup", "site init"),
 }
 """These only write files of their own, and replace none without --force."""
-INTERACTIVE = {"dev", "exec", "serve migrate", "serve token", "task cancel", "task rerun"}
+INTERACTIVE = {"dev", "serve migrate", "serve token", "task cancel", "task rerun"}
 """These change what is named on their command line at once."""
 REFUSED_BY_SERVER = {"task definitions delete", "task templates delete"}
 """These ask, and the server refuses them for what is in use."""
@@ -88,11 +88,11 @@ def test_each_command_has_the_common_options() -> None:
             assert options(name)["-y"] is options(name)["--yes"], name
 
 
-COMPLETED = {"command", "context", "mode", "model", "namespace", "overlay", "precision", "pod_security", "site"}
+COMPLETED = {"context", "mode", "model", "namespace", "overlay", "precision", "pod_security", "site"}
 """Parameters whose values a shell completes, in each command that has them."""
 COMPLETED_FLAGS = {"--set", "--storage", "--with", "--without"}
 NOT_COMPLETED = {
-    *(("exec", "command"), ("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
+    *(("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
     *(("task delete", "--storage"), ("serve manifests", "--storage")),
 }
 """Other parameters of the same name: programs, values of a server, sizes."""

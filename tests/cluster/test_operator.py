@@ -61,15 +61,6 @@ def installed(manifest: dict[str, Any], manager: str = "mlpack", **annotations: 
 
 
 @pytest.fixture
-def whole(cluster: FakeCluster) -> FakeCluster:
-    """Return a cluster with all objects of the pinned release, installed by mlpack."""
-    kinds = {kind.lower(): kind for kind in ("ServiceAccount", "ClusterRoleBinding", "ClusterRole", "Namespace")}
-    rest = [item(kinds[kind], name) for kind, name, _ in MPI.brings if kind in kinds]
-    cluster.objects += [installed(manifest) for manifest in rest]
-    return cluster
-
-
-@pytest.fixture
 def cluster(mlpack: Mlpack) -> FakeCluster:
     cluster = FakeCluster([installed(crd("v2beta1")), installed(deployment()), lease()])
     mlpack.host = Host(cluster)
@@ -180,71 +171,12 @@ def test_operator_status_exits_with_7_without_a_crd(mlpack: Mlpack, cluster: Fak
     )
 
 
-def test_operator_uninstall_refuses_while_jobs_are_running(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    cluster.objects += [job("one", "Running"), job("two", "Succeeded")]
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    assert done.code == 7
-    assert "1 job is running: team/one" in done.stderr
-    assert not any(call.startswith("delete") for call in cluster.calls)
-    assert mlpack("operator", "uninstall", "mpi", "-y", "--force").code == 0
-
-
-def test_operator_uninstall_deletes_nothing_without_confirmation(mlpack: Mlpack, cluster: FakeCluster) -> None:
-    cluster.objects.append(job("two", "Succeeded"))
-    done = mlpack("operator", "uninstall", "mpi")
-    assert done.code == 9
-    assert done.stderr.endswith("error: nothing was deleted: there is no terminal to ask on\nhint: -y answers yes\n")
-    assert "with the CRD: 0 jobs are running and 1 ended; all of them will be deleted" in done.stderr
-    assert not any(call.startswith("delete") for call in cluster.calls)
-
-
 def test_operator_exits_with_7_if_the_server_refuses(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     message = 'clusterroles "mpi-operator" is forbidden: User "me" may not'
     cluster.refused["apply"] = f"Error from server (Forbidden): {message}"
     done = mlpack("operator", "install", "mpi", "--from", manifest)
     assert done.code == 7
     assert done.stderr.endswith(f"error: the cluster rejects it: {message}\nhint: ask the cluster administrator\n")
-
-
-def test_operator_uninstall_deletes_the_deployment_first_and_the_namespace_last(
-    mlpack: Mlpack, whole: FakeCluster
-) -> None:
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    deleted = [line.removesuffix(" deleted") for line in done.stdout.splitlines()]
-    assert (done.code, deleted[0], deleted[-1]) == (0, "deployment/mpi-operator", "namespace/mpi-operator")
-    assert "customresourcedefinition/mpijobs.kubeflow.org" in deleted
-    assert len(deleted) == len(MPI.brings)
-    assert [obj["kind"] for obj in whole.objects] == ["Lease"]
-
-
-@pytest.mark.parametrize(
-    ("other", "whose"),
-    [
-        (installed(deployment(), "helm"), "managed by helm"),
-        (installed(deployment(), **{"meta.helm.sh/release-name": "mpi"}), "managed by another installer"),
-    ],
-    ids=["manager", "claimed"],
-)
-def test_operator_uninstall_keeps_and_names_an_operator_of_another_installer(
-    mlpack: Mlpack, whole: FakeCluster, other: dict[str, Any], whose: str
-) -> None:
-    whole.objects[1] = other
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    message = f"others have installed these: deployment/mpi-operator ({whose}); nothing was deleted"
-    assert (done.code, done.stdout, done.stderr) == (7, "", f"error: {message}\n")
-    assert not any(call.startswith("delete") for call in whole.calls)
-
-
-def test_operator_uninstall_keeps_a_namespace_with_other_objects(mlpack: Mlpack, whole: FakeCluster) -> None:
-    whole.objects.append(item("ConfigMap", "notes"))
-    done = mlpack("operator", "uninstall", "mpi", "-y")
-    assert done.code == 7
-    assert done.stderr.endswith(
-        "error: kept, because it was not installed by mlpack alone: namespace/mpi-operator (it "
-        "contains configmap/notes)\n"
-    )
-    assert {obj["kind"] for obj in whole.objects} == {"Namespace", "ConfigMap", "Lease"}
-    assert mlpack("operator", "uninstall", "mpi", "-y").code == 7
 
 
 @pytest.fixture

@@ -116,6 +116,11 @@ class Site:
         assert done.returncode == 0, f"{command}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def in_pod(self, package: str, command: str) -> str:
+        """Run a command in the pod of a deployed Pod, Job or Deployment, and return its stdout."""
+        workload = json.loads(self.run(f"mlpack status {package} -o json"))["workload"]
+        return self.run(f"kubectl exec {workload} -- {command}")
+
     def let_end(self, target: str, file: str, kubectl: str = "kubectl") -> None:
         """Let the program of a pod end that waits for a file, as `create_later` does."""
         self.run(f"{kubectl} exec {target} -- sh -c {shlex.quote(create_later(file))}")

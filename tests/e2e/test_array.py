@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import Faulty
-from tests.e2e.site import CHECKOUT, create_later
+from tests.e2e.site import CHECKOUT
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
@@ -69,7 +69,8 @@ def test_results_are_copied_from_each_running_index(site: Site) -> None:
     site.until(has_both, "the results of both")
     assert [(here / index / "result.txt").read_text(encoding="utf-8") for index in "01"] == ["of 0\n", "of 1\n"]
     for index in "01":
-        assert package.run("exec", "--worker", index, "--", "sh", "-c", create_later("$OUTPUT_DIR/enough")).code == 0
+        pod = f"--selector=job-name=sweep-search-sweep,batch.kubernetes.io/job-completion-index={index}"
+        site.let_end(site.run(f"kubectl get pods {pod} -o name").strip(), "$OUTPUT_DIR/enough")
     site.until(lambda: "succeeded: all 2 indexes have succeeded" in package.run("status").out, "the end")
     package.delete()
 

@@ -1,4 +1,4 @@
-"""Tests of an mlops user's commands: deploy, status, logs, exec, results, delete, history."""
+"""Tests of an mlops user's commands: deploy, status, logs, results, delete, history."""
 
 from __future__ import annotations
 
@@ -151,15 +151,6 @@ def test_status_watch_prints_json_until_the_job_has_ended(site: Site) -> None:
     assert "running" in [document["phase"] for document in documents]
     assert documents[-1]["phase"] == "succeeded"
     assert watched.err == ""
-
-
-def test_exec_reaches_each_worker_and_passes_its_exit_code_on(site: Site) -> None:
-    package = faulty(site, "sleep:60")
-    assert package.run("deploy", "--no-wait").code == 0
-    package.until_workers_run()
-    assert package.run("exec", "--worker", "1", "--", "hostname").out.strip() == "fault-multi-node-worker-1"
-    assert package.run("exec", "--", "sh", "-c", "exit 5").code == 5
-    assert package.run("exec", "--worker", "2", "--", "true").code == 2
 
 
 @BOTH

@@ -92,7 +92,7 @@ def test_deployment_serves_with_each_option_and_is_deleted_completely(site: Site
     status = site.run(f"mlpack status {package} --overlay server")
     assert status.startswith(f"{SHOWN}  serving: 2 of 2 replicas serve\n")
     assert site.run(f"mlpack logs {package} --overlay server") == "version 1 serves /etc/hostname\n"
-    assert site.run(f"mlpack exec {package} --overlay server -- id -u") == "12345\n"
+    assert site.in_pod(f"{package} --overlay server", "id -u") == "12345\n"
 
     configure(site, package, "--with autoscale --set AUTOSCALE_MAX=5 --with expose --set EXPOSE=NodePort")
     edit(package, "server", VERSION=2)

@@ -9,7 +9,7 @@ import pytest
 
 from tests import kinds
 from tests.e2e.faults import faulty
-from tests.e2e.site import commands, create_later, last_json
+from tests.e2e.site import commands, last_json
 from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ def test_deadline_is_reported_as_cause_of_failure(site: Site) -> None:
     package.delete()
 
 
-def test_results_and_exec_work_while_the_job_runs(site: Site) -> None:
+def test_results_are_copied_while_the_job_runs(site: Site) -> None:
     package = job(site, "results-until-told")
     with package.running("deploy"):
         package.until_running()
         here: Path = site.folder / "results"
         site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results")
-        ran = package.run("exec", "--", "sh", "-c", f"id -u; {create_later('$OUTPUT_DIR/enough')}")
-        assert (ran.code, ran.out) == (0, "1000\n"), ran.err
+        assert site.run(f"kubectl exec {SHOWN} -- id -u") == "1000\n"
+        site.let_end(SHOWN, "$OUTPUT_DIR/enough")
         site.until(lambda: package.run("status").out.startswith(f"{SHOWN}  succeeded"), "the end")
     assert (here / "deep/rank-0.bin").stat().st_size == 300_000
     gone = package.run("results", str(here))

@@ -102,7 +102,7 @@ def test_quick_start_of_the_readme_trains_and_tunes_and_serves_a_model(site: Sit
     answers(site, tuned, "serving", "llm-finetune")
     metrics = "urllib.request.urlopen('http://127.0.0.1:8080/metrics').read().decode()"
     printed = f"import urllib.request; print({metrics})"
-    text = site.run(f"mlpack exec {tuned} --overlay serving -- python3 -c {shlex.quote(printed)}")
+    text = site.in_pod(f"{tuned} --overlay serving", f"python3 -c {shlex.quote(printed)}")
     assert "llamacpp:tokens_predicted_total" in text
     claim = "--with output-pvc --site OUTPUT_CLAIM=tuned"
     served = site.build("llm-serving", f"--mode cpu --set variants.0.resources.requests.cpu=50m {claim}")
@@ -113,7 +113,7 @@ def test_quick_start_of_the_readme_trains_and_tunes_and_serves_a_model(site: Sit
 
 def answers(site: Site, package: Path, overlay: str, model: str) -> None:
     """Check that llama.cpp continues a text with the tokens and probabilities of PyTorch."""
-    answer = last_json(site.run(f"mlpack exec {package} --overlay {overlay} -- python3 -B -c {shlex.quote(ASK)}"))
+    answer = last_json(site.in_pod(f"{package} --overlay {overlay}", f"python3 -B -c {shlex.quote(ASK)}"))
     assert answer["model"] == model
     served, computed = (list(zip(*answer[key], strict=True)) for key in ("served", "computed"))
     assert served[0] == computed[0]

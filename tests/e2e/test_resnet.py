@@ -123,7 +123,7 @@ def serve(site: Site, package: Path) -> tuple[int, str]:
     """Deploy a serving package, send a request, and return the number of training steps and the source of weights."""
     served = site.shell(f"mlpack deploy {package}")
     assert served.returncode == 0, served.stderr
-    answer = last_json(site.run(f"mlpack exec {package} -- python3 -c {shlex.quote(ASK)}"))
+    answer = last_json(site.in_pod(str(package), f"python3 -c {shlex.quote(ASK)}"))
     assert (answer["state"], answer["classes"]) == ("AVAILABLE", 1000)
     assert answer["sum"] == pytest.approx(1, abs=1e-3)
     return int(answer["version"]), answer["weights"]

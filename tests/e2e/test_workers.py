@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import Faulty
-from tests.e2e.site import CHECKOUT, create_later
+from tests.e2e.site import CHECKOUT
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
@@ -54,9 +54,7 @@ def test_four_pods_of_a_job_run_at_the_same_time(site: Site) -> None:
     assert package.run("deploy", "--no-wait").code == 0
     listing = "kubectl get pods --selector=job-name=sweep-search-sweep --field-selector=status.phase=Running -o name"
     site.until(lambda: len(site.run(listing).split()) == 4, "four pods to run")
-    for index in range(4):
-        assert (
-            package.run("exec", "--worker", str(index), "--", "sh", "-c", create_later("$OUTPUT_DIR/enough")).code == 0
-        )
+    for pod in site.run(listing).split():
+        site.let_end(pod, "$OUTPUT_DIR/enough")
     site.run("kubectl wait --for=condition=Complete --timeout=60s job/sweep-search-sweep")
     package.delete()

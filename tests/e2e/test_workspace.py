@@ -66,7 +66,7 @@ def test_job_uses_a_secret_a_download_three_configmaps_and_a_pushed_dataset(
     site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
     made = site.folder / "values"
     made.write_text(f"HF_TOKEN={KEY}\n", encoding="utf-8")
-    site.run(f"mlpack secret create {package} --from-env-file {made}")
+    site.run(f"kubectl create secret generic token --from-env-file={made}")
     dataset = site.folder / "dataset"
     dataset.mkdir()
     (dataset / "data").write_text("numbers\n", encoding="utf-8")

@@ -99,7 +99,7 @@ def subject(work: Path) -> Judge:
 
 
 def _push(work: Path, registry: FakeRegistry) -> Path:
-    """Store a signed package with a statement in the registry, and return the public key."""
+    """Store a signed package in the registry, and return the public key."""
     seeds = inputs.Seeds(work / "seeds")
     package = work / "hello-mpi"
     for name, (content, mode) in seeds.packages["hello-mpi"].items():
@@ -114,7 +114,7 @@ def _push(work: Path, registry: FakeRegistry) -> Path:
     (work / "prod.key").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (work / "prod.pub").write_bytes(public)
-    argv = ["push", str(package), where, "--sign-key", str(work / "prod.key"), "--provenance", "--no-verify"]
+    argv = ["push", str(package), where, "--sign-key", str(work / "prod.key"), "--no-verify"]
     wrong, output = broken(inputs.Input(argv, work), work, temporary)
     if (_REPOSITORY, _TAG) not in registry.manifests:
         raise RuntimeError(f"{wrong}\n{output}")

@@ -73,9 +73,9 @@ def test_contradicting_config_is_refused(content: bytes, message: str) -> None:
         artefact.facts(content, "x")
 
 
-@pytest.mark.parametrize("content", [b"{}", b'{"config": []}', config(**{"mlpack.digest": 1}), b'{"config": null}'])
-def test_config_of_other_programs_has_no_facts(content: bytes) -> None:
-    assert artefact.facts(content, "x") is None
+def test_config_of_other_programs_has_no_facts() -> None:
+    for content in (b"{}", b'{"config": []}', config(**{"mlpack.digest": 1})):
+        assert artefact.facts(content, "x") is None
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def repository(registry: FakeRegistry, login: Login | None = None, **options: An
     return Repository(parse(f"oci://{registry.host}/team/x:1"), access(login, **options), may_push=True)
 
 
-def test_push_sends_blobs_then_manifest_then_tag(
+def test_push_sends_blobs_then_manifest_then_tag_and_nothing_again(
     registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path
 ) -> None:
     result = pushed(registry, archive, kubectl)
@@ -92,13 +92,9 @@ def test_push_sends_blobs_then_manifest_then_tag(
     ]
     assert registry.artefact("team/hello-mpi", "1.0") == archive.read_bytes()
     assert pulled(registry, tmp_path).read_bytes() == archive.read_bytes()
-
-
-def test_second_push_sends_nothing(registry: FakeRegistry, archive: Path, kubectl: Path) -> None:
-    assert pushed(registry, archive, kubectl).is_new
     before = len(registry.requests)
     again = pushed(registry, archive, kubectl)
-    assert (again.is_new, again.sent) == (False, ())
+    assert (result.is_new, again.is_new, again.sent) == (True, False, ())
     assert [method for method, _, _ in registry.requests[before:]] == ["HEAD"]
 
 
@@ -120,15 +116,13 @@ FAULTS: dict[str, Fault] = {
     "short": short_body,
     "other-digest": other_digest,
     "500": status(500),
-    "503-later": status(503, Retry_After="1"),
     "429": status(429, Retry_After="99999"),
     "401": status(401),
-    "403": status(403),
-    "404": status(404),
     "413": status(413),
     "302-nowhere": status(302),
     "307-loop": status(307, Location="/v2/"),
 }
+EACH = [pytest.param(name, marks=() if name == "cut" else pytest.mark.thorough) for name in FAULTS]
 
 
 @pytest.fixture
@@ -155,17 +149,15 @@ def at(number: int, fault: Fault, *, always: bool = False) -> Callable[[Handler,
     return lambda handler, count: (count >= number if always else count == number) and fault(handler)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("always", [False, True], ids=["once", "always"])
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", EACH)
 def test_push_is_whole_or_the_tag_is_absent(
-    archive: Path, kubectl: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, always: bool
+    archive: Path, kubectl: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     if name == "silent":
         monkeypatch.setitem(WAITING, "silent", 0.1)
         monkeypatch.setattr(upload, "_FINISH_SECONDS", 0.1)
     results = []
-    for number in range(0, 10, 3 if always else 1):
+    for number, always in [*((number, False) for number in range(10)), (0, True), (6, True)]:
         with fake_registry.serving() as registry:
             registry.fault = at(number, FAULTS[name], always=always)
             code = exit_code(pushed, registry, archive, kubectl)
@@ -175,21 +167,19 @@ def test_push_is_whole_or_the_tag_is_absent(
             assert code != 0 or content is not None
             assert code in (0, 5, 6)
             assert [*temporary.iterdir()] == []
-    if name in ("cut", "500", "503-later", "429", "no-http") and not always:
-        assert results == [0] * 10
+    if name in ("cut", "500", "429", "no-http"):
+        assert results == [0] * 10 + [6] * 2
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("always", [False, True], ids=["once", "always"])
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", EACH)
 def test_pull_writes_the_archive_or_nothing(
-    registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path, temporary: Path, name: str, *, always: bool
+    registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path, temporary: Path, name: str
 ) -> None:
     pushed(registry, archive, kubectl)
     if name == "silent":
         WAITING["silent"] = 0.1
-    for number in range(3):
-        folder = tmp_path / f"out-{number}"
+    for number, always in [(0, False), (1, False), (2, False), (0, True), (2, True)]:
+        folder = tmp_path / f"out-{number}-{always}"
         folder.mkdir()
         registry.requests.clear()
         registry.fault = at(number, FAULTS[name], always=always)
@@ -215,7 +205,7 @@ def test_download_continues_where_the_connection_broke(registry: FakeRegistry) -
     assert len(registry.requests) == 3
 
 
-@pytest.mark.parametrize("broken", [2, 3, 4], ids=["piece", "later-piece", "last-piece"])
+@pytest.mark.parametrize("broken", [2, 4], ids=["first-piece", "last-piece"])
 def test_upload_in_pieces_continues_after_the_last_stored_piece(
     registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
 ) -> None:
@@ -292,11 +282,10 @@ def other() -> Iterator[FakeRegistry]:
         yield registry
 
 
-@pytest.mark.parametrize("kind", ["basic", "bearer"])
 def test_credentials_do_not_follow_redirects_to_other_hosts(
-    registry: FakeRegistry, other: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path, kind: str
+    registry: FakeRegistry, other: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path
 ) -> None:
-    registry.asks_for = kind
+    registry.asks_for = "bearer"
     pushed(registry, archive, kubectl, LOGIN)
     other.blobs, registry.redirect = registry.blobs, other.url
     assert pulled(registry, tmp_path, LOGIN).read_bytes() == archive.read_bytes()
@@ -329,12 +318,6 @@ def test_unknown_certificate_is_refused_and_not_bypassed(certificate: tuple[str,
             assert client.tags() == ()
 
 
-def test_registry_of_this_machine_is_used_over_http_without_an_option(registry: FakeRegistry) -> None:
-    with Repository(parse(f"oci://{registry.host}/team/x:1"), Access(Network(sleep=lambda _: None))) as client:
-        assert client.tags() == ()
-        assert client.is_plain
-
-
 def descriptor(content: bytes = b"x", **changes: Any) -> dict[str, Any]:
     layer = "application/vnd.oci.image.layer.v1.tar+gzip"
     return {"mediaType": layer, "digest": digest_of(content), "size": len(content), **changes}
@@ -350,33 +333,28 @@ LARGE_CONFIG = descriptor(mediaType="application/vnd.oci.image.config.v1+json", 
 HOSTILE = {
     "no-json": (b"{", "is not valid"),
     "a-list": (b"[]", "expected a JSON object"),
-    "deep": (b"[" * 100_000, "is not valid"),
     "no-layer": (manifest(), "expected one layer, found 0"),
-    "layers": (manifest(*[descriptor()] * 10), "expected one layer, found 10"),
     "many-layers": (manifest(*[descriptor()] * 10_000), "is not valid: expected at most 10,000 values"),
     "layers-object": (manifest(layers={}), "expected one layer, found no"),
     "index": (manifest(manifests=[]), "is an index of several artefacts"),
     "negative": (manifest(descriptor(size=-1)), "expected a size of at most 1 TiB"),
     "huge": (manifest(descriptor(size=2**63)), "expected a size of at most 1 TiB"),
     "true": (manifest(descriptor(size=True)), "expected a size of at most 1 TiB"),
-    "text": (manifest(descriptor(size="1")), "expected a size of at most 1 TiB"),
     "sha512": (manifest(descriptor(digest="sha512:" + "0" * 128)), "expected a digest of sha256"),
-    "path": (manifest(descriptor(digest="../../x")), "expected a digest of sha256"),
     "helm": (manifest(descriptor(mediaType="x/y")), "found 'x/y', with a config of the type"),
     "large-config": (manifest(descriptor(), config=LARGE_CONFIG), "expected at most 4 MiB"),
     "long": (b" " * (5 << 20), "has more than 4,096 KiB"),
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_pull_refuses_hostile_manifests(registry: FakeRegistry, tmp_path: Path, name: str) -> None:
-    content, message = HOSTILE[name]
-    registry.put("team/hello-mpi", "1.0", content)
+def test_pull_refuses_hostile_manifests(registry: FakeRegistry, tmp_path: Path) -> None:
     registry.blobs[digest_of(b"{}")] = b"{}"
-    with pytest.raises(MlpackError, match=message) as error:
-        pulled(registry, tmp_path)
-    assert error.value.exit_code in (5, 6)
-    assert [*tmp_path.iterdir()] == []
+    for name, (content, message) in HOSTILE.items():
+        registry.put("team/hello-mpi", "1.0", content)
+        with pytest.raises(MlpackError, match=message) as error:
+            pulled(registry, tmp_path)
+        assert error.value.exit_code in (5, 6), name
+        assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(
@@ -397,37 +375,22 @@ def test_pull_refuses_hostile_layers(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_pull_refuses_decompression_bombs(registry: FakeRegistry, tmp_path: Path) -> None:
-    import gzip
-
-    bomb = gzip.compress(bytes(64 << 20))
-    registry.blobs |= {digest_of(bomb): bomb, digest_of(b"{}"): b"{}"}
-    registry.put("team/hello-mpi", "1.0", manifest(descriptor(bomb)))
-    with pytest.raises(VerificationError):
-        pulled(registry, tmp_path)
-    assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.parametrize(
-    "title", ["../../evil.tar.gz", "/etc/x.tar.gz", "a b.tar.gz", "x.sh", ".tar.gz", "\x1b.tar.gz"]
-)
 def test_pull_takes_the_name_of_the_repository_instead_of_a_hostile_one(
-    registry: FakeRegistry, archive: Path, tmp_path: Path, title: str
+    registry: FakeRegistry, archive: Path, tmp_path: Path
 ) -> None:
-    content = archive.read_bytes()
-    registry.blobs |= {digest_of(content): content, digest_of(b"{}"): b"{}"}
-    layer = descriptor(content, annotations={"org.opencontainers.image.title": title})
-    registry.put("team/hello-mpi", "1.0", manifest(layer))
-    assert pulled(registry, tmp_path) == tmp_path / "hello-mpi.tar.gz"
-
-
-def test_pull_accepts_artefacts_of_flux(registry: FakeRegistry, archive: Path, tmp_path: Path) -> None:
+    """The artefact is one of Flux: it has other types than ours."""
     content = archive.read_bytes()
     registry.blobs |= {digest_of(content): content, digest_of(b"{}"): b"{}"}
     config = descriptor(b"{}", mediaType="application/vnd.cncf.flux.config.v1+json")
-    layer = descriptor(content, mediaType="application/vnd.cncf.flux.content.v1.tar+gzip")
-    registry.put("team/hello-mpi", "1.0", manifest(layer, config=config))
-    assert pulled(registry, tmp_path).read_bytes() == content
+    for number, title in enumerate(["../../evil.tar.gz", "/etc/x.tar.gz", "x.sh", ".tar.gz", "\x1b.tar.gz"]):
+        annotations = {"org.opencontainers.image.title": title}
+        kind = "application/vnd.cncf.flux.content.v1.tar+gzip"
+        layer = descriptor(content, mediaType=kind, annotations=annotations)
+        registry.put("team/hello-mpi", "1.0", manifest(layer, config=config))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert pulled(registry, folder) == folder / "hello-mpi.tar.gz"
+        assert (folder / "hello-mpi.tar.gz").read_bytes() == content
 
 
 def test_tag_with_another_digest_than_claimed_is_refused(

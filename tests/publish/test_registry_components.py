@@ -67,13 +67,11 @@ def test_configure_adds_component_of_a_registry(
 @pytest.mark.parametrize(
     ("files", "code", "message"),
     [
-        ({"kustomization.yaml": "kind: Kustomization\n"}, 2, "expected the kind Component, found 'Kustomization'"),
         ({"other.yaml": "{}\n"}, 2, "expected one kustomization.yaml there, found none"),
         ({"../up.yaml": "{}\n"}, 5, "up.yaml"),
         ({"kustomization.yaml": KUSTOMIZATION + "#" * (1 << 20)}, 5, "the files are larger than 1,048,576 bytes"),
-        ({"kustomization.yaml": KUSTOMIZATION, "run.sh": "x"}, 2, "run.sh cannot be added to a package"),
     ],
-    ids=["kind", "name", "path", "size", "file"],
+    ids=["name", "path", "size"],
 )
 def test_artefact_without_a_component_changes_nothing(
     files: dict[str, str], code: int, message: str, mlpack: Mlpack, package: Path, registry: FakeRegistry

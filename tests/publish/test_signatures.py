@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,13 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.runner import SYSTEM
-from packager.publish import artefact, bundle, keys, openssl, referrers, signer, sigtag
-from packager.publish.bundle import BUNDLE, SIGNATURE, BundleError, Subject
+from packager.publish import artefact, bundle, keys, referrers, signer
+from packager.publish.bundle import BUNDLE, SIGNATURE, Subject
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import INDEX, MANIFEST, Repository
-from packager.publish.signatures import Signature, SignedArtefact, Verifier, attach, find, sign
+from packager.publish.signatures import SignedArtefact, attach, find, judge, sign
 from packager.publish.transport import Network
 from packager.publish.upload import Descriptor
 from tests import tools
@@ -39,10 +37,6 @@ DIGEST = digest_of(PACKAGE)
 LAYER = digest_of(b"archive")
 
 
-def verifier(*signers: Signer) -> Verifier:
-    return Verifier(tuple(one.public for one in signers), signer.is_valid)
-
-
 @pytest.fixture
 def repository(registry: FakeRegistry) -> Iterator[Repository]:
     """A repository with an artefact."""
@@ -52,9 +46,8 @@ def repository(registry: FakeRegistry) -> Iterator[Repository]:
         yield repository
 
 
-def signed(digest: str = DIGEST, size: int = len(PACKAGE), created: str | None = None) -> SignedArtefact:
-    reference = parse("oci://registry.example.com/team/x:1.0")
-    return SignedArtefact(reference, Descriptor(digest, size), "x.tar.gz", LAYER, created)
+def signed(created: str | None = None) -> SignedArtefact:
+    return SignedArtefact(Descriptor(DIGEST, len(PACKAGE)), "x.tar.gz", LAYER, created)
 
 
 def put_blob(registry: FakeRegistry, content: bytes) -> dict[str, Any]:
@@ -75,35 +68,29 @@ def put_bundle(registry: FakeRegistry, content: bytes, kind: str = BUNDLE, **cha
 
 
 def bundle_by(key: Signer, *subjects: str, predicate: str = SIGNATURE, **changes: Any) -> bytes:
-    payload = bundle.statement([Subject(digest) for digest in subjects or (DIGEST,)], predicate, {})
+    payload = bundle.statement(Subject(digest) for digest in subjects or (DIGEST,))
+    payload = payload.replace(SIGNATURE.encode(), predicate.encode())
     value = json.loads(bundle.compose(payload, key.sign(bundle.signed_bytes(payload)), key.public.fingerprint))
     value["dsseEnvelope"] |= changes
     return json.dumps(value).encode()
 
 
-@pytest.mark.parametrize("has_referrers", [True, False])
-def test_signature_is_attached_in_both_forms(
-    registry: FakeRegistry, repository: Repository, *, has_referrers: bool
+@pytest.mark.parametrize(("has_referrers", "lists_configs"), [(True, True), (True, False), (False, False)])
+def test_signature_is_attached_once(
+    registry: FakeRegistry, repository: Repository, *, has_referrers: bool, lists_configs: bool
 ) -> None:
-    registry.has_referrers = has_referrers
+    registry.has_referrers, registry.lists_configs = has_referrers, lists_configs
     assert attach(repository, signed(), [OURS])
-    (one,) = find(repository, DIGEST, verifier(OURS))
-    assert (one.form, one.signer, one.fingerprint, one.problem) == ("bundle", "prod", OURS.public.fingerprint, None)
-    tagged = json.loads(registry.manifests["team/x", f"sha256-{DIGEST[7:]}.sig"])
-    assert tagged["config"]["mediaType"] == "application/vnd.oci.image.config.v1+json"
-    (layer,) = tagged["layers"]
-    assert json.loads(registry.blobs[tagged["config"]["digest"]])["rootfs"]["diff_ids"] == [layer["digest"]]
-    payload = registry.blobs[layer["digest"]]
-    assert payload == (
-        b'{"critical":{"identity":{"docker-reference":"registry.example.com/team/x"},"image":{"docker-manifest-digest":"'
-        + DIGEST.encode()
-        + b'"},"type":"cosign container image signature"},"optional":null}'
-    )
-    signature = base64.b64decode(layer["annotations"]["dev.cosignproject.cosign/signature"])
-    assert signer.is_valid(OURS.public, signature, payload)
+    (one,) = find(repository, DIGEST, [OTHER.public, OURS.public])
+    assert (one.signer, one.fingerprint, one.problem) == ("prod", OURS.public.fingerprint, None)
+    assert str(one) == f"by prod {OURS.public.fingerprint}"
+    (one,) = find(repository, DIGEST, [])
+    assert str(one) == f"by an unknown key {OURS.public.fingerprint}: not trusted"
     fallback = ("team/x", f"sha256-{DIGEST[7:]}") in registry.manifests
     assert fallback is not has_referrers
     assert not attach(repository, signed(), [OURS])
+    assert attach(repository, signed(), [OTHER, OURS])
+    assert {one.signer for one in find(repository, DIGEST, [OURS.public, OTHER.public])} == {"prod", "other"}
 
 
 def test_bundle_has_the_bytes_of_the_documentation() -> None:
@@ -145,20 +132,16 @@ def test_referring_manifest_names_type_subject_and_predicate(registry: FakeRegis
     }
 
 
-def test_second_key_keeps_the_first_signature(registry: FakeRegistry, repository: Repository) -> None:
-    attach(repository, signed(), [OURS])
-    assert attach(repository, signed(), [OTHER, OURS])
-    assert {one.signer for one in find(repository, DIGEST, verifier(OURS, OTHER))} == {"prod", "other"}
-    assert len(json.loads(registry.manifests["team/x", sigtag.tag(DIGEST)])["layers"]) == 2
-    assert len(json.loads(registry.manifests["team/x", f"sha256-{DIGEST[7:]}"])["manifests"]) == 2
-
-
-def test_lost_update_of_the_fallback_tag_is_repeated(registry: FakeRegistry, repository: Repository) -> None:
+@pytest.mark.parametrize("is_always", [False, True])
+def test_lost_update_of_the_fallback_tag_is_repeated(
+    registry: FakeRegistry, repository: Repository, *, is_always: bool
+) -> None:
     count = 0
 
     def lose(handler: Any, _number: int) -> bool:
         nonlocal count
-        if handler.command == "PUT" and handler.path.endswith(f"sha256-{DIGEST[7:]}") and count == 0:
+        is_lost = handler.command == "PUT" and handler.path.endswith(f"sha256-{DIGEST[7:]}")
+        if is_lost and (is_always or count == 0):
             count += 1
             handler.rfile.read(int(handler.headers["Content-Length"]))
             handler.answer(201, b"", {})
@@ -166,50 +149,15 @@ def test_lost_update_of_the_fallback_tag_is_repeated(registry: FakeRegistry, rep
         return False
 
     registry.fault = lose
-    assert attach(repository, signed(), [OURS])
-    assert find(repository, DIGEST, verifier(OURS))[0].is_trusted
-
-
-def test_update_that_is_always_lost_is_an_error(registry: FakeRegistry, repository: Repository) -> None:
-    def lose(handler: Any, _number: int) -> bool:
-        if handler.command == "PUT" and handler.path.endswith(f"sha256-{DIGEST[7:]}"):
-            handler.rfile.read(int(handler.headers["Content-Length"]))
-            handler.answer(201, b"", {})
-            return True
-        return False
-
-    registry.fault = lose
-    with pytest.raises(ToolError, match="is changed by other programs again and again"):
-        attach(repository, signed(), [OURS])
-
-
-def test_tag_with_something_else_is_left_unchanged(registry: FakeRegistry, repository: Repository) -> None:
-    registry.put("team/x", sigtag.tag(DIGEST), b'{"layers":[{"mediaType":"x"}]}')
-    with pytest.raises(VerificationError, match="has something else than signatures"):
-        attach(repository, signed(), [OURS])
-
-
-def test_older_form_alone_is_accepted(registry: FakeRegistry, repository: Repository) -> None:
-    attach(repository, signed(), [OURS])
-    del registry.manifests["team/x", f"sha256-{DIGEST[7:]}"]
-    (one,) = find(repository, DIGEST, verifier(OURS))
-    assert (one.form, one.is_trusted) == ("tag", True)
-    (one,) = find(repository, DIGEST, verifier(OTHER))
-    assert (one.form, one.is_trusted, str(one)) == ("tag", False, "by an unknown key: not trusted")
-
-
-def test_older_form_counts_beside_a_foreign_bundle(registry: FakeRegistry, repository: Repository) -> None:
-    attach(repository, signed(), [OURS])
-    registry.manifests = {name: content for name, content in registry.manifests.items() if b"subject" not in content}
-    put_bundle(registry, bundle_by(OTHER))
-    assert [(one.form, one.is_trusted) for one in find(repository, DIGEST, verifier(OURS))] == [
-        ("bundle", False),
-        ("tag", True),
-    ]
+    if is_always:
+        with pytest.raises(ToolError, match="is changed by other programs again and again"):
+            attach(repository, signed(), [OURS])
+    else:
+        assert attach(repository, signed(), [OURS])
+        assert find(repository, DIGEST, [OURS.public])[0].is_trusted
 
 
 OVER_OTHER = bundle_by(OURS, digest_of(b"another"))
-LONG = bundle_by(OURS)[:-1] + b" " * (300 << 10) + b"}"
 BUNDLES = {
     "another-key": (bundle_by(OTHER), "by an unknown key"),
     "another-digest": (OVER_OTHER, "it is of something else"),
@@ -217,10 +165,8 @@ BUNDLES = {
     "an-attestation": (bundle_by(OURS, predicate="https://in-toto.io/attestation/svr/v0.2"), "it is not a signature"),
     "no-json": (b"{", "is not valid"),
     "a-list": (b"[]", "expected a JSON object"),
-    "deep": (b"[" * 100_000, "is not valid"),
     "empty": (b"{}", "expected a bundle of the type"),
-    "truncated": (bundle_by(OURS)[:-40], "is not valid"),
-    "long": (LONG, "expected at most 256 KiB"),
+    "long": (bundle_by(OURS)[:-1] + b" " * (300 << 10) + b"}", "expected at most 256 KiB"),
     "payload-type": (bundle_by(OURS, payloadType="application/json"), "expected a payload of the type"),
     "no-signature": (bundle_by(OURS, signatures=[]), "expected one signature"),
     "two-signatures": (bundle_by(OURS, signatures=[{"sig": "eA=="}] * 2), "expected one signature"),
@@ -230,60 +176,59 @@ BUNDLES = {
     "signature-long": (bundle_by(OURS, signatures=[{"sig": "AAAA" * 1000}]), "expected a signature of at most"),
     "signature-not-der": (bundle_by(OURS, signatures=[{"sig": "AAAA"}]), "by an unknown key"),
     "payload-not-json": (bundle_by(OURS, payload="AAAA"), "a statement is not valid"),
-    "payload-missing": (bundle_by(OURS, payload=None), "a statement is not valid"),
     "duplicate-key": (bundle_by(OURS)[:-1] + b',"mediaType":"x"}', "is not valid"),
     "no-envelope": (json.dumps({"mediaType": BUNDLE}).encode(), "with a DSSE envelope"),
 }
 
 
-@pytest.mark.parametrize("name", BUNDLES)
-def test_hostile_bundles_count_for_nothing(registry: FakeRegistry, repository: Repository, name: str) -> None:
-    content, message = BUNDLES[name]
-    put_bundle(registry, content)
-    (one,) = find(repository, DIGEST, verifier(OURS))
-    assert not one.is_trusted
-    assert message in str(one)
+def test_hostile_bundles_count_for_nothing() -> None:
+    for name, (content, message) in BUNDLES.items():
+        one = judge(content, DIGEST, [OURS.public])
+        assert not one.is_trusted, name
+        assert message in str(one)
+
+
+def test_hostile_bundle_does_not_hide_a_signature(registry: FakeRegistry, repository: Repository) -> None:
+    put_bundle(registry, b"{")
+    attach(repository, signed(), [OURS])
+    assert [one.is_trusted for one in find(repository, DIGEST, [OURS.public])] == [False, True]
 
 
 STATEMENTS = {
     "other-type": ({"_type": "https://in-toto.io/Statement/v0.1"}, "expected a statement of the type"),
     "no-subject": ({"subject": []}, "expected 1 to 100 subjects"),
     "many-subjects": ({"subject": [{}] * 101}, "expected 1 to 100 subjects"),
-    "subjects-object": ({"subject": {}}, "expected 1 to 100 subjects"),
     "no-predicate-type": ({"predicateType": 1}, "expected the type of a predicate"),
     "control-characters": ({"predicateType": "\x1b[2J"}, "expected the type of a predicate"),
     "subject-a-text": ({"subject": [DIGEST]}, "it is of something else"),
-    "digest-a-text": ({"subject": [{"digest": DIGEST}]}, "it is of something else"),
     "uppercase": ({"subject": [{"digest": {"sha256": DIGEST[7:].upper()}}]}, "it is of something else"),
 }
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_hostile_statements_count_for_nothing_though_signed(name: str) -> None:
-    changes, message = STATEMENTS[name]
-    value = json.loads(bundle.statement([Subject(DIGEST)], SIGNATURE, {})) | changes
-    payload = json.dumps(value).encode()
-    content = bundle.compose(payload, OURS.sign(bundle.signed_bytes(payload)), OURS.public.fingerprint)
-    one = verifier(OURS).bundle(content, DIGEST)
-    assert not one.is_trusted
-    assert message in str(one)
+def test_hostile_statements_count_for_nothing_though_signed() -> None:
+    for name, (changes, message) in STATEMENTS.items():
+        value = json.loads(bundle.statement([Subject(DIGEST)])) | changes
+        payload = json.dumps(value).encode()
+        content = bundle.compose(payload, OURS.sign(bundle.signed_bytes(payload)), OURS.public.fingerprint)
+        one = judge(content, DIGEST, [OURS.public])
+        assert not one.is_trusted, name
+        assert message in str(one)
 
 
 def test_flipped_bits_of_a_bundle_are_found() -> None:
     content = bundle_by(OURS)
     place = content.index(b'"payload"')
     end = content.index(b'"payloadType"')
-    for offset in range(place + 12, end - 3, 7):
+    for offset in range(place + 12, end - 3, 29):
         damaged = bytearray(content)
         damaged[offset] ^= 1
-        assert not verifier(OURS).bundle(bytes(damaged), DIGEST).is_trusted, offset
+        assert not judge(bytes(damaged), DIGEST, [OURS.public]).is_trusted, offset
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"size": 1 << 30}, "expected at most 256 KiB"),
-        ({"size": -1}, "expected a size"),
         ({"digest": "sha512:" + "0" * 128}, "expected a digest"),
         ({"mediaType": "text/plain"}, "expected a layer of the type"),
     ],
@@ -292,10 +237,10 @@ def test_hostile_layers_of_bundles_count_for_nothing(
     registry: FakeRegistry, repository: Repository, changes: dict[str, Any], message: str
 ) -> None:
     put_bundle(registry, bundle_by(OURS), **changes)
-    (one,) = find(repository, DIGEST, verifier(OURS))
+    (one,) = find(repository, DIGEST, [OURS.public])
     assert not one.is_trusted
     assert message in str(one)
-    assert sum(len(path) for _, path, _ in registry.requests if "/blobs/" in path) == 0
+    assert not any("/blobs/" in path for _, path, _ in registry.requests)
 
 
 def test_bundle_with_other_bytes_than_its_digest_is_refused(registry: FakeRegistry, repository: Repository) -> None:
@@ -303,35 +248,35 @@ def test_bundle_with_other_bytes_than_its_digest_is_refused(registry: FakeRegist
     put_bundle(registry, content)
     registry.blobs[digest_of(content)] = content.replace(b"sig", b"gis")
     with pytest.raises(VerificationError, match="the registry has sent other content"):
-        find(repository, DIGEST, verifier(OURS))
+        find(repository, DIGEST, [OURS.public])
 
 
 def test_only_some_of_many_bundles_are_read(registry: FakeRegistry, repository: Repository) -> None:
     for number in range(40):
         put_bundle(registry, bundle_by(OTHER) + b" " * number)
-    found = find(repository, DIGEST, verifier(OURS))
+    found = find(repository, DIGEST, [OURS.public])
     assert len(found) == 17
     assert str(found[-1]) == "not accepted: 24 more bundles were not read"
     assert sum("/blobs/" in path for _, path, _ in registry.requests) == 16
 
 
-def test_signatures_are_read_before_other_statements(registry: FakeRegistry, repository: Repository) -> None:
-    stamp = bundle_by(OTHER, predicate="https://in-toto.io/attestation/svr/v0.2")
+def test_other_statements_are_not_read(registry: FakeRegistry, repository: Repository) -> None:
+    statement = "https://slsa.dev/provenance/v1"
     for number in range(40):
-        content = stamp + b" " * number
+        content = bundle_by(OURS, predicate=statement) + b" " * number
         put_blob(registry, content)
-        annotations = {"dev.sigstore.bundle.predicateType": "https://in-toto.io/attestation/svr/v0.2"}
+        annotations = {"dev.sigstore.bundle.predicateType": statement}
         manifest = artefact.referring(BUNDLE, content, Descriptor(DIGEST, len(PACKAGE)), annotations)
         registry.put("team/x", "attached", manifest)
     registry.has_referrers = True
+    assert find(repository, DIGEST, [OURS.public]) == ()
     attach(repository, signed(), [OURS])
-    assert any(one.is_trusted for one in find(repository, DIGEST, verifier(OURS)))
+    assert [one.is_trusted for one in find(repository, DIGEST, [OURS.public])] == [True]
 
 
 INDEXES = {
     "no-json": (b"{", VerificationError, "is not valid"),
     "no-list": (b"{}", VerificationError, "expected an index"),
-    "manifests-object": (b'{"manifests":{}}', VerificationError, "expected an index"),
     "long": (b" " * (5 << 20), ToolError, "has more than 4,096 KiB"),
     "many": (json.dumps({"manifests": [{}] * 60_000}).encode(), VerificationError, "expected at most 50,000 values"),
 }
@@ -353,7 +298,7 @@ def test_hostile_lists_of_referrers_are_refused(
 
     registry.fault = answer
     with pytest.raises(kind, match=message):
-        find(repository, DIGEST, verifier(OURS))
+        find(repository, DIGEST, [OURS.public])
 
 
 @pytest.mark.parametrize(
@@ -370,88 +315,8 @@ def test_hostile_entries_of_referrers_count_for_nothing(
     registry: FakeRegistry, repository: Repository, entry: dict[str, Any]
 ) -> None:
     registry.put("team/x", f"sha256-{DIGEST[7:]}", json.dumps({"manifests": [7, {}, entry]}).encode())
-    (one,) = find(repository, DIGEST, verifier(OURS))
+    (one,) = find(repository, DIGEST, [OURS.public])
     assert one.problem is not None
-
-
-def put_tagged(registry: FakeRegistry, payload: bytes, signature: bytes, **changes: Any) -> None:
-    put_blob(registry, payload)
-    manifest, config = sigtag.manifest([sigtag.entry(payload, signature) | changes])
-    put_blob(registry, config)
-    registry.put("team/x", sigtag.tag(DIGEST), manifest)
-
-
-def payload_for(digest: str = DIGEST, **changes: Any) -> bytes:
-    value = json.loads(sigtag.payload(signed().reference, digest))
-    value["critical"] |= changes
-    return json.dumps(value).encode()
-
-
-PAYLOADS = {
-    "another-digest": (payload_for(digest_of(b"another")), "it is of something else"),
-    "another-type": (payload_for(type="atomic container signature"), "is not that of a signature"),
-    "no-digest": (payload_for(image={}), "is not that of a signature"),
-    "no-json": (b"{", "is not valid"),
-    "a-list": (b"[]", "expected a JSON object"),
-    "critical-a-list": (b'{"critical":[]}', "is not that of a signature"),
-}
-
-
-@pytest.mark.parametrize("name", PAYLOADS)
-def test_hostile_payloads_count_for_nothing_though_signed(
-    registry: FakeRegistry, repository: Repository, name: str
-) -> None:
-    payload, message = PAYLOADS[name]
-    put_tagged(registry, payload, OURS.sign(payload))
-    (one,) = find(repository, DIGEST, verifier(OURS))
-    assert not one.is_trusted
-    assert message in str(one)
-
-
-def test_signature_of_a_copy_in_another_repository_is_accepted(registry: FakeRegistry, repository: Repository) -> None:
-    payload = payload_for(identity={"docker-reference": "elsewhere.example.com/x"})
-    put_tagged(registry, payload, OURS.sign(payload))
-    (one,) = find(repository, DIGEST, verifier(OURS))
-    assert one.is_trusted
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"size": 1 << 30},
-        {"size": 0},
-        {"size": None},
-        {"digest": "x"},
-        {"mediaType": "text/plain"},
-        {"annotations": {"dev.cosignproject.cosign/signature": "?"}},
-    ],
-)
-def test_hostile_layers_of_the_tag_count_for_nothing(
-    registry: FakeRegistry, repository: Repository, changes: dict[str, Any]
-) -> None:
-    payload = payload_for()
-    put_tagged(registry, payload, OURS.sign(payload), **changes)
-    (one,) = find(repository, DIGEST, verifier(OURS))
-    assert one.problem is not None
-
-
-def test_tag_without_signature_counts_for_nothing(registry: FakeRegistry, repository: Repository) -> None:
-    put_tagged(registry, payload_for(), b"", annotations=None)
-    assert [str(one) for one in find(repository, DIGEST, verifier(OURS))] == ["by an unknown key: not trusted"]
-    registry.put("team/x", sigtag.tag(DIGEST), b'{"layers":1}')
-    assert [one.problem for one in find(repository, DIGEST, verifier(OURS))] == [
-        "the manifest of signatures has no layers"
-    ]
-
-
-def test_only_some_of_many_tagged_signatures_are_read(registry: FakeRegistry, repository: Repository) -> None:
-    payload = payload_for()
-    put_blob(registry, payload)
-    manifest, _ = sigtag.manifest([sigtag.entry(payload, b"x%d" % number) for number in range(90)])
-    registry.put("team/x", sigtag.tag(DIGEST), manifest)
-    found = find(repository, DIGEST, verifier(OURS))
-    assert (len(found), str(found[-1])) == (17, "not accepted: 74 more signatures were not read")
-    assert sum("/blobs/" in path for _, path, _ in registry.requests) == 1
 
 
 def pem(key: Any) -> bytes:
@@ -462,11 +327,7 @@ def pkcs8(key: Any) -> bytes:
     return bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
-def check_with_openssl(key: keys.PublicKey, signature: bytes, content: bytes) -> bool:
-    return openssl.is_valid(key, signature, content, SYSTEM)
-
-
-def test_both_checks_accept_each_kind_of_key() -> None:
+def test_each_kind_of_key_is_accepted() -> None:
     from cryptography.hazmat.primitives.asymmetric import padding
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -479,19 +340,11 @@ def test_both_checks_accept_each_kind_of_key() -> None:
     ]
     assert [str(key.kind) for key, _ in made] == ["ECDSA P-256", "RSA", "Ed25519"]
     for key, signature in made:
-        for check in (signer.is_valid, check_with_openssl):
-            assert check(key, signature, b"content")
-            assert not check(key, signature, b"other")
-            assert not check(OTHER.public, signature, b"content")
-            assert not check(key, signature[:-1], b"content")
-            assert not check(key, b"x", b"content")
-
-
-def test_check_without_library_and_openssl_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(ToolError, match="signatures could not be checked: neither") as error:
-        check_with_openssl(OURS.public, b"x", b"y")
-    assert error.value.exit_code == 6
+        assert signer.is_valid(key, signature, b"content")
+        assert not signer.is_valid(key, signature, b"other")
+        assert not signer.is_valid(OTHER.public, signature, b"content")
+        assert not signer.is_valid(key, signature[:-1], b"content")
+        assert not signer.is_valid(key, b"x", b"content")
 
 
 PUBLIC_KEYS = {
@@ -500,17 +353,16 @@ PUBLIC_KEYS = {
     "private": pkcs8(ec.generate_private_key(ec.SECP256R1())),
     "two": OURS.public.pem.encode() * 2,
     "no-pem": b"ssh-ed25519 AAAA",
-    "empty": b"",
     "damaged": OURS.public.pem.encode().replace(b"MFkw", b"MFkx"),
     "base64": b"-----BEGIN PUBLIC KEY-----\nAAA\n-----END PUBLIC KEY-----\n",
 }
 
 
-@pytest.mark.parametrize("name", PUBLIC_KEYS)
-def test_other_public_keys_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="expected one public key in PEM") as error:
-        keys.public(PUBLIC_KEYS[name], "k", "k.pub")
-    assert (error.value.hint is not None) == (name == "private")
+def test_other_public_keys_are_refused() -> None:
+    for name, content in PUBLIC_KEYS.items():
+        with pytest.raises(UsageError, match="expected one public key in PEM") as error:
+            keys.public(content, "k", "k.pub")
+        assert (error.value.hint is not None) == (name == "private")
 
 
 @pytest.mark.parametrize(
@@ -519,7 +371,6 @@ def test_other_public_keys_are_refused(name: str) -> None:
         (pkcs8(ed25519.Ed25519PrivateKey.generate()), "only ECDSA P-256 keys sign"),
         (pkcs8(ec.generate_private_key(ec.SECP384R1())), "only ECDSA P-256 keys sign"),
         (OURS.public.pem.encode(), "expected a private key in PEM"),
-        (b"", "expected a private key in PEM"),
         (OURS.pem(b"secret"), "the password is wrong"),
     ],
 )
@@ -528,6 +379,7 @@ def test_private_keys_that_do_not_sign_are_refused(content: bytes, message: str)
         signer.read(content, "k", "k.key", lambda: b"wrong")
 
 
+@pytest.mark.thorough
 def test_key_of_openssl_signs(tmp_path: Path) -> None:
     path = tmp_path / "k.key"
     openssl = tools.require("openssl")
@@ -536,6 +388,7 @@ def test_key_of_openssl_signs(tmp_path: Path) -> None:
     assert signer.is_valid(key.public, key.sign(b"x"), b"x")
 
 
+@pytest.mark.thorough
 def test_openssl_reads_an_encrypted_key(tmp_path: Path) -> None:
     (tmp_path / "k.key").write_bytes(OURS.pem(b"secret"))
     argv = [tools.require("openssl"), "pkey", "-in", str(tmp_path / "k.key"), "-passin", "pass:secret", "-pubout"]
@@ -548,20 +401,3 @@ def test_fallback_tag_with_too_many_entries_is_left_unchanged(registry: FakeRegi
     registry.put("team/x", f"sha256-{DIGEST[7:]}", content)
     with pytest.raises(ToolError, match="1,000 manifests refer to it already"):
         referrers.add(repository, DIGEST, {"digest": DIGEST})
-
-
-def test_signature_is_shown_with_its_reason() -> None:
-    assert str(Signature("bundle", "prod", "F")) == "by prod F"
-    assert str(Signature("bundle", None, "F")) == "by an unknown key F: not trusted"
-    with pytest.raises(BundleError, match="expected base64"):
-        bundle.decoded("?")
-
-
-def test_library_and_openssl_agree_about_damaged_signatures() -> None:
-    signature = OURS.sign(b"content")
-    check = partial(check_with_openssl, OURS.public)
-    for offset in range(0, len(signature), 9):
-        damaged = bytearray(signature)
-        damaged[offset] ^= 0x10
-        assert not check(bytes(damaged), b"content")
-        assert not signer.is_valid(OURS.public, bytes(damaged), b"content")

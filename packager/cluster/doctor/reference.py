@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import DeniedError, MissingNamespaceError, NotEvaluatedError, NotServedError
-from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.admission import object_changes
 from packager.cluster.claims import is_default_class
@@ -219,12 +217,14 @@ def _missing_reference(case: Case, kind: str, named: str, who: str, keys: set[st
         folder.rpartition("/")[2] == SECRETS.name for folder, _ in case.overlay.sources.components
     )
     if is_own:
-        create = f"mlpack secret create {quote(argument(Path(case.source)))} {case.namespace_flag}"
+        create += " --from-env-file=secrets.env"
     if item is None:
         return fails("references", f"the {who} refers to the {kind} {named}, which does not exist", create)
     if missing := sorted(keys - mapping(item.get("data")).keys()):
         message = f"the Secret {named} has no {', '.join(missing)}, which the {who} reads"
-        return fails("references", message, f"{create} --force" if is_own else None)
+        return fails(
+            "references", message, f"kubectl edit secret {quote(named)} {case.namespace_flag}" if is_own else None
+        )
     return None
 
 

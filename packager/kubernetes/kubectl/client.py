@@ -128,12 +128,6 @@ class Kubectl:
         pinned = self._pinned()
         return stderr.replace(pinned.file, "the kubeconfig") if pinned and pinned.file else stderr
 
-    def run_in_terminal(self, *arguments: str) -> int:
-        """Run kubectl on the user's terminal, and return its exit code. Raises the errors of `run`."""
-        command = self._command(*arguments)
-        self.show(self.argv(*arguments))
-        return self.runner.run_in_terminal(command, variables=_ENVIRONMENT)
-
     def remaining(self, timeout: float | None) -> float | None:
         """Return `timeout`, or the seconds until the deadline if these are fewer."""
         if self.deadline is None:

@@ -287,7 +287,7 @@ def _secret(key: str, item: ForeignValue, source: ForeignValue, sketch: Sketch) 
     sketch.put(("secrets", key), {}, item.origin)
     known = sketch.site.get("SECRET", secret)
     if known != secret or secret_key != key or KEYS["SECRET"].complaint(secret):
-        hint = f"copy {show(secret_key)} of the Secret {show(secret)} there, or: mlpack secret create"
+        hint = f"copy {show(secret_key)} of the Secret {show(secret)} to that key there"
         item.leave(f"{show(key)} is read from the key {key} of the Secret that SECRET in site.env names", hint)
     else:
         item.done()

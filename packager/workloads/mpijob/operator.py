@@ -18,15 +18,4 @@ MPI_OPERATOR = Operator(
     api="kubeflow.org/v2beta1",
     edit_role="kubeflow-mpijobs-edit",
     rival="training-operator",
-    brings=(
-        ("deployment", "mpi-operator", "mpi-operator"),
-        ("serviceaccount", "mpi-operator", "mpi-operator"),
-        ("clusterrolebinding", "mpi-operator", ""),
-        ("clusterrole", "mpi-operator", ""),
-        ("clusterrole", "kubeflow-mpijobs-admin", ""),
-        ("clusterrole", "kubeflow-mpijobs-edit", ""),
-        ("clusterrole", "kubeflow-mpijobs-view", ""),
-        ("customresourcedefinition", "mpijobs.kubeflow.org", ""),
-        ("namespace", "mpi-operator", ""),
-    ),
 )

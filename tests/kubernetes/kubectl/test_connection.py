@@ -109,7 +109,6 @@ VERBS = (
     ("deploy", "hello-mpi", "--follow"),
     ("run", "hello-mpi"),
     ("logs", "hello-mpi"),
-    ("exec", "hello-mpi", "--", "ls"),
     ("doctor", "hello-mpi"),
     ("workspace", "ls", "hello-mpi", "--folder", "/ROOT/hello-mpi/output"),
     ("operator", "status", "mpi"),

@@ -234,16 +234,6 @@ def test_logs_select_pod_by_index(mlpack: Mlpack) -> None:
     assert (unknown.code, unknown.stderr) == (2, "error: index 4 not found\nhint: there are 0 to 3\n")
 
 
-def test_exec_selects_pod_by_index(mlpack: Mlpack, array: Life) -> None:
-    assert mlpack("exec", *WHERE, "--worker", "2", "--", "id").code == 0
-    assert f"{JOB}-2-abcd0 --container=main -- id" in array.commands[0]
-    ended = mlpack("exec", *WHERE, "--worker", "0", "--", "id")
-    message = f"error: {JOB}-0-abcd0 cannot run a command: it is succeeded"
-    assert (ended.code, ended.stderr.splitlines()[0]) == (7, message)
-    absent = mlpack("exec", *WHERE, "--worker", "3", "--", "id")
-    assert (absent.code, "is ready to run a command" in absent.stderr) == (7, True)
-
-
 def test_status_lists_the_indexes(mlpack: Mlpack, array: Life) -> None:
     array.find("Job", JOB)["status"] = {"succeeded": 1, "active": 2}
     answer = mlpack("status", *WHERE, "-o", "json").json

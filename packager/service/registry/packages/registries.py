@@ -17,8 +17,7 @@ from packager.publish import artefact, credentials, keys, transport
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
-from packager.publish.signatures import Verifier, find
-from packager.publish.signer import is_valid
+from packager.publish.signatures import find
 from packager.publish.transport import Network
 from packager.service.callbacks import addresses
 from packager.service.callbacks.addresses import Allowed, InvalidAddressError
@@ -147,7 +146,7 @@ def _pull(reference: PackageReference, registry: Registry, file: Path) -> str:
 
 def _require_signature(repository: Repository, shown: str, digest: str, key: PublicKey) -> None:
     """Refuse an artefact that a key has not signed. Raises ToolError."""
-    signatures = find(repository, digest, Verifier((key,), is_valid))
+    signatures = find(repository, digest, (key,))
     if not any(signature.is_trusted for signature in signatures):
         reasons = "; ".join(f"a signature is {signature}" for signature in signatures[:_MOST_REASONS])
         raise ToolError(

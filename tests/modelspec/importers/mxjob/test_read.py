@@ -139,7 +139,7 @@ def test_secrets_and_priority_class_are_carried_over_or_reported(tmp_path: Path,
     own = "{name: TOKEN, valueFrom: {secretKeyRef: {name: hub, key: TOKEN}}}"
     other = "{name: KEY, valueFrom: {secretKeyRef: {name: other, key: id}}}"
     field = "{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}"
-    copy = "copy 'id' of the Secret 'other' there, or: mlpack secret create"
+    copy = "copy 'id' of the Secret 'other' to that key there"
     pod = "priorityClassName: high, imagePullSecrets: [{name: harbor-}], containers: [{name: mxnet"
     job = WORKER.replace("containers: [{name: mxnet", pod).replace("[train]", "[train, $(TOKEN)]")
     job = job.replace('"example/a:1"', f'"example/a:1", env: [{own}, {other}, {field}]')

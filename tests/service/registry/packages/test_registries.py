@@ -12,7 +12,6 @@ from packager.base.errors import ToolError, UsageError
 from packager.publish import artefact, client, signatures, signer
 from packager.publish.bundle import BUNDLE
 from packager.publish.credentials import Login
-from packager.publish.reference import parse as parse_reference
 from packager.publish.signatures import SignedArtefact
 from packager.publish.upload import Descriptor
 from packager.service.registry.packages.registries import Registry, pull
@@ -61,7 +60,7 @@ def sign(fake: FakeRegistry, *signers: Signer, digest: str | None = None) -> Non
     """Attach a bundle by each key to the package, in the index that replaces the API for referrers."""
     actual = fake.contents[MANIFEST_PATH][1]
     digest = digest or digest_of(actual)
-    subject = SignedArtefact(parse_reference("oci://h/x:1"), Descriptor(digest, 1), "x.tar.gz", digest_of(CONTENT))
+    subject = SignedArtefact(Descriptor(digest, 1), "x.tar.gz", digest_of(CONTENT))
     entries = []
     for one in signers:
         bundle = signatures.sign(subject, one)
