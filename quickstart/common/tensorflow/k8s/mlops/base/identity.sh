@@ -3,6 +3,8 @@
 # uid and gid where there is none. ssh, sshd and ssh-keygen refuse a uid without one, and so do many programs that ask
 # who they are. The other containers of the pod mount both files over their own.
 #
+# Makes the folders of this package on volumes that it writes to, where an option of storage mounts such folders.
+#
 # Usage: identity.sh FOLDER HOME
 set -eu
 folder=$1 home=$2
@@ -29,3 +31,7 @@ while IFS=: read -r name password id members || [ "$name" ]; do
   printf '%s\n' "$name:$password:$id:$members"
 done <$groups >"$folder/group"
 [ "$known" ] || echo "gid$gid:x:$gid:" >>"$folder/group"
+
+[ -z "${OUTPUT_FOLDER-}" ] || mkdir -p "/mnt/output/$OUTPUT_FOLDER"
+[ -z "${DATASET_FOLDER-}" ] || mkdir -p "/mnt/dataset/$DATASET_FOLDER"
+[ -z "${CHECKPOINT_FOLDER-}" ] || mkdir -p "/mnt/checkpoint/$CHECKPOINT_FOLDER"
