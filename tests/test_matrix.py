@@ -82,7 +82,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.VERSIONS, inputs: Sequence[Path] = ()) -> str:
+def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.COMPARED, inputs: Sequence[Path] = ()) -> str:
     """Render with the kubectl of every version, assert that the outputs are equal, and return the output.
 
     If `inputs` lists the folders of all other files that are read, the result is cached.
@@ -140,11 +140,11 @@ def documents(rendered: str) -> list[str]:
 def test_same_kustomize_table_matches_kubectls() -> None:
     """Therefore the many combinations of options are rendered with one version for each kustomize."""
     versions = {}
-    for version in kubectls.VERSIONS:
+    for version in {*kubectls.COMPARED, *kubectls.KUSTOMIZES}:
         argv = [str(kubectls.kubectl(version)), "version", "--client", "-o", "json"]
         versions[version] = json.loads(subprocess.check_output(argv, stderr=subprocess.DEVNULL))["kustomizeVersion"]
-    for version, earlier in kubectls.SAME_KUSTOMIZE.items():
-        assert versions[version] == versions[earlier]
+    for version in kubectls.COMPARED:
+        assert versions[version] == versions[kubectls.SAME_KUSTOMIZE.get(version, version)]
 
 
 def test_kubectls_render_every_overlay_alike(packages: Path) -> None:
@@ -154,7 +154,7 @@ def test_kubectls_render_every_overlay_alike(packages: Path) -> None:
     folders = below(folder, packages)
     write(folder, *folders)
     rendered = assert_alike(folder, inputs=[packages / package for package, _ in OVERLAYS])
-    for version in (kubectls.VERSIONS[0], kubectls.VERSIONS[-1]):
+    for version in (kubectls.COMPARED[0], kubectls.COMPARED[-1]):
         program = str(kubectls.kubectl(version))
         alone = [
             kustomize(packages / package / FOLDER / overlay, program=program).manifests for package, overlay in OVERLAYS

@@ -92,7 +92,7 @@ def entry_size(key: str, encoded: int) -> int:
 def unreadable_reason(content: bytes) -> str | None:
     """Return the reason why kustomize does not read a value as it was, in YAML that it has written; None if it does.
 
-    Seen with kubectl 1.27 to 1.37: a text of several lines becomes a block without a mark of its indentation, so it
+    Seen with kubectl 1.30 to 1.37: a text of several lines becomes a block without a mark of its indentation, so it
     must not begin with a tab, unless a blank at the end of a line or a carriage return makes it a quoted text; U+0085
     becomes a space; and the other characters below are written as they are, and refused.
     """

@@ -1,6 +1,6 @@
 """Defines the fields that a kustomization of a package may have, at every level.
 
-These are the fields of kustomize's own types (kustomize, api/types) that some kubectl from 1.27 to 1.37 reads, except
+These are the fields of kustomize's own types (kustomize, api/types) that some kubectl from 1.30 to 1.37 reads, except
 those with which kustomize fetches or runs something that is not in the package.
 
 kustomize is written in Go, which reads `Path` and `paTH` as `path`: only the spelling of this table is accepted.

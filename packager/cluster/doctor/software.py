@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _SECONDS = 30.0
 
-OLDEST_KUBECTL = 27
-"""The minor version of the oldest kubectl with which packages are tested: the first with kustomize 5."""
+OLDEST_KUBECTL = 30
+"""The minor version of the oldest kubectl with which packages are tested."""
 
 
 def versions(case: Case) -> Iterator[CheckResult]:

@@ -3,7 +3,7 @@
 from packager.workloads.operator import Operator
 
 # The manifest is what `kustomize build config/default` makes of the tag v0.10.0, with the image of the release, to the
-# byte with every kubectl from 1.27 on. The controller makes the certificate of its webhooks itself
+# byte with every kubectl from 1.30 on. The controller makes the certificate of its webhooks itself
 # (internalCertManagement). The name of its lease is in api/config/v1alpha1/defaults.go there; how long it holds is
 # controller-runtime's.
 LWS = Operator(
