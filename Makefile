@@ -28,10 +28,10 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 # The tests use the test cluster, unless CONTEXT names one of the user's own contexts.
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
-# `e2e-core` sets it. A variable of this name in the environment has no effect.
-AND_NOT :=
+# The tests that only `make e2e-all` runs. A variable of this name in the environment has no effect.
+AND_NOT := and not thorough
 
-.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e e2e-core registries gitops imagevolumes bench fuzz requests check release fixtures site lock
+.PHONY: help setup package tools test test-core test-as-root test-as-user lint types fmt golden quickstart sessions stamps docs pictures kubectls matrix cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,14 +119,13 @@ cluster: setup ## start a real Kubernetes on this machine, and print the path of
 cluster-down: setup ## stop and remove it
 	@python -m tests.testbed down
 
-e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
+e2e: tools ## run packages of each kind on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
 	{ python -m pytest tests/e2e -m "not alone $(AND_NOT)" --numprocesses 3 --dist worksteal --durations 20 || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m "alone $(AND_NOT)" --durations 20 || ended=$$?; } && exit $$ended
 
-# The tests that are left out repeat another test with another kind of workload or value, or take much time.
-e2e-core: AND_NOT := and not thorough
-e2e-core: e2e ## run fewer of these tests, as CI does
+e2e-all: AND_NOT :=
+e2e-all: e2e ## run all tests there, with every model and option: before a release, or when the code that reads a cluster changes
 
 registries: tools ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
 	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \
@@ -149,7 +148,7 @@ fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and regist
 requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says
 	python -m tests.service.requests -n $(N) $(WITH_SEED)
 
-check: lint types test matrix fuzz registries e2e gitops imagevolumes ## everything that CI runs, and more combinations
+check: lint types test matrix fuzz registries e2e-all gitops imagevolumes ## everything that CI runs, and more combinations
 
 site: setup ## make a static site of docs/, with search, in build/site
 	python -m tools.site

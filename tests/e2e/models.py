@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 STEP_ENDS = {
-    "cifar10-mxnet": ("training.py", "            step += 1\n"),
     "llm-finetune": ("train.py", "            self.optimizer.step()\n"),
     "resnet50": ("loop.py", "        replica.apply(gradients, learning_rate(settings, ranks.size, step))\n"),
     "resnet50-pytorch": ("train.py", "            self.optimizer.step()\n"),

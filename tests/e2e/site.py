@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 CONDITIONS = '{.status.conditions[?(@.status=="True")].type}'
@@ -42,11 +40,6 @@ def create_later(file: str) -> str:
         file: The path in the container; variables in it are expanded there.
     """
     return f'(sleep 1; touch "{file}") < /dev/null > /dev/null 2>&1 &'
-
-
-def thorough(*values: object) -> Any:
-    """Return parameters of a test that `make e2e` tries and `make e2e-core` does not."""
-    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.site import CHECKOUT, Site
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 IMAGE = "localhost/mlpack:test"
 
 
+@pytest.mark.thorough
 def test_image_builds_and_verifies_a_package_as_any_user(
     new_site: Callable[[str], Site], images: Images, tmp_path: Path
 ) -> None:

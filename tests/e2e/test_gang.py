@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.usefixtures("mpi_image"),
     pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster may have no such scheduler"),
 ]

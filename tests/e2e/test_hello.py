@@ -11,8 +11,6 @@ from tests.e2e.site import commands, last_json
 from tests.released import RELEASES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.e2e.site import Site
 
 
@@ -43,8 +41,8 @@ def test_pod_runs_with_the_commands_of_the_readme(site: Site, mpi_image: str) ->
     site.until(lambda: not site.left(), "everything to be gone")
 
 
-@pytest.mark.parametrize("package", sorted(RELEASES.glob("*/hello-mpi.tar.gz")), ids=lambda path: path.parent.name)
-def test_package_of_an_earlier_version_is_deployed(site: Site, mpi_image: str, package: Path) -> None:
+def test_package_of_the_earliest_version_is_deployed(site: Site, mpi_image: str) -> None:
     assert mpi_image
+    package = min(RELEASES.glob("*/hello-mpi.tar.gz"))
     site.run(f"mlpack deploy {package} --yes --timeout 10m")
     assert last_json(site.run(f"mlpack logs {package}"))["ranks"] == 2

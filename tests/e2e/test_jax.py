@@ -13,7 +13,7 @@ from tests.e2e.test_truth_verdicts import evict
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
-pytestmark = pytest.mark.trains
+pytestmark = [pytest.mark.trains, pytest.mark.thorough]
 
 NAME = "jax-gpt-cpu"
 SMALL = (

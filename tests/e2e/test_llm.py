@@ -15,7 +15,7 @@ from tests.e2e.test_truth_verdicts import evict
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
-pytestmark = pytest.mark.trains
+pytestmark = [pytest.mark.trains, pytest.mark.thorough]
 
 SMALL = (
     "--set environment.STEPS.value=6",
@@ -69,10 +69,3 @@ def test_language_model_resumes_on_another_number_of_nodes_with_the_same_loss(si
     assert resumed["ranks"] == 1
     assert 2 <= resumed["resumed_from"] < resumed["steps"] == 20
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=0.05)
-
-
-def test_serving_without_a_model_names_the_fix(site: Site) -> None:
-    package = overlay(site, "serving")
-    deploy = package.run("deploy", "--timeout", "10m", timeout=660)
-    assert deploy.code == 7
-    assert "train one first, with storage that stays, or set BASE_MODEL" in deploy.err

@@ -11,7 +11,6 @@ import pytest
 from tests.e2e.conftest import KUEUE_API
 from tests.e2e.faults import Faulty
 from tests.e2e.racks import GPU, LEVEL, RDMA, TOLERATES, racks
-from tests.e2e.test_gang import with_gang
 from tests.e2e.test_jobset import SPEC
 from tests.testbed.operators import QUEUES
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.alone,
     pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="its nodes are not ours to add to"),
 ]
@@ -100,48 +100,15 @@ def apply(built: Faulty) -> None:
     built.site.run(f"kubectl apply -k {built.folder}/quickstart/k8s/mlops/nodes")
 
 
-@pytest.mark.usefixtures("coscheduling")
-def test_gang_of_more_nodes_than_have_devices_starts_no_pod(site: Site, nodes: list[str]) -> None:
-    large = package(site, len(nodes) + 1, with_gang("coscheduling"))
-    deploy = large.run("deploy", "--timeout=20s")
-    assert deploy.code != 0
-    assert [pod["spec"].get("nodeName") for pod in site.get("pods")["items"]] == [None] * (len(nodes) + 1)
-    last = deploy.err.splitlines()[-2]
-    assert f"of 4 nodes, 4 have too little {GPU} left and 4 have too little {RDMA} left" in last, deploy.err
-    large.delete()
-    apply(package(site, len(nodes), f"{with_gang('coscheduling')} --set name=fits"))
-    assert sorted(racks_of_pods(site, len(nodes))) == ["a", "a", "b"]
-
-
-def test_kueue_places_all_pods_in_a_rack(site: Site, queue: str) -> None:
-    apply(package(site, 2, in_one_rack(queue)))
-    assert racks_of_pods(site, 2) == ["a", "a"]
-
-
-def test_kueue_places_the_leader_and_the_workers_of_a_group_in_a_rack(site: Site, queue: str) -> None:
-    site.run("mlpack init --kind LeaderWorkerSet groups")
-    built = site.build("./groups", DEVICES, in_one_rack(queue))
-    site.run(f"mlpack configure {built} --set TOLERATIONS={TOLERATES}")
-    site.run(f"kubectl apply -k {built}/quickstart/k8s/mlops/serving")
-    assert racks_of_pods(site, 2) == ["a", "a"]
-
-
-def test_deploy_reports_that_no_rack_has_room(site: Site, queue: str) -> None:
+def test_kueue_places_all_pods_in_a_rack_and_deploy_reports_that_none_has_room(site: Site, queue: str) -> None:
     large = package(site, 3, in_one_rack(queue))
     deploy = large.run("deploy", "--timeout=15s")
     assert site.get("pods")["items"] == []
     full = f"the topology {queue} of the ClusterQueue {queue} allows to fit only 2 out of 3 pod(s)"
     assert full in deploy.err, deploy.err
-
-
-def test_deploy_reports_that_the_quota_of_gpus_is_used_up(site: Site, queue: str) -> None:
-    first = package(site, 2, f"--with queue --site QUEUE={queue}")
-    apply(first)
-    racks_of_pods(site, 2)
-    second = package(site, 2, f"--with queue --site QUEUE={queue} --set name=second")
-    deploy = second.run("deploy", "--timeout=15s")
-    used_up = f"the quota of the ClusterQueue {queue} for {GPU} (flavor {queue}) is used up: 8 more needed"
-    assert f"{used_up}; in this namespace, jobset/peers-nodes uses it" in deploy.err, deploy.err
+    large.delete()
+    apply(package(site, 2, f"{in_one_rack(queue)} --set name=fits"))
+    assert racks_of_pods(site, 2) == ["a", "a"]
 
 
 @pytest.mark.usefixtures("nodes")

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.run import run_trials
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 @pytest.mark.usefixtures("mpi_image")
 def test_answers_stay_true_during_random_faults() -> None:

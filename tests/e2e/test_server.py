@@ -8,17 +8,17 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Site
-from tests.e2e.storage import NodeFolder
+from tests.e2e.storage import NodeFolder, storage_class
 from tests.service.api.conftest import COUNTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.e2e.site import Images
 
@@ -39,37 +39,6 @@ def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> st
 
 
 @contextmanager
-def claimable(site: Site, folder: NodeFolder) -> Iterator[str]:
-    """Create a storage class with one volume that every user may write to, and yield its name."""
-    name = f"server-{site.namespace}"
-    path = folder.run(f"mkdir -m 777 {folder.path} && echo {folder.path}").strip()
-    site.apply(
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": name},
-            "provisioner": "kubernetes.io/no-provisioner",
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": {
-                "storageClassName": name,
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "hostPath": {"path": path, "type": "Directory"},
-            },
-        },
-    )
-    try:
-        yield name
-    finally:
-        site.run(f"kubectl delete pv,storageclass {name} --wait=false")
-        folder.run(f"rm -rf {folder.path}")
-
-
-@contextmanager
 def forwarded(home: Site, target: str = "deployment/mlpack-server") -> Iterator[str]:
     """Forward a local port to the server, and yield its URL."""
     argv = ["kubectl", "port-forward", target, ":8080"]
@@ -83,6 +52,7 @@ def forwarded(home: Site, target: str = "deployment/mlpack-server") -> Iterator[
             forwarding.terminate()
 
 
+@pytest.mark.thorough
 def test_server_in_the_cluster_runs_a_job(
     site: Site, new_site: Callable[[str], Site], mpi_image: str, server_image: str
 ) -> None:
@@ -92,8 +62,10 @@ def test_server_in_the_cluster_runs_a_job(
     definition = {**COUNTDOWN, "system_values": f"image:\n  repository: {repository}\n  tag: {tag}\n"}
     (home.folder / "server.yaml").write_text(f"namespace: {site.namespace}\n", encoding="utf-8")
     (home.folder / "definition.json").write_text(json.dumps(definition), encoding="utf-8")
-    with claimable(home, NodeFolder(new_site("privileged"), "/tmp")) as storage_class:
-        options = f"--config server.yaml -n {home.namespace} --image {server_image} --storage-class {storage_class}"
+    folder = NodeFolder(new_site("privileged"), "/tmp")
+    folder.run(f"mkdir -m 777 {folder.path}")
+    with storage_class(home, folder.path, "ReadWriteOnce") as name:
+        options = f"--config server.yaml -n {home.namespace} --image {server_image} --storage-class {name}"
         home.run(f"mlpack serve manifests --no-namespaces {options} | kubectl apply -f -")
         home.run("kubectl rollout status deployment/mlpack-server --timeout=3m")
         create = "mlpack serve token ada --role developer --config /etc/mlpack/server.yaml"
@@ -122,10 +94,4 @@ def test_server_in_the_cluster_runs_a_job(
         ):
             answer = home.shell(f"kubectl auth can-i {question} --as={account} -n {namespace}").stdout.strip()
             assert answer == "no", f"{question} in {namespace}"
-
-
-def test_dockerfile_names_the_image_of_the_manifests() -> None:
-    from packager.service.deployment.options import IMAGE as DEFAULT
-
-    assert DEFAULT in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
-    assert Path(CHECKOUT / "deploy/server/requirements.txt").is_file()
+    folder.run(f"rm -r {folder.path}")

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Site
 
-Patch = list[dict[str, Any]]
-"""Operations of a JSON patch (RFC 6902)."""
-
-PODS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+RULE = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["pods"],
+    "operations": ["CREATE"],
+    "scope": "Namespaced",
+}
 
 
 @contextmanager
-def mutating(site: Site, patch: Patch, resources: dict[str, list[str]] = PODS) -> Iterator[str]:
-    """Patch all created objects of `resources` in the site's namespace, and yield the configuration's name."""
+def mutating(site: Site, patch: list[dict[str, Any]]) -> Iterator[None]:
+    """Patch all pods that are created in the site's namespace, by operations of a JSON patch (RFC 6902)."""
     server_url = urlsplit(site.run("kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((server_url.hostname, server_url.port or 443))
@@ -50,19 +53,19 @@ def mutating(site: Site, patch: Patch, resources: dict[str, list[str]] = PODS) -
                     "sideEffects": "None",
                     "clientConfig": {"url": f"https://{address}:{port}/", "caBundle": authority},
                     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": site.namespace}},
-                    "rules": [{**resources, "operations": ["CREATE"], "scope": "Namespaced"}],
+                    "rules": [RULE],
                 }
             ],
         }
         site.apply(configuration)
         try:
-            yield name
+            yield
         finally:
             site.run(f"kubectl delete mutatingwebhookconfiguration {name}")
 
 
 @contextmanager
-def _served(certificate: Path, address: str, patch: Patch) -> Iterator[int]:
+def _served(certificate: Path, address: str, patch: list[dict[str, Any]]) -> Iterator[int]:
     encoded = base64.b64encode(json.dumps(patch).encode()).decode()
 
     class Handler(BaseHTTPRequestHandler):
