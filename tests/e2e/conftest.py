@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e import schedulers
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Images, Site
 from tests.e2e.storage import NodeFolder, volume
 from tests.testbed.operators import QUEUES
@@ -81,20 +80,6 @@ def images(kubeconfig: Path) -> Images:
     """Return a builder of images from Dockerfiles, which loads them into the running cluster."""
     assert kubeconfig.exists()
     return Images(own_cluster="MLPACK_E2E_CONTEXT" not in os.environ)
-
-
-@pytest.fixture(scope="session")
-def coscheduling(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run the scheduler of scheduler-plugins beside the cluster's."""
-    with schedulers.coscheduling(kubeconfig, tmp_path_factory.mktemp("coscheduling")):
-        yield
-
-
-@pytest.fixture(scope="session")
-def volcano(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run the scheduler of Volcano beside the cluster's."""
-    with schedulers.volcano(kubeconfig, tmp_path_factory.mktemp("volcano")):
-        yield
 
 
 @pytest.fixture

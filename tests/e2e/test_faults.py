@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import testbed
 from tests.e2e.faults import component, faulty
 from tests.e2e.network import line
+from tests.faults.run import run_trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +23,21 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 pytestmark = pytest.mark.usefixtures("mpi_image")
+
+# Of etcd's JSON gateway for gRPC (etcd.io/docs, API reference): KV.Put makes a new revision, KV.Compact removes all
+# earlier ones. The gateway listens in the network namespace of the node only.
+COMPACTION = """\
+import json, urllib.request
+
+def call(method, **body):
+    request = urllib.request.Request(f"http://127.0.0.1:2379/v3/kv/{method}", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+revision = call("put", key="dGVzdA==", value="")["header"]["revision"]
+call("compaction", revision=revision, physical=True)
+print(revision)
+"""
 
 
 @pytest.fixture
@@ -35,6 +54,13 @@ def outage() -> Iterator[Callable[[str], None]]:
     yield stop
     for name in stopped:
         component("start", name)
+
+
+def compact() -> int:
+    """Remove all earlier revisions from etcd, and return the newest one."""
+    etcd = testbed.status()["etcd"]
+    argv = ["nsenter", f"--target={etcd}", "--net", sys.executable, "-c", COMPACTION]
+    return int(subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
 
 
 def test_deploy_and_kubectl_show_exit_code_and_last_lines_of_a_failed_script(site: Site) -> None:
@@ -131,6 +157,29 @@ def test_deploy_follows_a_launcher_that_fails_twice_and_then_succeeds(site: Site
     package.delete()
 
 
+@pytest.mark.thorough
+@pytest.mark.alone
+def test_deploy_survives_compactions_and_a_restart_of_the_api_server(site: Site, outage: Callable[[str], None]) -> None:
+    """Watches have to begin again (410 Gone): etcd is compacted, and the new server's cache has no earlier version."""
+    package = faulty(site, "sleep:30")
+    with package.running("deploy", "--follow") as deploy:
+        package.until_running()
+        revisions: list[int] = []
+        while deploy.poll() is None and len(revisions) < 5:
+            revisions.append(compact())
+            time.sleep(1)
+        outage("kube-apiserver")
+        time.sleep(12)
+        component("start", "kube-apiserver")
+        out, stderr = deploy.communicate(timeout=120)
+    assert revisions == sorted(set(revisions))
+    assert deploy.returncode == 0, stderr
+    assert "the cluster does not answer" in stderr
+    assert "the cluster is reachable again" in stderr
+    assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
+    package.delete()
+
+
 def test_deploy_survives_a_connection_lost_for_20_seconds(site: Site) -> None:
     package = faulty(site, "sleep:30")
     with line(Path(site.environment["KUBECONFIG"])) as connection:
@@ -181,3 +230,13 @@ def test_end_missed_by_controllers_becomes_the_verdict_after_patience(
     component("start", part)
     assert site.end_of(package.workload.partition("/")[2], timeout=120) == "Succeeded"
     package.delete()
+
+
+@pytest.mark.thorough
+@pytest.mark.alone
+@pytest.mark.usefixtures("outage")
+def test_answers_stay_true_during_random_faults() -> None:
+    """`python -m tests.faults` causes hundreds."""
+    outcome = run_trials(12, 3, "ci")
+    assert [answer.wrong for answer in outcome.wrong] == []
+    assert outcome.faults != []
