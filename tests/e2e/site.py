@@ -222,6 +222,15 @@ class Images:
             )
         return name
 
+    def build_ours(self, source: str, folder: Path) -> str:
+        """Build an image of `deploy/` with this checkout's wheel and the tests' kubectl, in a new folder."""
+        shutil.copytree(CHECKOUT / "deploy" / source, folder)
+        pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
+        subprocess.run(wheel, check=True)
+        shutil.copy(Site.kubectl(), folder / "kubectl")
+        return self.build(folder, f"localhost/mlpack-{source}:test")
+
 
 def last_json(log: str) -> dict[str, Any]:
     """Return the last line of JSON in a log."""

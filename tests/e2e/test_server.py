@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.service.deployment.options import IMAGE as DEFAULT_IMAGE
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Site
 from tests.e2e.storage import NodeFolder, storage_class
 from tests.service.api.conftest import COUNTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.e2e.site import Images
 
-IMAGE = "localhost/mlpack-server:test"
 AUTHORIZATION = '-H "Authorization: Bearer $MLPACK_TOKEN" -H "Content-Type: application/json"'
 
 
 @pytest.fixture(scope="session")
 def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the image of the server, built from its Dockerfile."""
-    folder = tmp_path_factory.mktemp("server-image")
-    shutil.copytree(CHECKOUT / "deploy/server", folder, dirs_exist_ok=True)
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
-    subprocess.run(wheel, check=True)
-    shutil.copy(Site.kubectl(), folder / "kubectl")
-    return images.build(folder, IMAGE)
+    return images.build_ours("server", tmp_path_factory.mktemp("server-image") / "image")
 
 
 @contextmanager
@@ -57,6 +48,7 @@ def test_server_in_the_cluster_runs_a_job(
     site: Site, new_site: Callable[[str], Site], mpi_image: str, server_image: str
 ) -> None:
     assert mpi_image == MPI_IMAGE
+    assert DEFAULT_IMAGE in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
     home = new_site("restricted")
     repository, _, tag = MPI_IMAGE.rpartition(":")
     definition = {**COUNTDOWN, "system_values": f"image:\n  repository: {repository}\n  tag: {tag}\n"}
