@@ -114,6 +114,7 @@ def test_deploy_reports_insufficient_cpu_within_20_seconds(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_mpijob_waits_for_a_full_quota_and_runs_after_its_deletion(site: Site) -> None:
     site.run("kubectl create quota full --hard=pods=1")
     package = faulty(site, "none")

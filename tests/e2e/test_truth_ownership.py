@@ -140,7 +140,6 @@ def test_doctor_and_deploy_report_a_policy_on_labels_set_by_the_operator(site: S
     assert refused.seconds < 30
 
 
-@pytest.mark.thorough
 def test_deploy_reports_a_full_quota_with_a_hint_and_creates_no_objects(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     site.run("kubectl create quota full --hard=pods=0")
