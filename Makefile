@@ -30,8 +30,8 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 # The tests use the test cluster, unless CONTEXT names one of the user's own contexts.
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
-# `e2e-core` sets it. A variable of this name in the environment has no effect.
-AND_NOT :=
+# The tests that only `make e2e-all` runs. A variable of this name in the environment has no effect.
+AND_NOT := and not thorough
 
 .PHONY: help setup package tools test test-all lint types fmt golden quickstart sessions docs pictures kubectls matrix matrix-all bare cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests check release-check release fixtures site lock
 
@@ -121,14 +121,13 @@ cluster: setup ## start a real Kubernetes on this machine, and print the path of
 cluster-down: setup ## stop and remove it
 	@python -m tests.testbed down
 
-e2e: setup ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
+e2e: setup ## run packages of each kind on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
 	{ python -m pytest tests/e2e -m "not alone $(AND_NOT)" --numprocesses 3 --dist worksteal --durations 20 || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m "alone $(AND_NOT)" --durations 20 || ended=$$?; } && exit $$ended
 
-# The tests that are left out repeat another test with another kind of workload or value, or take much time.
-e2e-core: AND_NOT := and not thorough
-e2e-core: e2e ## run fewer of these tests, as CI does
+e2e-all: AND_NOT :=
+e2e-all: e2e ## run all tests there, with every model and option: before a release, or when the code that reads a cluster changes
 
 registries: setup ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
 	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e import schedulers
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Images, Site
-from tests.e2e.storage import NodeFolder
+from tests.e2e.storage import NodeFolder, volume
 from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
@@ -83,20 +82,6 @@ def images(kubeconfig: Path) -> Images:
     return Images(own_cluster="MLPACK_E2E_CONTEXT" not in os.environ)
 
 
-@pytest.fixture(scope="session")
-def coscheduling(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run the scheduler of scheduler-plugins beside the cluster's."""
-    with schedulers.coscheduling(kubeconfig, tmp_path_factory.mktemp("coscheduling")):
-        yield
-
-
-@pytest.fixture(scope="session")
-def volcano(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run the scheduler of Volcano beside the cluster's."""
-    with schedulers.volcano(kubeconfig, tmp_path_factory.mktemp("volcano")):
-        yield
-
-
 @pytest.fixture
 def new_site(kubeconfig: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Site]]:
     """Yield a function that creates a namespace with a Pod Security level; all are deleted after the test."""
@@ -137,12 +122,11 @@ def claim(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iterat
     folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(f"mkdir -p {folder.path}/results\nchmod 777 {folder.path}/results")
     name = f"results-{site.namespace}"
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {"hostPath": {"path": f"{folder.path}/results"}, "capacity": {"storage": "1Gi"}}
     asked = {"volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+    asked |= {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     site.apply(
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**common, **volume}},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "results"}, "spec": common | asked},
+        volume(name, f"{folder.path}/results"),
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "results"}, "spec": asked},
     )
     yield "--with output-pvc --site OUTPUT_CLAIM=results"
     site.run(f"kubectl delete pv --wait=false {name}")
@@ -169,19 +153,8 @@ def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
     storage_class = f"class-{site.namespace}"
     folders = {"results": "storage/output", "dataset": "dataset", "model": "model"}
     for name, folder in folders.items():
-        volume: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"{name}-{site.namespace}", "labels": {"of": name}},
-            "spec": {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteMany"],
-                "persistentVolumeReclaimPolicy": "Retain",
-                "storageClassName": storage_class,
-                "hostPath": {"path": f"{node.path}/{folder}", "type": "Directory"},
-            },
-        }
-        site.apply(volume)
+        path = f"{node.path}/{folder}"
+        site.apply(volume(f"{name}-{site.namespace}", path, labels={"of": name}, storageClassName=storage_class))
     yield storage_class
     site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 CONDITIONS = '{.status.conditions[?(@.status=="True")].type}'
@@ -42,11 +40,6 @@ def create_later(file: str) -> str:
         file: The path in the container; variables in it are expanded there.
     """
     return f'(sleep 1; touch "{file}") < /dev/null > /dev/null 2>&1 &'
-
-
-def thorough(*values: object) -> Any:
-    """Return parameters of a test that `make e2e` tries and `make e2e-core` does not."""
-    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 @dataclass(frozen=True)
@@ -233,6 +226,15 @@ class Images:
                 [sys.executable, "-m", "tests.testbed", "image", "build", str(folder), name], cwd=CHECKOUT, check=True
             )
         return name
+
+    def build_ours(self, source: str, folder: Path) -> str:
+        """Build an image of `deploy/` with this checkout's wheel and the tests' kubectl, in a new folder."""
+        shutil.copytree(CHECKOUT / "deploy" / source, folder)
+        pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
+        subprocess.run(wheel, check=True)
+        shutil.copy(Site.kubectl(), folder / "kubectl")
+        return self.build(folder, f"localhost/mlpack-{source}:test")
 
 
 def last_json(log: str) -> dict[str, Any]:

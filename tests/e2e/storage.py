@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.e2e.site import Site
@@ -53,6 +55,29 @@ class NodeFolder:
         output = self._keeper.log("keeper")
         self._keeper.run("kubectl delete pod keeper")
         return output
+
+
+def volume(name: str, path: str, *modes: str, labels: dict[str, str] | None = None, **spec: object) -> dict[str, Any]:
+    """Return a volume on a folder of the node, with these access modes, or for pods of any node."""
+    common = {"capacity": {"storage": "10Gi"}, "accessModes": modes or ("ReadWriteMany",)}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {**common, "hostPath": {"path": path, "type": "Directory"}, **spec},
+    }
+
+
+@contextmanager
+def storage_class(site: Site, path: str, mode: str) -> Iterator[str]:
+    """Create a storage class with one volume on a folder of the node, and yield its name."""
+    name = f"class-{site.namespace}"
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    site.apply({**kind, "provisioner": "kubernetes.io/no-provisioner"}, volume(name, path, mode, storageClassName=name))
+    try:
+        yield name
+    finally:
+        site.run(f"kubectl delete pv,storageclass {name} --wait=false")
 
 
 def run(site: Site, package: Path, overlay: str) -> str:

@@ -47,6 +47,7 @@ def test_each_index_runs_once(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_deploy_and_status_name_the_failed_index(site: Site) -> None:
     package = sweep(site, "environment.FAILS=3")
     deploy = package.run("deploy")
@@ -54,24 +55,6 @@ def test_deploy_and_status_name_the_failed_index(site: Site) -> None:
     assert f"{SHOWN} has failed: index 3 has failed\n" in deploy.err
     status = package.run("status").out.splitlines()
     assert status[0] == f"{SHOWN}  failed: index 3 has failed"
-    package.delete()
-
-
-@pytest.mark.thorough
-def test_results_are_copied_from_each_running_index(site: Site) -> None:
-    package = sweep(site, "environment.WAITS=yes", "overlays.sweep.completions=2")
-    assert package.run("deploy", "--no-wait").code == 0
-    here = site.folder / "results"
-
-    def has_both() -> bool:
-        return package.run("results", str(here)).code == 0 and len(list(here.glob("*/result.txt"))) == 2
-
-    site.until(has_both, "the results of both")
-    assert [(here / index / "result.txt").read_text(encoding="utf-8") for index in "01"] == ["of 0\n", "of 1\n"]
-    for index in "01":
-        pod = f"--selector=job-name=sweep-search-sweep,batch.kubernetes.io/job-completion-index={index}"
-        site.let_end(site.run(f"kubectl get pods {pod} -o name").strip(), "$OUTPUT_DIR/enough")
-    site.until(lambda: "succeeded: all 2 indexes have succeeded" in package.run("status").out, "the end")
     package.delete()
 
 

@@ -1,37 +1,26 @@
-"""The image of `mlpack`, built from its Dockerfile, as any user and with the restricted level of Pod Security."""
+"""The image of `mlpack`, with the restricted level of Pod Security, and the cluster and namespace of its pod."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
+import json
 from typing import TYPE_CHECKING
 
-from tests.e2e.site import CHECKOUT, Site
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.e2e.site import Images
-
-IMAGE = "localhost/mlpack:test"
+    from tests.e2e.site import Images, Site
 
 
-def test_image_builds_and_verifies_a_package_as_any_user(
-    new_site: Callable[[str], Site], images: Images, tmp_path: Path
-) -> None:
-    folder = tmp_path / "image"
-    shutil.copytree(CHECKOUT / "deploy/cli", folder)
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
-    subprocess.run(wheel, check=True)
-    shutil.copy(Site.kubectl(), folder / "kubectl")
-    site = new_site("restricted")
+@pytest.mark.thorough
+def test_image_builds_verifies_and_looks_for_a_package_as_any_user(site: Site, images: Images, tmp_path: Path) -> None:
+    script = "mlpack build hello-mpi && mlpack verify hello-mpi.tar.gz && mlpack history hello-mpi.tar.gz -o json"
+    site.run(f"kubectl create rolebinding view --clusterrole=view --serviceaccount={site.namespace}:default")
     container = {
         "name": "mlpack",
-        "image": images.build(folder, IMAGE),
-        "command": ["sh", "-c", "mlpack build hello-mpi && mlpack verify hello-mpi.tar.gz && mlpack version"],
+        "image": images.build_ours("cli", tmp_path / "image"),
+        "command": ["sh", "-c", script],
         "workingDir": "/tmp",
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
         "securityContext": {
@@ -45,4 +34,6 @@ def test_image_builds_and_verifies_a_package_as_any_user(
     spec = {"restartPolicy": "Never", "containers": [container]}
     site.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cli"}, "spec": spec})
     assert site.end_of_pod("cli") == "Succeeded"
-    assert site.log("cli").splitlines()[0] == "hello-mpi.tar.gz"
+    log = site.log("cli")
+    assert log.splitlines()[0] == "hello-mpi.tar.gz"
+    assert json.JSONDecoder().raw_decode(log, log.index("{"))[0]["deployments"] == []

@@ -158,6 +158,7 @@ def test_failed_rollout_is_reported_and_leaves_the_old_replicas(site: Site, pack
     assert deploy(site, package).returncode == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 @pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="only the cluster of tests/testbed may be broken")
 def test_deployment_answers_all_requests_during_a_rollout_and_a_kubelet_restart(site: Site, package: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests of imported models: an MXJob runs on JobSet, and a training of Intel's zoo, as a user that no image has."""
+"""Test of an imported model: an MXJob runs on JobSet, as a user that no image has."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import CHECKOUT, Images, last_json
+from tests.e2e.site import CHECKOUT, Images
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any
 
     from tests.e2e.site import Site
@@ -28,57 +27,8 @@ print(json.dumps({"rank": store.rank, "workers": store.num_workers, "sum": float
 """
 RESOURCES = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
 
-SCRIPT = """\
-#!/usr/bin/env bash
-# A wrapper as in the zoo: it sources a library, and starts a program of the package.
-set -e
-MODEL_DIR=${MODEL_DIR-$PWD}
-source "${MODEL_DIR}/quickstart/common/utils.sh"
-require DATASET_DIR
-python3 "${MODEL_DIR}/benchmarks/train.py" --steps STEPS
-"""
-UTILS = 'require() { [ -n "${!1+set}" ] || { echo "$1 is not set" >&2; exit 1; }; }\n'
-TRAIN = """\
-import json, os, sys
-import tensorflow as tf
-layer = tf.keras.layers.Dense(1)
-x = tf.random.normal((64, 4))
-optimizer = tf.keras.optimizers.SGD(0.1)
-for step in range(int(sys.argv[2])):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean((layer(x) - tf.reduce_sum(x, axis=1, keepdims=True)) ** 2)
-    first = float(loss) if not step else first
-    gradients = tape.gradient(loss, layer.trainable_variables)
-    optimizer.apply_gradients(zip(gradients, layer.trainable_variables))
-print(json.dumps({"steps": step + 1, "fell": float(loss) < first, "uid": os.getuid(), "where": os.getcwd()}))
-"""
-ZOO = {
-    "models/train.py": TRAIN,
-    "quickstart/common/utils.sh": UTILS,
-    "quickstart/tiny/fp32_training.sh": SCRIPT.replace("STEPS", "5"),
-    "quickstart/tiny/fp32_training_demo.sh": SCRIPT.replace("STEPS", "2"),
-    "tools/docker/specs/tensorflow/tiny_spec.yml": """\
-releases: {versioned: {tag_specs: ["{tiny}"]}}
-slice_sets:
-  tiny:
-    - args: [PACKAGE_NAME=tiny-fp32-training]
-      documentation: {text_replace: {<docker image>: "localhost/tensorflow-mpi:2.21.0"}}
-      files:
-        - {source: models, destination: benchmarks}
-        - {source: quickstart/common, destination: quickstart/common}
-        - {source: quickstart/tiny, destination: quickstart}
-""",
-}
 
-
-def unpacked(site: Site, model: str) -> Path:
-    """Build an imported model for uid 12345, verify it against "restricted", and return its folder."""
-    package = site.build(model)
-    site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
-    site.run(f"mlpack verify {package} --pod-security restricted")
-    return package
-
-
+@pytest.mark.thorough
 @pytest.mark.trains
 def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: Site, images: Images) -> None:
     image = images.build(CHECKOUT / "model_specs/cifar10-mxnet", "localhost/mxnet:1.9.1")
@@ -96,7 +46,9 @@ def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: S
     job["spec"] = {"jobMode": "MXTrain", "mxReplicaSpecs": specs}
     (site.folder / "job.yaml").write_text(json.dumps(job), encoding="utf-8")
     site.run("mlpack import mxjob job.yaml")
-    package = unpacked(site, "./sums")
+    package = site.build("./sums")
+    site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
+    site.run(f"mlpack verify {package} --pod-security restricted")
     site.run(f"mlpack deploy {package} --timeout 10m", timeout=660)
     pods = f"--selector=jobset.sigs.k8s.io/jobset-name={package.name}-dist"
     # A JobSet that has succeeded deletes the pods that have not ended yet, such as the scheduler's.
@@ -109,22 +61,3 @@ def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: S
     expected = [{"rank": rank, "workers": 3, "sum": 6.0, "uid": 12345, "steps": "7"} for rank in range(3)]
     assert sorted(results, key=lambda result: int(result["rank"])) == expected
     site.run(f"mlpack delete {package} -y")
-
-
-@pytest.mark.trains
-def test_imported_zoo_training_runs_with_both_wrappers(site: Site, tensorflow_image: str) -> None:
-    assert tensorflow_image
-    for name, content in ZOO.items():
-        path = site.folder / "zoo" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    site.run("mlpack import intel zoo/tools/docker/specs/tensorflow/tiny_spec.yml -o models")
-    package = unpacked(site, "./models/tiny-fp32-training")
-    assert package.name == "tiny-fp32-training"
-    for script, steps in ((None, 5), ("fp32_training_demo.sh", 2)):
-        if script:
-            site.run(f"mlpack configure {package} --set SCRIPT=run/{script}")
-        site.run(f"mlpack deploy {package} --timeout 10m", timeout=660)
-        result = last_json(site.run(f"mlpack logs {package}"))
-        assert (result["steps"], result["fell"], result["uid"]) == (steps, True, 12345)
-        site.run(f"mlpack delete {package} -y")

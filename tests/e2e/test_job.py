@@ -9,12 +9,9 @@ import pytest
 
 from tests import kinds
 from tests.e2e.faults import faulty
-from tests.e2e.site import commands, last_json
 from tests.e2e.test_truth_verdicts import evict
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.e2e.faults import Faulty
     from tests.e2e.site import Site
 
@@ -31,16 +28,6 @@ def job(site: Site, fault: str, *settings: str) -> Faulty:
 
 def pod_of(site: Site) -> str:
     return site.run("kubectl get pods --selector=job-name=fault-one-job -o name").strip()
-
-
-def test_job_runs_with_the_commands_of_the_readme(site: Site) -> None:
-    package = site.build("hello-mpi", *(f"--set {argument}" for argument in kinds.SET))
-    apply, logs, wait, delete = commands(package, "one-job")
-    site.run(apply, cwd=package)
-    site.run(wait, cwd=package)
-    assert last_json(site.run(logs, cwd=package))["ranks"] == 1
-    site.run(delete, cwd=package)
-    site.until(lambda: not site.left(), "everything to be gone")
 
 
 def test_job_is_deployed_listed_and_deleted(site: Site) -> None:
@@ -69,6 +56,7 @@ def test_job_is_retried_and_every_attempt_is_reported(site: Site) -> None:
     package.delete()
 
 
+@pytest.mark.thorough
 def test_deadline_is_reported_as_cause_of_failure(site: Site) -> None:
     package = job(site, "sleep:120", "overlays.one-job.deadline=8")
     deploy = package.run("deploy")
@@ -77,45 +65,7 @@ def test_deadline_is_reported_as_cause_of_failure(site: Site) -> None:
     package.delete()
 
 
-def test_results_are_copied_while_the_job_runs(site: Site) -> None:
-    package = job(site, "results-until-told")
-    with package.running("deploy"):
-        package.until_running()
-        here: Path = site.folder / "results"
-        site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results")
-        assert site.run(f"kubectl exec {SHOWN} -- id -u") == "1000\n"
-        site.let_end(SHOWN, "$OUTPUT_DIR/enough")
-        site.until(lambda: package.run("status").out.startswith(f"{SHOWN}  succeeded"), "the end")
-    assert (here / "deep/rank-0.bin").stat().st_size == 300_000
-    gone = package.run("results", str(here))
-    assert (gone.code, "its results were deleted with its pods" in gone.err) == (7, True), gone.err
-    package.delete()
-
-
-def test_deleted_pod_is_reported_as_cause_of_failure(site: Site) -> None:
-    package = job(site, "checkpoint:120")
-    with package.running("deploy") as deploy:
-        package.until_running()
-        site.until(lambda: "sleeps" in site.shell(f"kubectl logs {pod_of(site)}").stdout, "it to sleep")
-        site.run(f"kubectl delete {pod_of(site)} --wait=false")
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 7, stderr
-    assert "it was deleted, which stopped it" in stderr
-    package.delete()
-
-
-def test_quota_that_refuses_the_pod_is_reported(site: Site) -> None:
-    package = job(site, "none")
-    site.run("kubectl create quota none --hard=pods=0")
-    with package.running("deploy", "--patience", "5s") as deploy:
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 7, stderr
-    assert (
-        "the quota none of the namespace does not allow another pod: asked for pods=1, used pods=0 of pods=0" in stderr
-    )
-    package.delete()
-
-
+@pytest.mark.thorough
 def test_suspended_job_is_reported_as_stuck(site: Site) -> None:
     package = job(site, "sleep:120")
     assert package.run("deploy", "--no-wait").code == 0
@@ -125,20 +75,26 @@ def test_suspended_job_is_reported_as_stuck(site: Site) -> None:
     package.delete()
 
 
-def test_job_without_retries_ends_well_after_two_drains(site: Site) -> None:
+def test_job_ends_well_after_two_drains_and_its_results_are_read_while_it_runs(site: Site) -> None:
     package = job(site, "results-until-told")
     with package.running("deploy") as deploy:
         drained: set[str] = set()
+        here = site.folder / "results"
         for _ in range(3):
             site.until(lambda: set(pod_of(site).split()) - drained, "another pod", 300)
             [pod] = set(pod_of(site).split()) - drained
-            site.run(f"kubectl wait --for=condition=Ready --timeout=60s {pod}")
+            site.until(lambda pod=pod: "wrote" in site.shell(f"kubectl logs {pod}").stdout, "its results", 60)
             if len(drained) < 2:
                 evict(site, pod.removeprefix("pod/"))
             else:
+                assert package.run("results", str(here)).code == 0
+                assert site.run(f"kubectl exec {pod} -- id -u") == "1000\n"
                 site.let_end(pod, "$OUTPUT_DIR/enough")
             drained.add(pod)
         _, stderr = deploy.communicate(timeout=120)
     assert (deploy.returncode, f"{SHOWN} has succeeded\n" in stderr) == (0, True), stderr
     assert "the pod was started again twice after a drain" in stderr
+    assert (here / "deep/rank-0.bin").stat().st_size == 300_000
+    gone = package.run("results", str(here))
+    assert (gone.code, "its results were deleted with its pods" in gone.err) == (7, True), gone.err
     package.delete()

@@ -25,6 +25,7 @@ def become(package: Path, uid: int, gid: int, fs_group: int) -> None:
         patch.write_text(text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "result"),
     [

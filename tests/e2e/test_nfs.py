@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import Faulty
-from tests.e2e.site import thorough
 from tests.e2e.storage import SPEC, NodeFolder
 from tests.testbed import node as cluster_node
 from tests.testbed.node import ADDRESS
@@ -52,13 +51,14 @@ def mounts(share: NodeFolder) -> list[str]:
     return [mount for mount in (*lines, *clients) if of_share in mount]
 
 
-def built(site: Site, folder: str, *options: str, server: str = ADDRESS, overlay: str = "multi-node") -> Faulty:
-    """Build a package that keeps its data in a folder of an NFS server, for the user that may write there."""
-    package = site.build(str(SPEC), f"--with nfs --site NFS_SERVER={server} --root {folder}", *options)
+def built(site: Site, folder: str) -> Faulty:
+    """Build a package that keeps its data in a folder of the NFS server, for the user that may write there."""
+    package = site.build(str(SPEC), f"--with nfs --site NFS_SERVER={ADDRESS} --root {folder}")
     site.run(f"mlpack configure {package.name} --uid {UID} --gid {GID}")
-    return Faulty(site, package, overlay)
+    return Faulty(site, package, "multi-node")
 
 
+@pytest.mark.thorough
 def test_results_are_stored_on_the_server_and_outlive_the_pods(
     new_site: Callable[[str], Site], share: NodeFolder
 ) -> None:
@@ -100,23 +100,12 @@ def left_on(share: NodeFolder) -> dict[str, tuple[str, str]]:
     return {file.removeprefix("left-by-"): (owner, contents) for file, owner, contents in lines}
 
 
-def test_nfs_server_refuses_writes_of_root(new_site: Callable[[str], Site], share: NodeFolder) -> None:
-    site = new_site("baseline")
-    package = built(site, share.path, "--with root", overlay="single-node")
-    site.run(f"mlpack configure {package.folder.name} --uid 0 --gid 0")
-    failed = package.run("deploy")
-    assert failed.code == 7
-    assert "storage/output/left-by-storage-single-node: Permission denied" in failed.err
-    package.delete()
-    assert left_on(share) == {}
-
-
-@pytest.mark.parametrize("overlay", [thorough("multi-node"), "single-node"])
+@pytest.mark.thorough
 def test_deploy_reports_a_missing_folder_and_the_job_runs_once_it_exists(
-    new_site: Callable[[str], Site], share: NodeFolder, overlay: str
+    new_site: Callable[[str], Site], share: NodeFolder
 ) -> None:
     site = new_site("baseline")
-    package = built(site, f"{share.path}/new", overlay=overlay)
+    package = replace(built(site, f"{share.path}/new"), overlay="single-node")
     failed = package.run("deploy", "--patience", "10s")
     assert failed.code == 7
     missing = f"{ADDRESS}:{share.path}/new/storage/output cannot be mounted: access denied by server"
@@ -126,15 +115,4 @@ def test_deploy_reports_a_missing_folder_and_the_job_runs_once_it_exists(
     # The kubelet retries the mount, and the job may end at once.
     ended = package.run("status", "--watch")
     assert ended.code == 0, ended.err
-    package.delete()
-
-
-def test_deploy_reports_an_unresolvable_nfs_server(new_site: Callable[[str], Site], share: NodeFolder) -> None:
-    site = new_site("baseline")
-    package = built(site, share.path, server="nfs.example.com", overlay="single-node")
-    failed = package.run("deploy", "--patience", "10s")
-    assert failed.code == 7
-    unknown = "cannot be mounted: Failed to resolve server nfs.example.com: Name or service not known"
-    assert failed.seen_after(f"nfs.example.com:{share.path}/storage/output {unknown}") <= 12
-    assert "NFS_SERVER in site.env" in failed.err
     package.delete()

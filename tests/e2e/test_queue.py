@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import kinds
 from tests.e2e.faults import Faulty
-from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
+from tests.e2e.site import MPI_IMAGE, commands
 from tests.e2e.test_jobset import SPEC
 from tests.e2e.test_leaderworkerset import NAME, SHOWN, groups
 
@@ -52,6 +51,7 @@ def test_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) ->
     assert asked == {"launcher": 1, "worker": 2}
 
 
+@pytest.mark.thorough
 def test_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
     package = site.build("hello-mpi", f"--with queue --site QUEUE={queue}")
     site.run(commands(package, "single-node")[0], cwd=package)
@@ -63,20 +63,6 @@ def test_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
 
 
 @pytest.mark.thorough
-def test_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
-    sets = " ".join(f"--set {argument}" for argument in kinds.SET)
-    package = site.build("hello-mpi", f"{sets} --with queue --site QUEUE={queue}")
-    site.run(commands(package, "one-job")[0], cwd=package)
-    assert workload(site)["spec"]["queueName"] == queue
-    assert site.get("job hello-mpi-one-job")["spec"]["suspend"] is True
-    status = f"mlpack status {package.name} --overlay=one-job"
-    site.until(lambda: STOPPED in site.shell(status).stdout, "the reason to be told")
-    assert site.run("kubectl get pods -o name") == ""
-    open_queue(site, queue)
-    site.run(commands(package, "one-job")[2], cwd=package)
-    assert [pod_set["count"] for pod_set in workload(site)["spec"]["podSets"]] == [1]
-
-
 def test_jobset_is_suspended_until_its_queue_has_room_for_all_pods(site: Site, queue: str) -> None:
     package = Faulty(site, site.build(str(SPEC), f"--with queue --site QUEUE={queue}"), "nodes")
     with package.running("deploy") as deploy:
@@ -91,23 +77,13 @@ def test_jobset_is_suspended_until_its_queue_has_room_for_all_pods(site: Site, q
     assert [(pod_set["name"], pod_set["count"]) for pod_set in workload(site)["spec"]["podSets"]] == [("node", 2)]
 
 
-def test_pods_of_a_deployment_are_gated_until_their_queue_has_room(site: Site, queue: str) -> None:
-    spec = CHECKOUT / "tests/e2e/specs/serve"
-    package = Faulty(site, site.build(str(spec), f"--with queue --site QUEUE={queue}"), "server")
-    with package.running("deploy", "--timeout=5m") as deploy:
-        site.until(lambda: STOPPED in package.run("status").out, "the reason to be told")
-        open_queue(site, queue)
-        _, stderr = deploy.communicate(timeout=180)
-    assert deploy.returncode == 0, stderr
-    assert "deployment/serve-server serves" in stderr
-
-
 def set_cpu(site: Site, queue: str, cpu: str) -> None:
     path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
     patch = json.dumps([{"op": "replace", "path": path, "value": cpu}])
     site.run(f"kubectl patch clusterqueue {queue} --type=json --patch '{patch}'")
 
 
+@pytest.mark.thorough
 def test_each_group_of_a_leaderworkerset_waits_until_its_queue_has_room(site: Site, images: Images, queue: str) -> None:
     """The quota is enough for none of two groups, then for one, then for both."""
     options = f"--set overlays.serving.replicas=2 --with queue --site QUEUE={queue}"

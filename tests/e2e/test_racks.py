@@ -1,17 +1,18 @@
-"""Tests of options on nodes with devices in racks: kube-scheduler, coscheduling and Kueue place the pods."""
+"""Tests of options on nodes with devices in racks, which exist in the API only: pods are placed, and run nowhere."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.e2e.conftest import KUEUE_API
 from tests.e2e.faults import Faulty
-from tests.e2e.racks import GPU, LEVEL, RDMA, TOLERATES, racks
-from tests.e2e.test_gang import with_gang
 from tests.e2e.test_jobset import SPEC
 from tests.testbed.operators import QUEUES
 
@@ -21,11 +22,86 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.alone,
     pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="its nodes are not ours to add to"),
 ]
 
+LEVEL = "mlpack.test/rack"
+"""The label with the rack of a node."""
+
+GPU, RDMA = "nvidia.com/gpu", "rdma/ib"
+
+_FAKE = "mlpack.test/fake"
+"""The taint of the nodes, so that no other pod is placed on them."""
+
+_HEARTBEAT = 10.0
+"""Seconds between two renewals of their leases; a node is taken for lost after 50 (node-monitor-grace-period)."""
+
+TOLERATES = f"{_FAKE}=true:NoSchedule"
+
 DEVICES = "--with gpu --with rdma --with placement --site GPU_COUNT=8 --site RDMA_COUNT=8 --site RDMA_RESOURCE=rdma/ib"
+
+
+def _node(name: str, rack: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {LEVEL: rack, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", _FAKE: "true"},
+        },
+        "spec": {"taints": [{"key": _FAKE, "value": "true", "effect": "NoSchedule"}]},
+    }
+
+
+def _status() -> dict[str, Any]:
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "8", RDMA: "8"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    return {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
+
+
+def _lease(name: str) -> dict[str, Any]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now},
+    }
+
+
+@contextmanager
+def racks(site: Site, *of_nodes: str) -> Iterator[list[str]]:
+    """Create a node with 8 GPUs and 8 RDMA devices in each of the given racks, and yield the nodes' names."""
+    names = [f"{site.namespace}-{index}" for index in range(len(of_nodes))]
+    site.apply(*map(_node, names, of_nodes))
+    for name in names:
+        site.run(f"kubectl patch node {name} --subresource=status --type=merge --patch='{json.dumps(_status())}'")
+    ended = threading.Event()
+
+    def renew() -> None:
+        while True:
+            text = "\n".join(json.dumps(_lease(name)) for name in names)
+            site.shell(f"kubectl apply --server-side --force-conflicts -f - <<'END'\n{text}\nEND")
+            if ended.wait(_HEARTBEAT):
+                return
+
+    heartbeat = threading.Thread(target=renew)
+    heartbeat.start()
+    try:
+        # The node controller has not heard of a new node, and gives it this taint.
+        taints = "kubectl get nodes --selector=mlpack.test/fake -o jsonpath='{.items[*].spec.taints[*].key}'"
+        site.until(lambda: set(site.run(taints).split()) == {_FAKE}, "the nodes to be taken for ready")
+        yield names
+    finally:
+        ended.set()
+        heartbeat.join()
+        # Nothing confirms that a pod there has ended.
+        site.run("kubectl delete jobsets --all --wait=false")
+        site.run("kubectl delete pods --all --force --grace-period=0 --wait=false")
+        site.run(f"kubectl delete node {' '.join(names)}")
+        site.run(f"kubectl delete lease --namespace=kube-node-lease --ignore-not-found {' '.join(names)}")
 
 
 @pytest.fixture
@@ -100,48 +176,15 @@ def apply(built: Faulty) -> None:
     built.site.run(f"kubectl apply -k {built.folder}/quickstart/k8s/mlops/nodes")
 
 
-@pytest.mark.usefixtures("coscheduling")
-def test_gang_of_more_nodes_than_have_devices_starts_no_pod(site: Site, nodes: list[str]) -> None:
-    large = package(site, len(nodes) + 1, with_gang("coscheduling"))
-    deploy = large.run("deploy", "--timeout=20s")
-    assert deploy.code != 0
-    assert [pod["spec"].get("nodeName") for pod in site.get("pods")["items"]] == [None] * (len(nodes) + 1)
-    last = deploy.err.splitlines()[-2]
-    assert f"of 4 nodes, 4 have too little {GPU} left and 4 have too little {RDMA} left" in last, deploy.err
-    large.delete()
-    apply(package(site, len(nodes), f"{with_gang('coscheduling')} --set name=fits"))
-    assert sorted(racks_of_pods(site, len(nodes))) == ["a", "a", "b"]
-
-
-def test_kueue_places_all_pods_in_a_rack(site: Site, queue: str) -> None:
-    apply(package(site, 2, in_one_rack(queue)))
-    assert racks_of_pods(site, 2) == ["a", "a"]
-
-
-def test_kueue_places_the_leader_and_the_workers_of_a_group_in_a_rack(site: Site, queue: str) -> None:
-    site.run("mlpack init --kind LeaderWorkerSet groups")
-    built = site.build("./groups", DEVICES, in_one_rack(queue))
-    site.run(f"mlpack configure {built} --set TOLERATIONS={TOLERATES}")
-    site.run(f"kubectl apply -k {built}/quickstart/k8s/mlops/serving")
-    assert racks_of_pods(site, 2) == ["a", "a"]
-
-
-def test_deploy_reports_that_no_rack_has_room(site: Site, queue: str) -> None:
+def test_kueue_places_all_pods_in_a_rack_and_deploy_reports_that_none_has_room(site: Site, queue: str) -> None:
     large = package(site, 3, in_one_rack(queue))
     deploy = large.run("deploy", "--timeout=15s")
     assert site.get("pods")["items"] == []
     full = f"the topology {queue} of the ClusterQueue {queue} allows to fit only 2 out of 3 pod(s)"
     assert full in deploy.err, deploy.err
-
-
-def test_deploy_reports_that_the_quota_of_gpus_is_used_up(site: Site, queue: str) -> None:
-    first = package(site, 2, f"--with queue --site QUEUE={queue}")
-    apply(first)
-    racks_of_pods(site, 2)
-    second = package(site, 2, f"--with queue --site QUEUE={queue} --set name=second")
-    deploy = second.run("deploy", "--timeout=15s")
-    used_up = f"the quota of the ClusterQueue {queue} for {GPU} (flavor {queue}) is used up: 8 more needed"
-    assert f"{used_up}; in this namespace, jobset/peers-nodes uses it" in deploy.err, deploy.err
+    large.delete()
+    apply(package(site, 2, f"{in_one_rack(queue)} --set name=fits"))
+    assert racks_of_pods(site, 2) == ["a", "a"]
 
 
 @pytest.mark.usefixtures("nodes")

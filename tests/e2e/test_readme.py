@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tests.e2e.site import CHECKOUT, last_json
-from tests.e2e.storage import NodeFolder
+from tests.e2e.storage import NodeFolder, volume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,13 +59,8 @@ def storage(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iter
     names = {claim: f"{claim}-{site.namespace}" for claim in ("base", "tuned")}
     for claim, name in names.items():
         folder.run(f"mkdir -p {folder.path}/{claim}\nchmod 777 {folder.path}/{claim}")
-        spec = {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "1Gi"},
-            "claimRef": {"namespace": site.namespace, "name": claim},
-            "hostPath": {"path": f"{folder.path}/{claim}"},
-        }
-        site.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+        bound = {"namespace": site.namespace, "name": claim}
+        site.apply(volume(name, f"{folder.path}/{claim}", "ReadWriteOnce", claimRef=bound))
     yield
     site.run(f"kubectl delete pv --wait=false {' '.join(names.values())}")
     folder.run(f"rm -r {folder.path}")

@@ -48,6 +48,7 @@ def trust(site: Site, *registries: ClusterRegistry) -> None:
     site.environment["SSL_CERT_FILE"] = str(path)
 
 
+@pytest.mark.thorough
 def test_locked_image_runs_after_its_tag_has_moved(
     site: Site, serving: Callable[[str], AbstractContextManager[ClusterRegistry]]
 ) -> None:
@@ -68,6 +69,7 @@ def test_locked_image_runs_after_its_tag_has_moved(
             site.run(f"kubectl -k {overlay} delete")
 
 
+@pytest.mark.thorough
 def test_package_of_a_bundle_runs_from_the_second_registry(
     site: Site, serving: Callable[[str], AbstractContextManager[ClusterRegistry]]
 ) -> None:

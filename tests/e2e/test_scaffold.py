@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import thorough
-
 if TYPE_CHECKING:
     from tests.e2e.site import Images, Site
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "options", "overlay", "line"),
     [
         ("scaffold-mpi", "", "multi-node", "rank 1 of 2 on {}-worker-1: step 3 of 3"),
         ("scaffold-torch", "--kind JobSet --rendezvous torch", "multi-node", '"host": "{}-node-0-1", "sum": 3.0'),
-        thorough("scaffold-none", "--kind JobSet --rendezvous none", "multi-node", "rank 1 on {}-worker-0-1: step 3"),
         ("scaffold-server", "--kind Deployment", "serving", "serving on {}-"),
     ],
 )

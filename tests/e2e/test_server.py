@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.service.deployment.options import IMAGE as DEFAULT_IMAGE
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Site
-from tests.e2e.storage import NodeFolder
+from tests.e2e.storage import NodeFolder, storage_class
 from tests.service.api.conftest import COUNTDOWN
 
 if TYPE_CHECKING:
@@ -22,51 +20,13 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Images
 
-IMAGE = "localhost/mlpack-server:test"
 AUTHORIZATION = '-H "Authorization: Bearer $MLPACK_TOKEN" -H "Content-Type: application/json"'
 
 
 @pytest.fixture(scope="session")
 def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the image of the server, built from its Dockerfile."""
-    folder = tmp_path_factory.mktemp("server-image")
-    shutil.copytree(CHECKOUT / "deploy/server", folder, dirs_exist_ok=True)
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
-    subprocess.run(wheel, check=True)
-    shutil.copy(Site.kubectl(), folder / "kubectl")
-    return images.build(folder, IMAGE)
-
-
-@contextmanager
-def claimable(site: Site, folder: NodeFolder) -> Iterator[str]:
-    """Create a storage class with one volume that every user may write to, and yield its name."""
-    name = f"server-{site.namespace}"
-    path = folder.run(f"mkdir -m 777 {folder.path} && echo {folder.path}").strip()
-    site.apply(
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": name},
-            "provisioner": "kubernetes.io/no-provisioner",
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": {
-                "storageClassName": name,
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "hostPath": {"path": path, "type": "Directory"},
-            },
-        },
-    )
-    try:
-        yield name
-    finally:
-        site.run(f"kubectl delete pv,storageclass {name} --wait=false")
-        folder.run(f"rm -rf {folder.path}")
+    return images.build_ours("server", tmp_path_factory.mktemp("server-image") / "image")
 
 
 @contextmanager
@@ -83,17 +43,21 @@ def forwarded(home: Site, target: str = "deployment/mlpack-server") -> Iterator[
             forwarding.terminate()
 
 
+@pytest.mark.thorough
 def test_server_in_the_cluster_runs_a_job(
     site: Site, new_site: Callable[[str], Site], mpi_image: str, server_image: str
 ) -> None:
     assert mpi_image == MPI_IMAGE
+    assert DEFAULT_IMAGE in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
     home = new_site("restricted")
     repository, _, tag = MPI_IMAGE.rpartition(":")
     definition = {**COUNTDOWN, "system_values": f"image:\n  repository: {repository}\n  tag: {tag}\n"}
     (home.folder / "server.yaml").write_text(f"namespace: {site.namespace}\n", encoding="utf-8")
     (home.folder / "definition.json").write_text(json.dumps(definition), encoding="utf-8")
-    with claimable(home, NodeFolder(new_site("privileged"), "/tmp")) as storage_class:
-        options = f"--config server.yaml -n {home.namespace} --image {server_image} --storage-class {storage_class}"
+    folder = NodeFolder(new_site("privileged"), "/tmp")
+    folder.run(f"mkdir -m 777 {folder.path}")
+    with storage_class(home, folder.path, "ReadWriteOnce") as name:
+        options = f"--config server.yaml -n {home.namespace} --image {server_image} --storage-class {name}"
         home.run(f"mlpack serve manifests --no-namespaces {options} | kubectl apply -f -")
         home.run("kubectl rollout status deployment/mlpack-server --timeout=3m")
         create = "mlpack serve token ada --role developer --config /etc/mlpack/server.yaml"
@@ -122,10 +86,4 @@ def test_server_in_the_cluster_runs_a_job(
         ):
             answer = home.shell(f"kubectl auth can-i {question} --as={account} -n {namespace}").stdout.strip()
             assert answer == "no", f"{question} in {namespace}"
-
-
-def test_dockerfile_names_the_image_of_the_manifests() -> None:
-    from packager.service.deployment.options import IMAGE as DEFAULT
-
-    assert DEFAULT in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
-    assert Path(CHECKOUT / "deploy/server/requirements.txt").is_file()
+    folder.run(f"rm -r {folder.path}")

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from playwright.sync_api import expect
 
-from tests import browser
 from tests.e2e.network import line
 from tests.e2e.site import MPI_IMAGE, create_later
+from tests.e2e.storage import storage_class
 from tests.service import original
 from tests.service.original import objects
 
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from email.message import Message
 
     from tests.e2e.site import Images, Site
-
-PATIENCE = 120_000.0
-"""Milliseconds that the page may take on a busy cluster."""
 
 OUTAGE = 60.0
 """Seconds for which the API server is unreachable."""
@@ -183,35 +179,6 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-@contextmanager
-def volume(site: Site) -> Iterator[str]:
-    """Create a storage class with one volume, and yield its name."""
-    name = f"aws-efs-{site.namespace}"
-    site.apply(
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": name},
-            "provisioner": "kubernetes.io/no-provisioner",
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": {
-                "storageClassName": name,
-                "capacity": {"storage": "10Gi"},
-                "accessModes": ["ReadWriteMany"],
-                "hostPath": {"path": "/tmp", "type": "Directory"},
-            },
-        },
-    )
-    try:
-        yield name
-    finally:
-        site.run(f"kubectl delete pv,storageclass {name} --wait=false")
-
-
 def send(client: httpx.Client, path: str, body: bytes) -> Any:
     """Send a body, assert that the answer is 201, and return its JSON."""
     answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
@@ -241,7 +208,7 @@ def test_request_bodies_of_the_original_run_as_a_job(site: Site, images: Images,
     (tmp_path / "image/Dockerfile").write_text(DOCKERFILE, encoding="utf-8")
     assert images.build(tmp_path / "image", original.IMAGE) == original.IMAGE
     selectors: dict[str, dict[str, str]] = {"kops.k8s.io/ml-instance=true": {}}
-    with volume(site) as name, hooked() as hooks:
+    with storage_class(site, "/tmp", "ReadWriteMany") as name, hooked() as hooks:
         classes = {"aws-efs": name}
         with served(site, storage_classes=classes, node_selectors=selectors) as client:
             template = {"name": "non-distributed-task", "template": original.NON_DISTRIBUTED}
@@ -290,46 +257,6 @@ def check_objects(site: Site, client: httpx.Client, release: str) -> None:
 
 
 @pytest.mark.usefixtures("mpi_image")
-def test_user_runs_a_job_with_the_page(site: Site) -> None:
-    expect.set_options(timeout=PATIENCE)
-    program, barriers = browser.axe(), []
-    with served(site) as client, browser.chromium() as chromium, chromium.new_context() as context:
-        register(client)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.goto(f"{client.base_url}/jobs")
-        barriers += browser.barriers(page, program)
-        page.get_by_label("Token").fill(client.headers["x-api-key"])
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_role("link", name="New job").click()
-        page.get_by_role("link", name="learning").click()
-        page.get_by_label("process.train.steps").fill("15")
-        barriers += browser.barriers(page, program)
-        page.get_by_role("button", name="Create the job").click()
-        release = page.get_by_role("heading", level=1).inner_text()
-        page.evaluate("window.sameDocument = true")
-        status = page.get_by_role("status")
-        expect(status).to_have_text("running")
-        step = page.get_by_role("figure", name="loss").get_by_role("cell").first
-        before = int(step.inner_text())
-        barriers += browser.barriers(page, program)
-        expect(step).not_to_have_text(str(before))
-        assert int(step.inner_text()) > before
-        expect(status).to_have_text("succeeded")
-        expect(step).to_have_text("15")
-        assert page.evaluate("window.sameDocument"), "the page was loaded again"
-        site.run(f"kubectl delete pod --selector mlpack.dev/job={release}")
-        page.reload()
-        expect(page.locator("#log")).to_contain_text('{"step": 15, "loss": 66}')
-        expect(step).to_have_text("15")
-        barriers += browser.barriers(page, program)
-        page.get_by_role("link", name="Jobs", exact=True).first.click()
-        expect(page.get_by_role("link", name=release)).to_be_visible()
-        barriers += browser.barriers(page, program)
-    assert barriers == []
-
-
-@pytest.mark.usefixtures("mpi_image")
 def test_workloads_of_operators_are_followed(site: Site) -> None:
     """The workloads are a package's MPIJob, and JobSets whose Jobs only the operator has labelled."""
     with served(site) as client:
@@ -344,7 +271,7 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
         def create(filled: dict[str, Any]) -> str:
             return str(send(client, "/v1/jobs", json.dumps(filled).encode())["release"])
 
-        hello = create({"taskDef": "hello"})
+        hello = create({"taskDef": "hello", "env": {"OUTPUT_DIR": "/results of {{7*7}} $(HOME)"}})
         good, bad = (create({"taskDef": "set", "process": {"train": {"code": code}}}) for code in (0, 3))
         for release in (good, bad):
             site.until(lambda: job_of(client, release)["status"] == "running", "the set to run")  # noqa: B023
@@ -365,9 +292,12 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
         assert "exit code 3" in json.dumps(jobs[bad])
         told = [event["status"] for event in client.get(f"/v1/jobs/{hello}/events").json()["items"]]
         assert (told[0], "running" in told, told[-1]) == ("pending", True, "succeeded")
-        assert "rank 1 of 2: host " in client.get(f"/v1/jobs/{hello}/logs").text
+        log = client.get(f"/v1/jobs/{hello}/logs").text
+        assert "rank 1 of 2: host " in log
+        assert "rank 1: OUTPUT_DIR=/results\\ of\\ \\{\\{7\\*7\\}\\}\\ \\$\\(HOME\\)" in log
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("mpi_image")
 def test_jobs_that_end_during_an_outage_of_the_api_server_are_reported_correctly(site: Site) -> None:
     own = Path(site.environment["KUBECONFIG"])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.site import thorough
 from tests.e2e.storage import SPEC, claim
 from tests.e2e.test_queue import open_queue, workload
 
@@ -31,9 +30,8 @@ def pool(site: Site) -> Iterator[str]:
     site.run(f"kubectl label nodes --all {key}-")
 
 
-@pytest.mark.parametrize("overlay", [thorough("single-node"), "multi-node"])
 def test_package_runs_with_claim_queue_and_placement_of_the_site(
-    site: Site, queue: str, volumes: str, pool: str, overlay: str
+    site: Site, queue: str, volumes: str, pool: str
 ) -> None:
     claim(site, "results", volumes)
     (site.folder / "mlpack-site.yaml").write_text(
@@ -50,14 +48,14 @@ def test_package_runs_with_claim_queue_and_placement_of_the_site(
     assert done.returncode == 0, done.stderr
     assert f"using site defaults of {site.folder}/mlpack-site.yaml\n" in done.stderr
     open_queue(site, queue)
-    site.run(f"mlpack deploy {package} --overlay {overlay}")
+    site.run(f"mlpack deploy {package}")
     assert workload(site)["spec"]["queueName"] == queue
     for pod in site.get("pods")["items"]:
         check_pod(pod["spec"], pool)
-    site.run(f"mlpack delete {package} --overlay {overlay}")
-    site.run(f"mlpack deploy {package} --overlay {overlay}")
-    assert "found in output: storage" in site.run(f"mlpack logs {package} --overlay {overlay}")
-    site.run(f"mlpack delete {package} --overlay {overlay}")
+    site.run(f"mlpack delete {package}")
+    site.run(f"mlpack deploy {package}")
+    assert "found in output: storage" in site.run(f"mlpack logs {package}")
+    site.run(f"mlpack delete {package}")
     assert site.left() == ["persistentvolumeclaim/results"]
 
 

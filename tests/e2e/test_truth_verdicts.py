@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.faults import faulty
-from tests.e2e.site import thorough
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.e2e.faults import Faulty
     from tests.e2e.site import Site
 
@@ -37,31 +38,29 @@ STOPPED = ("which stopped it", "it was deleted")
 """The possible messages; a pod that ends at once may vanish between two polls."""
 
 
-def stop(package: Faulty, how: str, pod: str) -> str:
+def stop(package: Faulty, how: Callable[[Site, str], None], pod: str) -> str:
     """Deploy, stop a pod once the ranks sleep, assert the exit code 7, and return stderr."""
     with package.running("deploy") as deploy:
         package.until_running()
         main = package.site.launcher() if package.overlay == "multi-node" else pod
         package.site.until(lambda: "sleeps" in package.site.shell(f"kubectl logs {main}").stdout, "the ranks to sleep")
-        {"delete": delete, "evict": evict}[how](package.site, pod or main)
+        how(package.site, pod or main)
         _, stderr = deploy.communicate(timeout=180)
     assert deploy.returncode == 7, stderr
     return stderr
 
 
-@pytest.mark.parametrize("how", [thorough("delete"), "evict"])
-def test_stopped_pod_has_failed_even_with_exit_code_0(site: Site, how: str) -> None:
+def test_stopped_pod_has_failed_even_with_exit_code_0(site: Site) -> None:
     package = faulty(site, "checkpoint:120", overlay="single-node")
-    stderr = stop(package, how, "fault-single-node")
+    stderr = stop(package, evict, "fault-single-node")
     assert "has succeeded" not in stderr
     assert any(words in stderr.splitlines()[-2] for words in STOPPED), stderr
     package.delete()
 
 
-@pytest.mark.parametrize("how", ["delete", thorough("evict")])
-def test_stopped_launcher_is_reported_as_cause_of_failure(site: Site, how: str) -> None:
+def test_stopped_launcher_is_reported_as_cause_of_failure(site: Site) -> None:
     package = faulty(site, "checkpoint:120")
-    stderr = stop(package, how, "")
+    stderr = stop(package, delete, "")
     end = stderr.splitlines()[-2]
     assert "has failed: pod/fault-multi-node-launcher-" in end
     assert "it was evicted" in end or "it was deleted" in end
@@ -69,10 +68,9 @@ def test_stopped_launcher_is_reported_as_cause_of_failure(site: Site, how: str) 
     package.delete()
 
 
-@pytest.mark.parametrize("how", [thorough("delete"), "evict"])
-def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site, how: str) -> None:
+def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site) -> None:
     package = faulty(site, "sleep:120")
-    stderr = stop(package, how, "fault-multi-node-worker-1")
+    stderr = stop(package, evict, "fault-multi-node-worker-1")
     assert "has failed: pod/fault-multi-node-worker-1: " in stderr
     assert "while the job was running" in stderr
     status = package.run("status")
@@ -81,9 +79,9 @@ def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site, ho
     package.delete()
 
 
-@pytest.mark.parametrize("overlay", [thorough("multi-node"), "single-node"])
-def test_deploy_names_a_deleted_namespace(site: Site, overlay: str) -> None:
-    package = faulty(site, "checkpoint:120", overlay=overlay)
+@pytest.mark.thorough
+def test_deploy_names_a_deleted_namespace(site: Site) -> None:
+    package = faulty(site, "checkpoint:120", overlay="single-node")
     with package.running("deploy") as deploy:
         package.until_running()
         site.run(f"kubectl delete namespace {site.namespace} --wait=false")
@@ -92,6 +90,7 @@ def test_deploy_names_a_deleted_namespace(site: Site, overlay: str) -> None:
     assert re.search(f"namespace {site.namespace} (not found|is being deleted)", stderr)
 
 
+@pytest.mark.thorough
 def test_pod_deleted_after_its_end_has_succeeded(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     assert package.run("deploy").code == 0
@@ -103,6 +102,7 @@ def test_pod_deleted_after_its_end_has_succeeded(site: Site) -> None:
     site.run("""kubectl patch pod fault-single-node --type=merge -p '{"metadata":{"finalizers":null}}'""")
 
 
+@pytest.mark.thorough
 def test_deploy_ends_if_a_quota_refuses_a_retry(site: Site) -> None:
     package = faulty(site, "exit:3", "overlays.multi-node.retries=2")
     with package.running("deploy", "--patience", "5s") as deploy:
@@ -117,18 +117,7 @@ def test_deploy_ends_if_a_quota_refuses_a_retry(site: Site) -> None:
     package.delete()
 
 
-def test_deploy_reports_a_process_killed_for_memory_in_a_successful_pod(site: Site) -> None:
-    package = faulty(site, "child-memory", overlay="single-node")
-    deployed = package.run("deploy")
-    assert deployed.code == 0, deployed.err
-    status = json.loads(package.run("status", "-o", "json").out)
-    (main,) = [container for container in status["pods"][0]["containers"] if container["name"] == "main"]
-    assert (main["exit_code"], main["signal"]) == (0, None)
-    if main["reason"] == "OOMKilled":  # a runtime whose kernel kills the whole container does not report its children
-        assert "a process in container main was killed for using more memory than the limit of 64Mi" in deployed.err
-    package.delete()
-
-
+@pytest.mark.thorough
 def test_deploy_reports_processes_killed_for_memory_on_workers_of_a_successful_job(site: Site) -> None:
     package = faulty(site, "child-memory")
     deployed = package.run("deploy")
@@ -148,6 +137,7 @@ def test_deploy_reports_processes_killed_for_memory_on_workers_of_a_successful_j
     package.delete()
 
 
+@pytest.mark.thorough
 def test_deploy_reports_permissions_lost_during_a_wait(site: Site) -> None:
     package = faulty(site, "sleep:120", overlay="single-node")
     site.run(

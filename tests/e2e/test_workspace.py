@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
-import signal
-import subprocess
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -111,7 +108,8 @@ def model(site: Site) -> Path:
     return package
 
 
-def test_cube_files_are_copied_with_kubectl_and_an_interrupted_push_continues(site: Site, volumes: str) -> None:
+@pytest.mark.thorough
+def test_cube_files_are_copied_with_kubectl(site: Site, volumes: str) -> None:
     only_one_for_one_node(site, "results")
     task = {"entrypoint": "cat", "parameters": {"inputs": {"a": {"type": "file", "default": "in/a.txt"}}}}
     cube = {"name": "files", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": {"show": task}}
@@ -128,29 +126,3 @@ def test_cube_files_are_copied_with_kubectl_and_an_interrupted_push_continues(si
     site.run(pull)
     site.run(f"{delete} --wait=false")
     assert (site.folder / "results/in/a.txt").read_text(encoding="utf-8") == "a\n"
-
-    large = site.folder / "large"
-    large.mkdir()
-    (large / "big").write_bytes(os.urandom(1 << 20) * 256)
-    push = f"exec mlpack workspace push {shlex.quote(str(package))} large"
-    progress = "kubectl get pods -l app.kubernetes.io/component=workspace -o name --field-selector=status.phase=Running"
-    pid: list[int] = []
-
-    def interrupt() -> None:
-        site.until(lambda: site.run(progress), "the temporary pod")
-        pod = site.run(progress).strip()
-        parts = "find /mnt/mlcube/results/.mlpack-parts -type f -size +1M | grep ."
-        site.until(lambda: site.shell(f"kubectl exec {pod} -- sh -c '{parts}'").returncode == 0, "a part")
-        os.kill(pid[0], signal.SIGINT)
-
-    with subprocess.Popen(
-        ["bash", "-c", push], cwd=site.folder, env=site.environment, stderr=subprocess.PIPE, text=True
-    ) as child:
-        pid.append(child.pid)
-        interrupt()
-        _, stderr = child.communicate(timeout=60)
-    assert child.returncode == 130, stderr
-    site.until(lambda: not site.run(progress), "no pod of ours", 60)
-    again = site.shell(f"mlpack workspace push {package} large -o json")
-    assert json.loads(again.stdout)["files"] == ["big"], again.stderr
-    assert site.run(f"mlpack workspace ls {package} -o name").split() == ["big", "in", "in/a.txt"]
