@@ -318,12 +318,14 @@ def test_options_for_single_folders_mount_their_volumes(
         assert pods
         for spec in (pod.spec for pod in pods):
             volumes = {volume["name"]: volume for volume in spec["volumes"]}
-            mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"] if "subPath" not in mount}
+            mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] != "run"}
             assert volumes["output"]["nfs"] == {"server": "nfs.example.com", "path": "/export/a b"}
             assert volumes["dataset"]["hostPath"] == {"path": "/disk/imagenet", "type": "Directory"}
             assert volumes["checkpoint"]["persistentVolumeClaim"] == {"claimName": "checkpoints"}
             assert [mounts[name]["mountPath"] for name in ("output", "checkpoint")] == ["/out", "/checkpoints"]
             assert (mounts["dataset"]["mountPath"], mounts["dataset"]["readOnly"]) == ("/data", True)
+            folders = [mounts[name]["subPath"] for name in ("output", "dataset", "checkpoint")]
+            assert folders == ["PACKAGE", ".", "PACKAGE"]
             assert "model" not in mounts
 
 
@@ -336,7 +338,7 @@ def test_pvc_option_needs_no_claim_for_absent_dataset(
     package = tmp_path / "hello-mpi"
     assert checked(package, kubectl).problems == ()
     assert not [path for path in package.rglob("*.env") if b"DATASET" in path.read_bytes()]
-    assert "dataset" not in rendered(package / OVERLAYS / "multi-node", kubectl)
+    assert "name: dataset" not in rendered(package / OVERLAYS / "multi-node", kubectl)
     done = mlpack("build", "hello-mpi", "--format", "dir", "--force", *options)
     assert "note: pvc does not render until DATASET_CLAIM is set" in done.stderr
     assert "CHECKPOINT_CLAIM" not in done.stderr

@@ -191,7 +191,8 @@ def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: 
             continue
         message = "the package was not sealed with this file"
         fix = f"own manifests go to {layout.ADDED}/NAME: mlpack configure {argument(package.source)} --with ./NAME"
-        yield Problem(package.shown(path), 0, 0, message, fix if path.endswith((".yaml", ".yml")) else None)
+        is_manifest = path.startswith(f"{layout.OVERLAYS}/") and path.endswith((".yaml", ".yml"))
+        yield Problem(package.shown(path), 0, 0, message, fix if is_manifest else None)
 
 
 def unlisted(package: Package, entries: Mapping[str, tree.Entry]) -> list[str]:

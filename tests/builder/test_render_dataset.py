@@ -56,12 +56,13 @@ def test_init_container_may_write_to_the_dataset_and_the_program_may_not(
 
 def _check(spec: dict[str, Any], option: str) -> None:
     kind, source = OPTIONS[option]
+    part = {"subPath": "."} if option == "dataset-pvc" else {}
     assert [volume for volume in spec["volumes"] if volume["name"] == "dataset"] == [{"name": "dataset", kind: source}]
     init, main = spec["initContainers"][1], spec["containers"][0]
     mounts = [[mount for mount in one["volumeMounts"] if mount["name"] == "dataset"] for one in (init, main)]
     assert mounts == [
-        [{"name": "dataset", "mountPath": "/dataset"}],
-        [{"name": "dataset", "mountPath": "/dataset", "readOnly": True}],
+        [{"name": "dataset", "mountPath": "/dataset", **part}],
+        [{"name": "dataset", "mountPath": "/dataset", "readOnly": True, **part}],
     ]
 
 

@@ -45,7 +45,6 @@ CASES = {
     "build absent --mode t": [],
     "dev hello": ["hello-mpi"],
     "verify hello-mpi --pod-security r": ["restricted"],
-    "help operator in": ["install"],
     "inspect hello-mpi --kubectl ./kubectl -n t": [],
     "run --pod": ["--pod-security"],
     "deploy hello-mpi --kubectl ./kubectl --context p": ["production"],

@@ -85,7 +85,6 @@ def test_verbs_fetch_nothing_for_package(
         ("logs", "hello-mpi"),
         ("delete", "hello-mpi"),
         ("results", "hello-mpi", "out"),
-        ("exec", "hello-mpi", "--", "ls"),
         ("image", "build", "hello-mpi"),
     ):
         done = mlpack(*arguments)

@@ -294,7 +294,6 @@ def _listener_on_port_8080() -> Iterator[None]:
     [
         ("status hello-mpi", kubectls.VERSIONS[0]),
         ("deploy hello-mpi --dry-run=client", kubectls.DEFAULT),
-        ("exec hello-mpi -- true", kubectls.DEFAULT),
         ("run hello-mpi", kubectls.DEFAULT),
         ("operator status mpi", kubectls.DEFAULT),
     ],
