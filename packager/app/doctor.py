@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app import source_checks
 from packager.app.lock import LockedImage, LockRequest, prepared
 from packager.app.pull import read
 from packager.base import values
@@ -22,7 +21,7 @@ from packager.publish.registry import Repository
 from packager.verify import Checks, security, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from packager.app.target import Target
     from packager.kubernetes.podsecurity import Level
@@ -62,7 +61,6 @@ def doctor(
     allowed: frozenset[str],
     level: Level | None,
     registries: Access | None = None,
-    variables: Mapping[str, str] | None = None,
 ) -> Iterator[CheckResult]:
     """Check everything that a deploy of the package needs from the cluster, and yield the results one by one.
 
@@ -70,8 +68,7 @@ def doctor(
         target: The overlay, and the cluster.
         allowed: The kinds and variables that the deploy will allow.
         level: The Pod Security level that the deploy will accept; None for the level that the package was sealed with.
-        registries: The way to the registries of locked images, and to sources; None leaves these out.
-        variables: The user's environment, with keys for sources.
+        registries: The way to the registries of locked images; None leaves these out.
 
     Raises:
         ClusterError: The cluster does not answer.
@@ -94,7 +91,6 @@ def doctor(
     if registries is not None:
         yield from _locked_images(target, registries)
         yield from _mounted_packages(target, registries)
-        yield from source_checks.check(target, registries, variables or {})
 
 
 def _locked_images(target: Target, registries: Access) -> Iterator[CheckResult]:
