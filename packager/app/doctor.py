@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.app.lock import LockedImage, LockRequest, prepared
-from packager.app.pull import read
 from packager.base import values
-from packager.base.errors import MlpackError, ToolError, VerificationError
+from packager.base.errors import MlpackError, ToolError
 from packager.base.paths import argument
 from packager.cluster.doctor import examine
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails, note, ok, unknown
-from packager.cluster.doctor.imagevolumes import mounted_packages
 from packager.package import layout
 from packager.package.image import bare
 from packager.publish.images import image_reference
@@ -90,7 +88,6 @@ def doctor(
     yield from itertools.chain(_trust_failures(target, allowed, level), examine(case))
     if registries is not None:
         yield from _locked_images(target, registries)
-        yield from _mounted_packages(target, registries)
 
 
 def _locked_images(target: Target, registries: Access) -> Iterator[CheckResult]:
@@ -116,29 +113,6 @@ def _locked_images(target: Target, registries: Access) -> Iterator[CheckResult]:
             yield note("lock", f"{image} is locked{now}", fix)
         else:
             yield ok("lock", f"{image} is in its registry")
-
-
-def _mounted_packages(target: Target, registries: Access) -> Iterator[CheckResult]:
-    """Check that a package that the pods mount as a volume is this one."""
-    package = target.package
-    for image in mounted_packages(target.rendered):
-        reference = image_reference(image)
-        try:
-            with Repository(reference, registries) as registry:
-                mounted = read(registry, reference).facts
-        except VerificationError:
-            mounted = None  # something else, which a component of the site mounts
-        except MlpackError as error:
-            yield unknown("volumes", f"{image} could not be looked up: {error}")
-            continue
-        if mounted is not None and mounted.digest != package.digest:
-            message = f"{image} is the package {mounted.package} {mounted.digest}, and not this one {package.digest}"
-            fix = (
-                f"mlpack push {argument(package.source)} REFERENCE --no-verify, and set PACKAGE_IMAGE to what it prints"
-            )
-            yield fails("volumes", message, fix)
-        elif mounted is not None:
-            yield ok("volumes", f"{image} is this package {package.digest}")
 
 
 def _moved_tags(target: Target, registries: Access) -> dict[str, LockedImage]:

@@ -274,23 +274,6 @@ def test_doctor_checks_local_image_on_nodes(doctor: Doctor, cluster: FakeCluster
     assert ("image", "unknown") in doctor().not_ok()
 
 
-GPUS = ("--with", "gpu", "--set", "GPU_COUNT=2", "--set", "GPU_VENDOR=amd.com")
-
-
-@pytest.mark.thorough
-def test_doctor_proposes_shared_memory_for_several_gpus_in_one_pod(doctor: Doctor, mlpack: Mlpack) -> None:
-    fix = "mlpack configure hello-mpi --with shared-memory --set SHM_SIZE=8Gi"
-    message = "each worker has 2 GPUs and 64 MiB in /dev/shm, which is too little for most data loaders and for NCCL"
-    assert doctor(*GPUS).of("memory") == [(message, fix)]
-    assert mlpack(*fix.split()[1:]).code == 0
-    assert doctor().of("memory") == []
-
-
-@pytest.mark.thorough
-def test_doctor_accepts_default_shared_memory_for_one_gpu(doctor: Doctor) -> None:
-    assert doctor("--with", "gpu", "--set", "GPU_COUNT=1").of("memory") == []
-
-
 CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
 
 
