@@ -155,7 +155,7 @@ def test_results_lists_files_that_differ_from_pod(mlpack: Mlpack, running: Life)
             f"removed or renamed before it was read: tmp\ncopied 1 file, 5 bytes, {FROM_WORKER}"
             "error: the copy differs from the results in the pod: "
             "1 could not be read, 1 changed while it was read, 1 was removed before it was read\n"
-            "hint: the pod's user cannot read them: check with mlpack exec\n"
+            "hint: the pod's user cannot read them: check with kubectl exec POD -- id\n"
         ),
     )
 
