@@ -1,13 +1,5 @@
 """Finds the reasons for which a package would fail on a cluster before anything is applied, and creates no objects.
 
-software    kubectl, the server, the kinds, the operator
-permission  the namespace, and the user's permissions
-admission   whether policies admit the pods, and which changes they make in them
-quota       the namespace's quotas
-nodes       room on the nodes
-reference   claims, secrets, names, and the server's own dry run
-results     where results go
-
 Tests: cli/test_doctor.py.
 """
 
