@@ -17,13 +17,14 @@ from packager.app.push import facts_of, images_of
 from packager.app.signatures import bundles_beside, check_file
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.names import split_registry
 from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.opened import opened
 from packager.publish import artefact, layout, referrers
 from packager.publish.artefact import OPERATOR, ArtefactChoices
 from packager.publish.bundled import BundledRepository
-from packager.publish.images import image_reference, split_host
+from packager.publish.images import image_reference
 from packager.publish.layout import Root
 from packager.publish.packing import packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
@@ -304,7 +305,7 @@ def _operator(work: _Collected, operator: Operator, manifest: OperatorManifest) 
 
 def _saved(work: _Collected, image: str, saved: list[Layout]) -> bool:
     """Add an image that an archive contains, and return whether one does."""
-    host, rest = split_host(image)
+    host, rest = split_registry(image)
     repository, _, tag = rest.partition("@")[0].partition(":")
     names = {image, image if host else f"docker.io/{image}", f"docker.io/library/{rest}"}
     for content in saved:
@@ -329,7 +330,7 @@ def _image(work: _Collected, image: str, saved: list[Layout], tell: Tell) -> Non
     manifest = registry.manifest(reference.version or "")
     if reference.digest is None:
         tell(f"{image} is {manifest[1]}")
-    repository = split_host(image)[1].partition("@")[0].partition(":")[0]
+    repository = split_registry(image)[1].partition("@")[0].partition(":")[0]
     tag = None if reference.digest else reference.tag
     work.add_root(registry, manifest, Root(MANIFEST, Descriptor(manifest[1], 0), repository, tag, image))
 

@@ -208,8 +208,7 @@ def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[A
     planned = deploy.planned(kubectl, stamped, force_conflicts=force_conflicts)
     trials = try_pods(kubectl, target.manifests, target.rendered.pods, target.identity, planned)
     sent = [item for item in json.loads(stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
-    live = look_up(kubectl, target.manifests.objects)
-    return (*object_changes(sent, planned, live), *pod_changes(trials))
+    return (*object_changes(sent, planned), *pod_changes(trials))
 
 
 def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
@@ -286,7 +285,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
         author,
         _resources(target),
         tuple(map(shown, surplus)),
-        tuple(object_changes(json.loads(stamped)["items"], planned, prepared.live)),
+        tuple(object_changes(json.loads(stamped)["items"], planned)),
     )
 
 

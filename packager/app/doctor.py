@@ -6,15 +6,12 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.app import source_checks
 from packager.app.lock import LockedImage, LockRequest, prepared
-from packager.app.pull import read
 from packager.base import values
-from packager.base.errors import MlpackError, ToolError, VerificationError
+from packager.base.errors import MlpackError, ToolError
 from packager.base.paths import argument
 from packager.cluster.doctor import examine
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails, note, ok, unknown
-from packager.cluster.doctor.imagevolumes import mounted_packages
 from packager.package import layout
 from packager.package.image import bare
 from packager.publish.images import image_reference
@@ -22,7 +19,7 @@ from packager.publish.registry import Repository
 from packager.verify import Checks, security, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from packager.app.target import Target
     from packager.kubernetes.podsecurity import Level
@@ -62,7 +59,6 @@ def doctor(
     allowed: frozenset[str],
     level: Level | None,
     registries: Access | None = None,
-    variables: Mapping[str, str] | None = None,
 ) -> Iterator[CheckResult]:
     """Check everything that a deploy of the package needs from the cluster, and yield the results one by one.
 
@@ -70,8 +66,7 @@ def doctor(
         target: The overlay, and the cluster.
         allowed: The kinds and variables that the deploy will allow.
         level: The Pod Security level that the deploy will accept; None for the level that the package was sealed with.
-        registries: The way to the registries of locked images, and to sources; None leaves these out.
-        variables: The user's environment, with keys for sources.
+        registries: The way to the registries of locked images; None leaves these out.
 
     Raises:
         ClusterError: The cluster does not answer.
@@ -93,8 +88,6 @@ def doctor(
     yield from itertools.chain(_trust_failures(target, allowed, level), examine(case))
     if registries is not None:
         yield from _locked_images(target, registries)
-        yield from _mounted_packages(target, registries)
-        yield from source_checks.check(target, registries, variables or {})
 
 
 def _locked_images(target: Target, registries: Access) -> Iterator[CheckResult]:
@@ -120,29 +113,6 @@ def _locked_images(target: Target, registries: Access) -> Iterator[CheckResult]:
             yield note("lock", f"{image} is locked{now}", fix)
         else:
             yield ok("lock", f"{image} is in its registry")
-
-
-def _mounted_packages(target: Target, registries: Access) -> Iterator[CheckResult]:
-    """Check that a package that the pods mount as a volume is this one."""
-    package = target.package
-    for image in mounted_packages(target.rendered):
-        reference = image_reference(image)
-        try:
-            with Repository(reference, registries) as registry:
-                mounted = read(registry, reference).facts
-        except VerificationError:
-            mounted = None  # something else, which a component of the site mounts
-        except MlpackError as error:
-            yield unknown("volumes", f"{image} could not be looked up: {error}")
-            continue
-        if mounted is not None and mounted.digest != package.digest:
-            message = f"{image} is the package {mounted.package} {mounted.digest}, and not this one {package.digest}"
-            fix = (
-                f"mlpack push {argument(package.source)} REFERENCE --no-verify, and set PACKAGE_IMAGE to what it prints"
-            )
-            yield fails("volumes", message, fix)
-        elif mounted is not None:
-            yield ok("volumes", f"{image} is this package {package.digest}")
 
 
 def _moved_tags(target: Target, registries: Access) -> dict[str, LockedImage]:

@@ -15,6 +15,7 @@ from packager.app.configure import Answers, check_answers, prepared, write
 from packager.app.pull import PullRequest, pull_from
 from packager.base import atomic, envfile
 from packager.base.errors import VerificationError
+from packager.base.names import split_registry
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files, site_files
 from packager.package.layout import env
@@ -22,7 +23,6 @@ from packager.package.opened import opened
 from packager.publish import artefact, referrers
 from packager.publish.artefact import OPERATOR
 from packager.publish.bundled import BundledRepository
-from packager.publish.images import split_host
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from packager.workloads.kinds import operators
@@ -179,7 +179,7 @@ def _registry_of(content: bytes) -> str | None:
 
 def _moved(registry: str, former: str) -> str:
     """Return the value of REGISTRY for images that were moved: a path below the former registry stays."""
-    path = split_host(f"{former}/x")[1].rpartition("/")[0]
+    path = split_registry(f"{former}/x")[1].rpartition("/")[0]
     return f"{registry}/{path}" if path else registry
 
 

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 _SINGLE_WORKLOAD_VERBS = ("logs", "results")
 """The verbs that use one workload; the other verbs use all workloads of the overlay."""
 
-_MOST_WATCHES = 8
-"""The largest number of workloads in an overlay that are watched to poll less. A watch is a kubectl of about 50 MB."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -94,15 +91,12 @@ class Target:
         from packager.cluster.kept_logs import LogKeeper
         from packager.cluster.observe import events_of
         from packager.cluster.podwatch import PodWatch
-        from packager.cluster.steady import SteadyReader
         from packager.diagnosis.diagnose import NOTICE
 
         kind = self.manifests.kind
         with watch or PodWatch(self.kubectl) as watching:
-            is_watched = len(self.per_workload) <= _MOST_WATCHES
-            read = SteadyReader(self.observe, kind, watching, self.kubectl.runner.now) if is_watched else self.observe
             yield from follow(
-                LogKeeper(read, self.kubectl, kind, watching),
+                LogKeeper(self.observe, self.kubectl, kind, watching),
                 kind,
                 rendered=rendered,
                 deadline=self.kubectl.deadline,

@@ -57,6 +57,13 @@ IMAGE = rf"({_HOST}/)?{IMAGE_PATH}(?P<tag>:{TAG})?(?P<digest>@sha256:[0-9a-f]{{6
 """An image as a container names it."""
 
 
+def split_registry(image: str) -> tuple[str, str]:
+    """Return the registry that an image begins with, as container runtimes read it, or an empty text, and the rest."""
+    host, slash, rest = image.partition("/")
+    is_host = slash and (host == "localhost" or "." in host or ":" in host)
+    return (host, rest) if is_host else ("", image)
+
+
 def is_label(text: str) -> bool:
     """Whether `text` is a DNS label, of no more characters than one may have."""
     return len(text) <= LABEL_LENGTH and re.fullmatch(LABEL, text) is not None

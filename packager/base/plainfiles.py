@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from packager.base.errors import VerificationError, unreadable
 
 if TYPE_CHECKING:
+    from io import BufferedReader
     from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +29,7 @@ class NotPlainError(OSError):
     """A path that is not a plain file, or leads through something other than folders."""
 
 
-def open_below(folder: Path, path: str) -> IO[bytes]:
+def open_below(folder: Path, path: str) -> BufferedReader:
     """Open the file `path` below `folder`, to which a link may lead.
 
     Raises:
@@ -52,7 +53,7 @@ def open_below(folder: Path, path: str) -> IO[bytes]:
     return _plain(file)
 
 
-def open_linked(path: Path) -> IO[bytes]:
+def open_linked(path: Path) -> BufferedReader:
     """Open the file at `path`, to which links may lead.
 
     Raises:
@@ -62,7 +63,7 @@ def open_linked(path: Path) -> IO[bytes]:
     return _plain(os.open(path, _LINKED))
 
 
-def _plain(file: int) -> IO[bytes]:
+def _plain(file: int) -> BufferedReader:
     """Return the stream of a descriptor; close it, and raise NotPlainError, unless it is a plain file's."""
     mode = os.fstat(file).st_mode
     if not stat.S_ISREG(mode):

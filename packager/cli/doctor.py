@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import typer
@@ -51,7 +50,7 @@ def doctor(
     package = local_package(ctx, package, signatures.trust())
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
-        for finding in examine(target, *accepted, RegistryOptions().access(ctx), os.environ):
+        for finding in examine(target, *accepted, RegistryOptions().access(ctx)):
             findings.append(finding)
             if output is None:
                 emit(_line(finding))

@@ -52,14 +52,14 @@ def differences(manifest: Any, live: Any) -> list[Difference]:
         manifest: An object as it would be applied.
         live: The existing object.
     """
-    manifest = unwrapped(manifest)
+    manifest = _unwrapped(manifest)
     relevant = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     metadata = manifest.get("metadata", {})
     metadata_fields = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
     return list(_compare({**relevant, "metadata": metadata_fields}, live, ""))
 
 
-def unwrapped(item: Any) -> Any:
+def _unwrapped(item: Any) -> Any:
     """Return an object whose binary values are as the server writes them: kustomize breaks base64 into lines."""
     key = "data" if item.get("kind") == "Secret" else "binaryData"
     values = item.get(key)
@@ -75,12 +75,12 @@ def _compare(desired: Any, actual: Any, path: str) -> Iterator[Difference]:
             yield from _compare(value, actual.get(key, _MISSING), f"{path}.{key}" if path else key)
     elif isinstance(desired, list) and isinstance(actual, list):
         yield from _compare_lists(desired, actual, path)
-    elif not is_same(desired, actual):
+    elif not _is_same(desired, actual):
         yield Difference(path, None if actual is _MISSING else actual, desired)
 
 
 def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator[Difference]:
-    key = list_key(desired)
+    key = _list_key(desired)
     if key is None:
         for index, item in enumerate(desired):
             yield from _compare(item, actual[index] if index < len(actual) else _MISSING, f"{path}[{index}]")
@@ -90,9 +90,9 @@ def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator
         yield from _compare(item, actual_by_key.get(item[key], _MISSING), f"{path}[{item[key]}]")
 
 
-def list_key(*lists: list[Any]) -> str | None:
-    """Return the key whose values are unique in each list; None if there is none."""
-    return next((key for key in _KEYS if all(_are_told_apart(items, key) for items in lists)), None)
+def _list_key(items: list[Any]) -> str | None:
+    """Return the key whose values are unique in the list; None if there is none."""
+    return next((key for key in _KEYS if _are_told_apart(items, key)), None)
 
 
 def _are_told_apart(items: list[Any], key: str) -> bool:
@@ -100,7 +100,7 @@ def _are_told_apart(items: list[Any], key: str) -> bool:
     return len(values) == len(items) and None not in values and len(set(map(str, values))) == len(items)
 
 
-def is_same(desired: Any, actual: Any) -> bool:
+def _is_same(desired: Any, actual: Any) -> bool:
     """Whether two values mean the same to the server, which writes 0.5 as 500m."""
     if desired == actual or (actual is _MISSING and desired in (None, {}, [], "")):
         return True

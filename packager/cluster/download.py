@@ -336,12 +336,9 @@ def _local_digest(path: Path, size: int) -> str | None:
 
 
 def _digest(file: int) -> str:
-    content = hashlib.sha256()
-    offset = 0
-    while chunk := os.pread(file, _CHUNK, offset):
-        content.update(chunk)
-        offset += len(chunk)
-    return content.hexdigest()
+    with os.fdopen(file, "rb", closefd=False) as stream:
+        stream.seek(0)
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class _Stream:

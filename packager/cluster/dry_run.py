@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import workfolder
 from packager.base.errors import MlpackError, UnreachableError
-from packager.cluster.mutations import is_token
 from packager.cluster.ownership import key
 from packager.kubernetes.kubectl.refusals import error_from, refused_pod
-from packager.kubernetes.manifest import Manifest, at, listing, mapping
+from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 _SECONDS = 60.0
 _AT_ONCE = 4
 
+_TOKEN = "kube-api-access-"  # noqa: S105 - the beginning of a volume's name
+"""The prefix of the name of the volume with a pod's token; the rest of the name is random."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -43,7 +45,6 @@ class Trial:
     Attributes:
         pods: The template of the pod.
         sent: The pod that was sent.
-        needed_labels: The labels by which the controller and the objects beside the workload find such pods.
         answer: The pod as the server would create it; None if it would not.
         error: The error in place of an answer.
         refusal: The refusal of the pod, if the cluster has refused it.
@@ -51,7 +52,6 @@ class Trial:
 
     pods: Pods
     sent: Object
-    needed_labels: frozenset[str] = frozenset()
     answer: Object | None = None
     error: MlpackError | None = None
     refusal: Finding | None = None
@@ -67,7 +67,8 @@ class Trial:
         if self.answer is None:
             return self.pods.spec
         spec = dict(self.answer["spec"])
-        spec["volumes"] = [volume for volume in listing(spec.get("volumes")) if not is_token(volume)]
+        volumes = listing(spec.get("volumes"))
+        spec["volumes"] = [volume for volume in volumes if not str(volume.get("name")).startswith(_TOKEN)]
         if not self.pods.spec.get("serviceAccountName") and spec.get("serviceAccountName") == "default":
             del spec["serviceAccountName"]
         return spec
@@ -122,18 +123,7 @@ def _made(manifests: Manifests, stored: Pods, template: Pods, identity: Identity
         "annotations": {**mapping(stored.metadata.get("annotations")), **notes},
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**stored.spec, "restartPolicy": "Never"}}
-    needed = {*(labels.keys() - own.keys()), *_selected(manifests, labels)}
-    if maker:
-        needed |= (maker.kind.selector(maker.workload) or {}).keys()
-    return Trial(template, pod, frozenset(needed))
-
-
-def _selected(manifests: Manifests, labels: Mapping[str, Any]) -> set[str]:
-    """Return those of the labels by which other objects of the overlay, such as a Service, select the pods."""
-    selectors = [mapping(mapping(item.get("spec")).get("selector")) for item in manifests.objects]
-    selectors += [mapping(at(item, ("spec", "podSelector"))) for item in manifests.objects]
-    selected = [mapping(selector.get("matchLabels")) or selector for selector in selectors]
-    return {label for selector in selected if selector.items() <= labels.items() for label in selector}
+    return Trial(template, pod)
 
 
 def _tried(kubectl: Kubectl, trial: Trial) -> Trial:

@@ -1,7 +1,6 @@
 """Follows a workload through snapshots until its state is final or a deadline is reached.
 
 The state is polled, not watched: a poll has no state to lose when the connection breaks or the API server restarts.
-A watch only saves polls that would find no change (`steady`).
 """
 
 from __future__ import annotations

@@ -86,13 +86,10 @@ class PodWatch:
 
     Attributes:
         is_refused: Whether the user may not watch pods.
-        changes: How many events have been received, or None while no watch is known to work. A watch works from its
-            first event on, which describes a pod that exists.
     """
 
     def __init__(self, kubectl: Kubectl, choose: Choose | None = None, container: str | None = None) -> None:
         self.is_refused = False
-        self.changes: int | None = None
         self._kubectl = kubectl
         self._choose = choose
         self._container = container
@@ -152,20 +149,16 @@ class PodWatch:
         """
         pause = _FIRST_PAUSE
         arguments = ("get", "pods", pods, "--watch", "--output-watch-events", "--output=json")
-        received = 0
         while not self._is_over.is_set():
             has_ended_well = False
             try:
                 with self._program(*arguments) as program:
                     for event in events(program.stdout):
                         self.take(event)
-                        received += 1
-                        self.changes = received
                         has_ended_well = event.get("type") != "ERROR"
                     stderr = program.wait().stderr
             except (MlpackError, OSError, ValueError, RecursionError):
                 stderr = ""
-            self.changes = None
             if stderr and isinstance(error_from(stderr), DeniedError):
                 self.is_refused = True
                 return

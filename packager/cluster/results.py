@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
 from packager.cluster.temporary_pod import HelperPod, running
+from packager.workloads.pods import outlives_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
-
-# Kinds of volumes that are deleted with their pod.
-_EPHEMERAL_VOLUMES = ("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +45,6 @@ class Output:
         if self.volume is None:
             return "the container's own file system"
         return storage_of(self.volume, self.mounts[0] if self.mounts else {})
-
-
-def outlives_pods(volume: Object) -> bool:
-    """Whether data on a volume outlives the pods that mount it."""
-    return not any(kind in volume for kind in _EPHEMERAL_VOLUMES)
 
 
 def storage_of(volume: Object, mount: Object) -> str:

@@ -10,10 +10,10 @@ from packager.base.errors import ClusterError
 from packager.base.paths import argument
 from packager.cluster.results import output_of
 from packager.package.options import OPTIONS
+from packager.workloads.pods import writes_to_claim
 
 if TYPE_CHECKING:
     from packager.cluster.manifests import Manifests
-    from packager.kubernetes.objects import Object
 
 
 def lost_with_pods(manifests: Manifests) -> str | None:
@@ -26,7 +26,7 @@ def lost_with_pods(manifests: Manifests) -> str | None:
     except ClusterError:
         return None
     # A workload that a site has added need not write results; one that mounts a writable claim writes them there.
-    if output.outlives_pods or _writes_to_claim(pod_spec) or (manifests.index and output.volume is None):
+    if output.outlives_pods or writes_to_claim(pod_spec) or (manifests.index and output.volume is None):
         return None
     return f"results are lost when the pods are deleted: OUTPUT_DIR is on {output.storage}"
 
@@ -38,13 +38,6 @@ def kept_results(manifests: Manifests) -> str | None:
     except ClusterError:
         return None
     return f"OUTPUT_DIR is {output.storage}" if output.outlives_pods else None
-
-
-def _writes_to_claim(pod_spec: Object) -> bool:
-    """Whether the main container may write to a claim."""
-    claims = {volume["name"] for volume in pod_spec.get("volumes", ()) if "persistentVolumeClaim" in volume}
-    mounts = pod_spec["containers"][0].get("volumeMounts", ())
-    return any(mount["name"] in claims and not mount.get("readOnly") for mount in mounts)
 
 
 def lasting_storage(package: Path | str) -> str:

@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UsageError, VerificationError
-from packager.cluster.results import outlives_pods, storage_of
+from packager.cluster.results import storage_of
 from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized, shown
+from packager.workloads.pods import outlives_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

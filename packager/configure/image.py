@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.errors import UsageError
+from packager.base.names import split_registry
 from packager.base.problems import show
 from packager.configure import settings
 from packager.kubernetes.manifest import mapping, text
@@ -39,7 +40,7 @@ def check(image: str, label: str = "--image") -> None:
     Raises:
         UsageError: The text is something else, or begins with a registry.
     """
-    if registry := image_names.registry_in(image):
+    if registry := split_registry(image)[0]:
         hint = f"the registry is REGISTRY in mlops.env: --registry {registry} --image {image.partition('/')[2]}"
         raise UsageError(f"{label} {show(image)}: expected an image without a registry", hint=hint)
     if complaint := image_names.complaint(image):

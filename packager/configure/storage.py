@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.kubernetes.manifest import Manifest, mapping
 from packager.rendering.origins import Operations, Written
 from packager.workloads import structures
 from packager.workloads.kinds import kinds
+from packager.workloads.pods import EPHEMERAL, writes_to_claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,6 @@ FOLDERS = {"OUTPUT_DIR": "output", "CHECKPOINT_DIR": "checkpoint"}
 _LASTING = frozenset(("persistentVolumeClaim", "hostPath", "nfs"))
 """The sources of volumes that stay when their pod is deleted (https://kubernetes.io/docs/concepts/storage/volumes)."""
 
-_WITH_PODS = frozenset(("emptyDir", "ephemeral"))
-"""The sources that are deleted with their pod."""
-
 
 def lost_folders(sources: Sources) -> tuple[str, ...]:
     """Return the keys of FOLDERS whose volumes are deleted with the pods; none if the pods write to a claim, or serve.
@@ -31,24 +29,13 @@ def lost_folders(sources: Sources) -> tuple[str, ...]:
     """
     documents = [origin.document.data for origin in sources.origins if isinstance(origin, Written | Operations)]
     manifests = [Manifest(mapping(document)) for document in documents]
-    if any(map(_writes_to_claim, manifests)):
+    if any(writes_to_claim(pods.spec) for manifest in manifests for pods in structures.pods(manifest)):
         return ()
     serving = {kind for kind, workload in kinds().items() if workload.serves}
     ending = [manifest.data for manifest in manifests if manifest.kind not in serving]
-    scratch = set(_volumes(ending, _WITH_PODS))
+    scratch = set(_volumes(ending, EPHEMERAL))
     lasting = set(_volumes(documents, _LASTING))
     return tuple(key for key, name in FOLDERS.items() if name in scratch - lasting)
-
-
-def _writes_to_claim(manifest: Manifest) -> bool:
-    """Whether a main container of a manifest may write to a claim that its spec names."""
-    for pods in structures.pods(manifest):
-        claims = {volume.get("name") for _, volume in pods.volumes() if "persistentVolumeClaim" in volume}
-        main = mapping(next(iter(listing(pods.spec.get("containers"))), None))
-        mounts = map(mapping, listing(main.get("volumeMounts")))
-        if any(mount.get("name") in claims and not mount.get("readOnly") for mount in mounts):
-            return True
-    return False
 
 
 def _volumes(data: Any, volume_sources: frozenset[str]) -> Iterator[str]:

@@ -63,9 +63,3 @@ def bare(image: str) -> str:
     name = image.partition("@")[0]
     host, slash, rest = name.rpartition("/")
     return f"{host}{slash}{rest.partition(':')[0]}"
-
-
-def registry_in(text: str) -> str | None:
-    """Return the registry that a text begins with, as container runtimes read it; None if it has none."""
-    first, slash, _ = text.partition("/")
-    return first if slash and (first == "localhost" or "." in first or ":" in first) else None

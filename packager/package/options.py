@@ -545,9 +545,6 @@ GITOPS = "gitops"
 GANG_OPTION = "gang"
 """The name of the option for gang schedulers."""
 
-ELASTIC = "elastic"
-"""The name of the option for torchrun with a number of nodes that may change."""
-
 PLACEMENT = "placement"
 """The name of the option that says where pods run."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_CHUNK = 1 << 20
-
 
 class Reader:
     """The files of one package, each of which must not change after it was first read.
@@ -70,14 +68,11 @@ class Reader:
         if path in self._edited:
             return hashlib.sha256(self._edited[path]).hexdigest()
         if path not in self._digests:
-            hashed = hashlib.sha256()
             try:
                 with plainfiles.open_below(self.folder, path) as stream:
-                    while chunk := stream.read(_CHUNK):
-                        hashed.update(chunk)
+                    self._digests[path] = hashlib.file_digest(stream, "sha256").hexdigest()
             except plainfiles.NotPlainError:
                 raise VerificationError(f"{self.shown(path)} is not a plain file") from None
             except OSError as error:
                 raise unreadable(self.shown(path), error) from None
-            self._digests[path] = hashed.hexdigest()
         return self._digests[path]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio
 from packager.base.errors import UsageError, VerificationError
-from packager.base.names import IMAGE
+from packager.base.names import IMAGE, split_registry
 from packager.base.problems import show, similar
 from packager.base.values import Value
 from packager.publish.reference import is_digest, parse
@@ -67,15 +67,8 @@ def image_reference(image: str) -> PackageReference:
     """
     if not re.fullmatch(IMAGE, image):
         raise UsageError(f"expected an image such as registry.example.com/team/model:1.0, found {show(image)}")
-    reference = parse(f"oci://{image}" if split_host(image)[0] else f"oci://{_DEFAULT_HOST}/{image}")
+    reference = parse(f"oci://{image}" if split_registry(image)[0] else f"oci://{_DEFAULT_HOST}/{image}")
     return reference if reference.version else parse(f"{reference}:{_DEFAULT_TAG}")
-
-
-def split_host(image: str) -> tuple[str, str]:
-    """Return the host in the name of an image, or an empty text without one, and the rest of the name."""
-    host, slash, rest = image.partition("/")
-    is_host = slash and (host == "localhost" or "." in host or ":" in host)
-    return (host, rest) if is_host else ("", image)
 
 
 def look_up(registry: Repository, reference: PackageReference) -> ImageManifest:

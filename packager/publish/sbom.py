@@ -9,7 +9,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from packager.publish.images import split_host
+from packager.base.names import split_registry
 
 if TYPE_CHECKING:
     from packager.publish.artefact import ArtefactFacts
@@ -50,7 +50,7 @@ def _file(path: str, digest: str) -> dict[str, Any]:
 
 def _image(image: str) -> dict[str, Any]:
     name, _, digest = image.partition("@")
-    host, rest = split_host(name)
+    host, rest = split_registry(name)
     path, _, tag = rest.partition(":")
     component = {"type": "container", "bom-ref": f"image:{image}", "name": f"{host}/{path}" if host else path}
     if tag or digest:

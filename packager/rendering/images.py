@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from packager.base.names import split_registry
 from packager.base.problems import Problem, show
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
@@ -71,7 +72,7 @@ def check(target: Mapping[str, Any], key: str, values: Generated, origins: Itera
 def doubts(key: str, values: Generated) -> Iterator[Problem]:
     """Yield a note about an image that begins with what seems to be a registry of its own."""
     place = values.keys[key]
-    if registry := image.registry_in(values.values.get(key, "")):
+    if registry := split_registry(values.values.get(key, ""))[0]:
         message = f"{key} is below {image.REGISTRY}: {show(registry)} is not the registry, but a part of the name"
         yield Problem(place.file, place.line, len(key) + 2, message, f"set {image.REGISTRY}")
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 GANG = "mlpack/gang"
 """The label with the value of GANG, of the workload and its PodGroup."""
 
-GROUPS = {"volcano": "scheduling.volcano.sh", "coscheduling": "scheduling.x-k8s.io", "kai": "scheduling.run.ai"}
-"""The API groups, by the value of GANG."""
-
 KINDS = (("scheduling.volcano.sh/v1beta1", "PodGroup"), ("scheduling.x-k8s.io/v1alpha1", "PodGroup"))
 """The apiVersions and kinds of the PodGroups that a build makes."""
 

@@ -17,7 +17,7 @@ from packager.kubernetes.objects import DEFAULT_CONTAINER
 from packager.kubernetes.resources import is_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
@@ -269,3 +269,21 @@ def number_of_pods(value: Any) -> int:
     """Return the number of pods, or Jobs, that a manifest's `value` asks for; 1 is the default of Kubernetes."""
     number = integer(value)
     return 1 if number is None else max(number, 0)
+
+
+EPHEMERAL = frozenset(("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected"))
+"""The sources of volumes that are deleted with their pod (https://kubernetes.io/docs/concepts/storage/volumes)."""
+
+
+def outlives_pods(volume: Mapping[str, Any]) -> bool:
+    """Whether data on a volume outlives the pods that mount it."""
+    return not volume.keys() & EPHEMERAL
+
+
+def writes_to_claim(spec: Mapping[str, Any]) -> bool:
+    """Whether the main container of a PodSpec may write to a claim."""
+    volumes = map(mapping, listing(spec.get("volumes")))
+    claims = {volume.get("name") for volume in volumes if "persistentVolumeClaim" in volume}
+    main = mapping(next(iter(listing(spec.get("containers"))), None))
+    mounts = map(mapping, listing(main.get("volumeMounts")))
+    return any(mount.get("name") in claims and not mount.get("readOnly") for mount in mounts)

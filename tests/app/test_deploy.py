@@ -87,9 +87,9 @@ def test_prepare_ignores_change_that_policy_makes_at_each_deploy(
 
 
 def test_planned_changes_include_mutations_of_pods(target: Target, life: Life) -> None:
-    life.admit = lambda pod: {**pod, "spec": {**pod["spec"], "schedulerName": "volcano"}}
+    life.admit = lambda pod: {**pod, "spec": {**pod["spec"], "restartPolicy": "Always"}}
     (change,) = planned_changes(target)
-    line = "the cluster changes the pods of launcher and worker: spec.schedulerName: nothing -> volcano"
+    line = "the cluster changes the pods of launcher and worker: spec.restartPolicy: Never -> Always"
     assert (str(change), life.objects) == (line, [])
 
 

@@ -306,40 +306,6 @@ def test_doctor_looks_up_locked_images(
 
 
 @pytest.mark.thorough
-def test_doctor_compares_the_mounted_package_with_this_one(
-    mlpack: Mlpack, registry: FakeRegistry, archive: Path, kubectl: Path
-) -> None:
-    """The weights are a package too, and may be any other one."""
-    options = ("--with", "package-volume", "--with", "weights", "--registry", registry.host, "-d", "v")
-    assert mlpack("build", "hello-mpi", *options).code == 0
-    assert mlpack("push", archive, f"oci://{registry.host}/team/weights:1", "--kubectl", kubectl).code == 0
-    weights = f"{registry.host}/team/weights:1"
-    cluster = healthy()
-    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
-    system = mlpack.host
-
-    def finding(pushed: Path) -> tuple[str, str]:
-        mlpack.host = system
-        name = mlpack("push", pushed, f"oci://{registry.host}/team/p:1", "--no-verify", "--force").stdout.strip()
-        image = name.removeprefix("oci://")
-        values = (f"--set=PACKAGE_IMAGE={image}", f"--set=WEIGHTS_IMAGE={weights}")
-        assert mlpack("configure", "v/hello-mpi.tar.gz", *values, "-d", "p.tar.gz", "--force").code == 0
-        mlpack.host = Host(cluster)
-        done = mlpack(
-            "doctor", "p.tar.gz", "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json"
-        )
-        messages = {entry["message"]: entry["state"] for entry in done.json["findings"] if image in entry["message"]}
-        ((message, state),) = messages.items()
-        assert weights not in done.stdout
-        return state, message.removeprefix(f"{image} ")
-
-    state, message = finding(Path("v/hello-mpi.tar.gz"))
-    assert (state, message.startswith("is this package sha256:")) == ("ok", True)
-    state, message = finding(archive)
-    assert (state, message.startswith("is the package hello-mpi sha256:")) == ("fails", True)
-
-
-@pytest.mark.thorough
 def test_image_of_weights_by_its_tag_is_not_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
     image = f"{registry.host}/{NAME}"
     built = ("build", "hello-mpi", "--with", "weights", "--registry", registry.host, "-d", "w", "--force")

@@ -19,7 +19,7 @@ from cryptography import x509
 from tests import kinds
 from tests.certificates import self_signed
 from tests.e2e.faults import faulty
-from tests.e2e.site import MPI_IMAGE
+from tests.e2e.webhook import mutating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("mpi_image")
 
 FIRST = "/spec/containers/0"
-SIDECAR = {
-    "name": "sidecar",
-    "image": MPI_IMAGE,
-    "command": ["sh", "-c", "exit 4"],
-    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-}
 
 
 RULE = {
@@ -120,26 +114,22 @@ def operation(path: str, value: Any, op: str = "add") -> dict[str, Any]:
     return {"op": op, "path": path, "value": value}
 
 
-def test_doctor_reports_changes_made_by_a_webhook(site: Site) -> None:
+def test_doctor_lists_fields_that_a_webhook_changes(site: Site) -> None:
+    package = faulty(site, "none", overlay="multi-node")
     patch = [
-        operation(f"{FIRST}/image", "docker.io/evil/mpi-pi:openmpi", "replace"),
-        operation("/spec/containers/-", SIDECAR),
-        operation(f"{FIRST}/resources/limits/memory", "33Mi"),
-        operation("/metadata/labels/app.kubernetes.io~1managed-by", "policy"),
+        operation("/spec/nodeSelector", {"disk": "ssd"}),
+        operation(f"{FIRST}/resources/requests/cpu", "900"),
+        operation("/metadata/labels/training.kubeflow.org~1job-role", "other"),
     ]
-    findings = {
-        f"image: {MPI_IMAGE} -> docker.io/evil/mpi-pi:openmpi; this is not the package's image": "fails",
-        f"spec.containers[sidecar]: nothing -> image {MPI_IMAGE}": "note",
-        "spec.containers[main].resources.limits.memory: 64Mi -> 33Mi": "note",
-        "metadata.labels.app.kubernetes.io/managed-by: mlpack -> policy; the pods are found by this label": "fails",
-    }
-    package = faulty(site, "none", overlay="single-node")
     with mutating(site, patch):
         examined = package.run("doctor", "-o", "json")
-    results = json.loads(examined.out)["findings"]
-    for words, state in findings.items():
-        found = [(one["check"], one["state"]) for one in results if words in one["message"]]
-        assert found == [("admission", state)], results
+    findings = [(one["check"], one["state"], one["message"]) for one in json.loads(examined.out)["findings"]]
+    for check, state, words in [
+        ("nodes", "fails", "no label disk=ssd"),
+        ("admission", "note", "spec.containers[worker].resources.requests.cpu: 10m -> 900"),
+        ("admission", "note", "metadata.labels.training.kubeflow.org/job-role: worker -> other"),
+    ]:
+        assert [finding[:2] for finding in findings if words in finding[2]] == [(check, state)], findings
     assert examined.code == 1
 
 

@@ -1,16 +1,5 @@
 """Finds the reasons for which a package would fail on a cluster before anything is applied, and creates no objects.
 
-software    kubectl, the server, the kinds, the operator
-permission  the namespace, and the user's permissions
-admission   whether policies admit the pods, and which changes they make in them
-quota       the namespace's quotas
-nodes       room on the nodes
-imagevolumes: whether the nodes can mount images as volumes
-reference   claims, secrets, names, and the server's own dry run
-beside      the needs of the objects that options put beside a workload
-memory      whether the processes of a pod can share enough of it
-results     whether results outlive the pods
-
 Tests: cli/test_doctor.py.
 """
 
@@ -24,10 +13,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
 from packager.cluster.doctor import (
     admission,
-    companions,
     image,
-    imagevolumes,
-    memory,
     nodes,
     permission,
     quota,
@@ -52,13 +38,10 @@ CHECKS: dict[str, Check] = {
     "quota": quota.quotas,
     "nodes": nodes.nodes,
     "image": image.images,
-    "volumes": imagevolumes.image_volumes,
     "claims": reference.claims,
     "references": reference.references,
-    "beside": companions.beside,
     "names": reference.names,
     "apply": reference.dry_run,
-    "memory": memory.shared_memory,
     "results": results.results,
 }
 """The checks in the order in which a user fixes problems. Each is independent of the others."""

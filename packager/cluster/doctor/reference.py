@@ -129,7 +129,7 @@ def dry_run(case: Case) -> Iterator[CheckResult]:
     if (error := case.plan.error) is None:
         yield ok("apply", f"the server accepts all {len(case.manifests.objects)} objects (dry run)")
         sent = [item for item in json.loads(case.stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
-        yield from reported(case, "apply", object_changes(sent, case.plan.objects, case.live))
+        yield from reported(case, "apply", object_changes(sent, case.plan.objects))
         return
     if isinstance(error, NotEvaluatedError):
         raise error

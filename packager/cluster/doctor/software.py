@@ -31,7 +31,11 @@ def versions(case: Case) -> Iterator[CheckResult]:
     Raises:
         UnreachableError: The server does not answer, so that no other check is possible.
     """
-    version_info, message = _version_info(case)
+    done = case.kubectl.run("version", "--output=json", "--request-timeout=20s", timeout=_SECONDS)
+    try:
+        version_info: dict[str, Any] = json.loads(done.stdout)
+    except (ValueError, RecursionError):
+        raise error_from(done.stderr) from None
     client = version_info.get("clientVersion") or {}
     if _minor(client) < OLDEST_KUBECTL:
         message = f"{case.kubectl.program} {client.get('gitVersion')} is too old: 1.{OLDEST_KUBECTL} or later is needed"
@@ -43,26 +47,10 @@ def versions(case: Case) -> Iterator[CheckResult]:
         )
     server = version_info.get("serverVersion")
     if server is None:
-        raise UnreachableError(str(error_from(message)), hint="kubectl cluster-info")
+        raise UnreachableError(str(error_from(done.stderr)), hint="kubectl cluster-info")
     apart = abs(_minor(client) - _minor(server))
     remark = f", {apart} minor versions from kubectl's: only one is supported" if apart > 1 else ""
     yield ok("server", f"{server.get('gitVersion')}{remark}")
-
-
-def lacks(case: Case, since: str) -> str | None:
-    """Return the version of the server, if it is older than the minor version `since` of Kubernetes; otherwise None."""
-    server = _version_info(case)[0].get("serverVersion") or {}
-    return str(server.get("gitVersion")) if _minor(server) < int(since.partition(".")[2]) else None
-
-
-def _version_info(case: Case) -> tuple[dict[str, Any], str]:
-    """Return the versions of kubectl and of the server, with what kubectl prints on stderr."""
-    done = case.kubectl.run("version", "--output=json", "--request-timeout=20s", timeout=_SECONDS)
-    try:
-        version_info: dict[str, Any] = json.loads(done.stdout)
-    except (ValueError, RecursionError):
-        raise error_from(done.stderr) from None
-    return version_info, done.stderr
 
 
 def kinds(case: Case) -> Iterator[CheckResult]:

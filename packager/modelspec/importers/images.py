@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.names import IMAGE, IMAGE_PATH, REGISTRY, TAG
+from packager.base.names import IMAGE, IMAGE_PATH, REGISTRY, TAG, split_registry
 from packager.base.problems import show
 from packager.modelspec.importers.source import decided
 
@@ -38,13 +38,12 @@ def put_image(
     digest, tag = (form["digest"] or "")[1:], (form["tag"] or "")[1:]
     repository = reference.removesuffix(f"@{digest}") if digest else reference
     repository = repository.removesuffix(f":{tag}") if tag else repository
-    first, slash, rest = repository.partition("/")
-    has_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    registry, name = (first, rest) if has_registry else ("docker.io", repository)
+    named, name = split_registry(repository)
+    registry = named or "docker.io"
     if not (re.fullmatch(REGISTRY, registry) and re.fullmatch(IMAGE_PATH, name) and re.fullmatch(TAG, tag or "latest")):
         _add(ledger.problems, origin, f"expected an image as REGISTRY/NAME:TAG, found {show(reference)}", _HINT)
         return
-    sketch.put((*place, "registry"), registry, origin if has_registry else decided("the usual one"))
+    sketch.put((*place, "registry"), registry, origin if named else decided("the usual one"))
     sketch.put((*place, "name"), name, origin)
     if tag:
         sketch.put((*place, "tag"), tag, origin)
