@@ -19,7 +19,6 @@ from cryptography import x509
 from tests import kinds
 from tests.certificates import self_signed
 from tests.e2e.faults import faulty
-from tests.e2e.webhook import mutating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
