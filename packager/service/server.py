@@ -96,7 +96,7 @@ class Server:
         root: The path prefix of the public address; empty for none.
         limits: The limits for callers, projects and addresses.
         is_demo: Whether the cluster is simulated.
-        documentation: The address of another copy of the documents; None for the server's own.
+        documentation: The address of the documents, to which views link; None without links.
         origin: The origin of the public address, in lower case; empty if no address is configured.
     """
 

@@ -138,9 +138,6 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("POST", "/templates/{name:str}/remove", {}, SENT_BY_ADMINS_OF_ALL),
     ("GET", "/projects", None, SEEN_BY_ANY),
     ("GET", "/overview", None, SEEN_BY_ANY),
-    ("GET", "/api", None, SEEN_BY_ANY),
-    ("GET", "/help", None, SEEN_BY_ANY),
-    ("GET", "/help/{name:path}", None, SEEN_BY_ANY),
     ("GET", "/tokens", None, SEEN_BY_ADMINS),
     ("POST", "/tokens", {"name": "x", "role": "admin", "project": "research"}, (303, 403, 403, 403, 422)),
     ("POST", "/tokens/{identifier:str}/remove", {}, SENT_BY_ADMINS),
@@ -202,7 +199,7 @@ class Tenants(Site):
     def place(self, template: str) -> str:
         """Return the path of a route with the names of ada's objects."""
         first = template.removeprefix("/v1").split("/")[1]
-        files = {"static": "page.css", "help": "service/page", "templates": self.names["template"]}
+        files = {"static": "page.css", "templates": self.names["template"]}
         named = {"name": files.get(first, self.names["definition"])}
         named["identifier"] = self.names["callback" if "callbacks" in template else "token"]
         return untyped(template).format(**{**self.names, **named})

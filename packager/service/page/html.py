@@ -178,8 +178,7 @@ def public(server: Server, template: str, status: int = 200, **values: object) -
 
 
 def _filled(server: Server, template: str, status: int, **values: object) -> Response[str]:
-    own = f"{server.root}/help" if values["caller"] else None
-    docs = server.documentation.rstrip("/") if server.documentation else own
+    docs = server.documentation.rstrip("/") if server.documentation else None
     text = _environment.get_template(f"{template}.html").render(
         final=FINAL, root=server.root, demo=server.is_demo, docs=docs, **values
     )
