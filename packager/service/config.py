@@ -22,7 +22,7 @@ URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-
 
 OWN_PATHS = frozenset(
     (
-        *("v1", "static", "jobs", "new", "definitions", "new-definition", "templates", "new-template", "projects"),
+        *("v1", "static", "jobs", "new", "definitions", "templates", "projects"),
         "overview",
         *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
     )

@@ -26,12 +26,8 @@ VIEWS = {
     "/new/countdown": "user",
     "/definitions": "viewer",
     "/definitions/countdown": "viewer",
-    "/definitions/countdown/edit": "developer",
-    "/new-definition": "developer",
     "/templates": "viewer",
     "/templates/countdown-task": "viewer",
-    "/templates/countdown-task/edit": "admin",
-    "/new-template": "admin",
     "/projects": "viewer",
     "/tokens": "admin",
 }
