@@ -51,7 +51,7 @@ sessions = Table(
     "sessions",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("content", LargeBinary, nullable=False),  # the identity and the refresh token, encrypted
+    Column("content", LargeBinary, nullable=False),  # the identity, encrypted
     Column("ends", Text, nullable=False),
     Column(
         "owner", Text, nullable=False, server_default=""
