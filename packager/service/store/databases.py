@@ -32,7 +32,6 @@ from sqlalchemy.pool import QueuePool
 from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
 from packager.base.filesystems import network_file_system
 from packager.base.locks import lock
-from packager.service.store.addresses import is_postgres
 from packager.service.store.rows import read
 
 if TYPE_CHECKING:
@@ -459,7 +458,7 @@ def _set(connection: DBAPIConnection, _record: object) -> None:
 def opened(where: str | Path) -> Database:
     """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
     address = str(where)
-    if is_postgres(address):
+    if address.startswith(("postgresql:", "postgres:")):
         return Postgres(address)
     if address.startswith("sqlite:"):
         path = address.removeprefix("sqlite:")
