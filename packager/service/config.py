@@ -193,7 +193,6 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The configuration of a server."""
 
     listen: Listen = DEFAULT_LISTEN
-    prometheus_listen: Listen | None = None
     database: str | None = None
     url: Annotated[str, Meta(pattern="^https?://", title="an address such as https://train.example.com")] | None = None
     name: Annotated[
