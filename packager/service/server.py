@@ -265,7 +265,7 @@ class Server:
         from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
 
         assert isinstance(self.store.database, Postgres)
-        await replicas.listen(self.store.database.conninfo, self.store.requests.replica, self._heard)
+        await replicas.listen(self.store.database.conninfo, self._heard)
 
     def _heard(self, release: str | None) -> None:
         if release is not None:
