@@ -161,7 +161,7 @@ async def _create(server: Server, folder: Path) -> list[Result]:
 
     async def create() -> None:
         filled: dict[str, Json] = {"taskDef": "digits", "process": {"train": {"steps": next(numbers)}}}
-        await server.tasks.create(Filled(filled, _CALLER, project), lambda _: None)
+        await server.tasks.create(Filled(filled, _CALLER, project))
 
     async def create_some(count: int) -> None:
         for _ in range(count):

@@ -98,7 +98,7 @@ def test_wheel_contains_only_files_of_package_and_models(folder: Path) -> None:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     files = [
         path.relative_to(demo.CHECKOUT).as_posix()
-        for top in ("packager", "docs", "model_specs")
+        for top in ("packager", "model_specs")
         for path in (demo.CHECKOUT / top).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     ]

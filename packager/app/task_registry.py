@@ -11,7 +11,6 @@ from packager.app.task_requests import (
     mapping,
     no_task_service,
     pointer_steps,
-    post_once,
     refusal,
     send,
 )
@@ -24,7 +23,6 @@ from packager.base.values import Value
 if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.rest import RestServer
-    from packager.base.runner import Runner
 
 Kind = Literal["templates", "definitions"]
 
@@ -144,21 +142,20 @@ def schema(server: RestServer, definition: str) -> dict[str, Any]:
     return mapping(server, send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
 
 
-def apply(server: RestServer, kind: Kind, source: Registration, runner: Runner) -> Registered:
+def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
     """Register a template or definition: for the first time, or as the next revision if it has changed.
 
     Args:
         server: The server.
         kind: The kind of the content: template or definition.
         source: The template or definition.
-        runner: Waits before the request is repeated.
 
     Raises:
         ClusterError: The server refuses, or someone else has registered a revision at the same moment.
     """
     revision = _revision(server, kind, source.name)
     if revision is None:
-        answer = post_once(server, rest.path("v1", kind), runner, source.body)
+        answer = send(server, "POST", rest.path("v1", kind), source.body)
     else:
         where, headers = rest.path("v1", kind, source.name), {"If-Match": f'"{revision}"'}
         answer = send(server, "PUT", where, source.body, headers)

@@ -7,7 +7,6 @@ Nothing in such a file reaches beyond its section: headings are moved below that
 from __future__ import annotations
 
 import html
-import itertools
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -467,39 +466,3 @@ def anchor(heading: str) -> str:
 def escaped(text: str) -> str:
     """Return one line of text as Markdown that shows it."""
     return _PUNCTUATION.sub(r"\\\1", " ".join(text.split()))
-
-
-_SHOWN = (
-    # A reader who uses the keyboard alone scrolls a wide example or table with the arrow keys.
-    ("<pre>", '<pre tabindex="0">'),
-    ("<table>", '<div class="wide" tabindex="0"><table>'),
-    ("</table>", "</table></div>"),
-    # A cell without a text is no heading.
-    ("<th></th>", "<td></td>"),
-)
-
-
-def as_html(text: str, link: Callable[[str], str | None]) -> str:
-    """Return a document of mlpack as HTML: HTML in it is shown as text, comments are left out.
-
-    Args:
-        text: The document.
-        link: Returns the address for the target of a link or a picture; for None, a link becomes text.
-    """
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(_COMMENT.sub("", text))
-    numbers: dict[str, int] = {}
-    for token, following in itertools.pairwise(tokens):
-        if token.type == "heading_open":
-            name = anchor(following.content)
-            number = numbers[name] = numbers.get(name, -1) + 1
-            token.attrSet("id", f"{name}-{number}" if number else name)
-        for inline in following.children or ():
-            for key in ("href", "src"):
-                if key in inline.attrs:
-                    address = link(str(inline.attrs[key]))
-                    inline.attrs = {**inline.attrs, key: address} if address else {}
-    shown: str = parser.renderer.render(tokens, parser.options, {})
-    for rendered, replaced in _SHOWN:
-        shown = shown.replace(rendered, replaced)
-    return shown

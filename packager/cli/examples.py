@@ -78,7 +78,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "serve backup": (("mlpack serve backup backup.sqlite", "copy the database while the server runs"),),
     "serve migrate": (("mlpack serve migrate", "bring the database to this version"),),
     "serve check": (("mlpack serve check", "what the server could do with this configuration"),),
-    "serve manifests": (("mlpack serve manifests > server.yaml", "what runs a server in a cluster"),),
     "operator install": (
         ("mlpack operator install mpi", "mpi-operator, once per cluster"),
         ("mlpack operator install jobset --from manifests.yaml", "from a file; prints the images it needs"),

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from packager.base.errors import ToolError, UsageError, missing_extra
-from packager.cli import completing
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import OutputFormat, emit_data, emit_lines, emit_output, say
+from packager.cli.console import OutputFormat, emit_lines, emit_output, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +44,7 @@ def register(app: typer.Typer) -> None:
     """Add the verb to `app`."""
     group = typer.Typer(invoke_without_command=True)
     group.callback()(serve)
-    for verb in (token, backup, migrate, check, manifests):
+    for verb in (token, backup, migrate, check):
         group.command()(verb)
     app.add_typer(group, name="serve")
 
@@ -170,82 +169,6 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
     _emit(state, lines, [store.shown], output)
     if problems:
         raise ToolError(f"the database {store.shown} is damaged", hint="restore a backup")
-
-
-def manifests(
-    config: ConfigFile = None,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "-n",
-            "--namespace",
-            metavar="NAME",
-            help="Where the server runs; its jobs run in others.",
-            autocompletion=completing.namespaces,
-        ),
-    ] = "mlpack",
-    image: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The image of the server; mlpack-server:VERSION by default.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(metavar="URL", help="The address by which others reach it.")] = None,
-    storage: Annotated[str, typer.Option(metavar="SIZE", help="The size of the database's claim.")] = "1Gi",
-    storage_class: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The storage class of that claim; the default one.")
-    ] = None,
-    namespaces: Annotated[
-        bool, typer.Option("--namespaces/--no-namespaces", help="Whether to create the namespaces too.")
-    ] = True,
-    nodes: Annotated[
-        bool, typer.Option("--nodes", help="Let the server list nodes and storage classes, for earlier warnings.")
-    ] = False,
-    database_secret: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[/KEY]",
-            help="The Secret with the address of a database of PostgreSQL, postgresql://…, under the key `uri` or "
-            "KEY; without it, the database is a file on a claim.",
-        ),
-    ] = None,
-    database_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT", min=1, max=65535, help="The port of PostgreSQL, for the NetworkPolicy; 5432 by default."
-        ),
-    ] = None,
-    replicas: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100, help="How many pods serve; several need PostgreSQL.")
-    ] = 1,
-    prometheus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMESPACE",
-            help="Serve figures on port 8081, without a token, to the Prometheus in this namespace.",
-        ),
-    ] = None,
-) -> None:
-    """Print the manifests that bring the server into a cluster, for `kubectl apply -f -`."""
-    from packager.base.values import replace
-    from packager.service.config_file import read
-    from packager.service.deployment.manifests import manifests as make
-    from packager.service.deployment.options import IMAGE, InCluster
-
-    settings = read(config)
-    if url:
-        settings = replace(settings, url=url)
-    deployment = InCluster(
-        settings,
-        namespace=namespace,
-        image=image or IMAGE,
-        storage=storage,
-        storage_class=storage_class,
-        with_namespaces=namespaces,
-        sees_nodes=nodes,
-        database_from=database_secret,
-        database_port=database_port,
-        replicas=replicas,
-        prometheus=prometheus,
-    )
-    emit_data(make(deployment))
 
 
 def _emit(value: dict[str, object], lines: Iterable[str], names: Iterable[str], output: OutputFormat | None) -> None:

@@ -60,7 +60,7 @@ def create(
     wait: Wait = False,
     key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job, for 24 hours."),
+        typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job."),
     ] = None,
     output: Output = None,
 ) -> None:

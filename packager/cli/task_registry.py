@@ -71,14 +71,12 @@ def show_templates(
 
 
 @with_server
-def apply_templates(
-    at: ServerOptions, ctx: typer.Context, file: File, dry_run: DryRun = False, output: Output = None
-) -> None:
+def apply_templates(at: ServerOptions, file: File, dry_run: DryRun = False, output: Output = None) -> None:
     """Register templates, or their next revisions where they differ from the registered ones.
 
     A file has the keys of POST /v1/templates, or is what `-o yaml` has printed of a template, edited.
     """
-    _apply(ctx, at, "templates", file, output, is_trial=dry_run)
+    _apply(at, "templates", file, output, is_trial=dry_run)
 
 
 @with_server
@@ -100,15 +98,13 @@ def show_definitions(
 
 
 @with_server
-def apply_definitions(
-    at: ServerOptions, ctx: typer.Context, file: File, dry_run: DryRun = False, output: Output = None
-) -> None:
+def apply_definitions(at: ServerOptions, file: File, dry_run: DryRun = False, output: Output = None) -> None:
     """Register definitions, or their next revisions where they differ from the registered ones.
 
     A file has the keys of POST /v1/definitions, or is what `-o yaml` has printed of a definition, edited. Each example
     is filled in as a trial.
     """
-    _apply(ctx, at, "definitions", file, output, is_trial=dry_run)
+    _apply(at, "definitions", file, output, is_trial=dry_run)
 
 
 @with_server
@@ -158,20 +154,15 @@ def _made_from(definition: dict[str, Any]) -> str:
     return str(definition.get("task_template_name"))
 
 
-def _apply(
-    ctx: typer.Context, at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, is_trial: bool
-) -> None:
+def _apply(at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, is_trial: bool) -> None:
     from packager.app import task_registry as use_case
     from packager.base.yamlio import MAX_BYTES
-    from packager.cli.host import host
 
     sources = use_case.registrations(kind, content_of(file, MAX_BYTES))
     done: list[Registered] = []
     for source in sources:
         with at.connected() as to:
-            applied = (
-                use_case.trial(to, kind, source) if is_trial else use_case.apply(to, kind, source, host(ctx).runner)
-            )
+            applied = use_case.trial(to, kind, source) if is_trial else use_case.apply(to, kind, source)
         for warning in applied.warnings:
             say(f"warning: {applied.name}: {warning}")
         for problem in applied.problems:

@@ -22,8 +22,8 @@ URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-
 
 OWN_PATHS = frozenset(
     (
-        *("v1", "static", "jobs", "new", "definitions", "new-definition", "templates", "new-template", "projects"),
-        *("overview", "api", "help"),
+        *("v1", "static", "jobs", "new", "definitions", "templates", "projects"),
+        "overview",
         *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
     )
 )
@@ -193,7 +193,6 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The configuration of a server."""
 
     listen: Listen = DEFAULT_LISTEN
-    prometheus_listen: Listen | None = None
     database: str | None = None
     url: Annotated[str, Meta(pattern="^https?://", title="an address such as https://train.example.com")] | None = None
     name: Annotated[

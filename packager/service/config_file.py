@@ -11,7 +11,7 @@ from packager.base.problems import ordered, show, similar
 from packager.modelspec import conversion
 from packager.service import allow
 from packager.service.callbacks.addresses import read_allowed
-from packager.service.config import DEFAULT_LISTEN, OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
+from packager.service.config import OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,11 +50,10 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
         yield Fault(("url",), message)
     if (first := settings.root.partition("/")[2].partition("/")[0]) in OWN_PATHS:
         yield Fault(("url",), f"the path begins with {show(first)}, as paths of the server itself do")
-    for key, listen in (("listen", settings.listen), ("prometheus_listen", settings.prometheus_listen)):
-        try:
-            address(DEFAULT_LISTEN if listen is None else listen)
-        except UsageError as error:
-            yield Fault((key,), str(error))
+    try:
+        address(settings.listen)
+    except UsageError as error:
+        yield Fault(("listen",), str(error))
     yield from _faults_of_projects(settings)
     allowed: list[tuple[Location, list[str]]] = [(("allow",), settings.allow)]
     allowed += [(("projects", name, "allow"), project.allow) for name, project in settings.projects.items()]

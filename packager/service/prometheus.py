@@ -27,7 +27,7 @@ from packager import __version__
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """The format of the metrics, which every version of Prometheus reads."""
@@ -249,21 +249,3 @@ class _DatabaseFigures:
                 family.add_metric(labels, count)
             yield family
         yield GaugeMetricFamily("mlpack_callbacks_waiting", "Callbacks to be delivered.", value=load.callbacks)
-
-
-def app(figures: Figures, ping: Callable[[], None]) -> Callable[..., Awaitable[None]]:
-    """Return an ASGI application that only answers GET /metrics, without a token."""
-
-    async def answer(scope: Mapping[str, object], _receive: object, send: Callable[..., Awaitable[None]]) -> None:
-        if scope["type"] != "http":
-            return
-        is_found, is_read = scope["path"] == PATH, scope["method"] in ("GET", "HEAD")
-        status = 200 if is_found and is_read else 405 if is_found else 404
-        body = await figures.text(ping) if status == 200 else b""
-        headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-        if status == 405:
-            headers.append((b"allow", b"GET, HEAD"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-    return answer

@@ -96,7 +96,7 @@ class Server:
         root: The path prefix of the public address; empty for none.
         limits: The limits for callers, projects and addresses.
         is_demo: Whether the cluster is simulated.
-        documentation: The address of another copy of the documents; None for the server's own.
+        documentation: The address of the documents, to which views link; None without links.
         origin: The origin of the public address, in lower case; empty if no address is configured.
     """
 
@@ -265,7 +265,7 @@ class Server:
         from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
 
         assert isinstance(self.store.database, Postgres)
-        await replicas.listen(self.store.database.conninfo, self.store.requests.replica, self._heard)
+        await replicas.listen(self.store.database.conninfo, self._heard)
 
     def _heard(self, release: str | None) -> None:
         if release is not None:

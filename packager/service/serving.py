@@ -8,7 +8,7 @@ import gc
 import os
 import resource
 import socket
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import uvicorn
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
-from packager.service import config, connections, prometheus, sealing, variables
+from packager.service import config, connections, sealing, variables
 from packager.service.access import projects, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
@@ -35,14 +35,12 @@ from packager.service.store.databases import Sqlite
 from packager.service.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from packager.service.access.oidc import Issuer
     from packager.service.config import LimitsConfig
 
 _STOP_SECONDS = 10
-
-_MOST_SCRAPES = 32
 
 _MOST_FILES = 65_536
 """The files that the process may have open, if the system permits it. Each connection is one, of callers and to the
@@ -52,14 +50,6 @@ cluster, and many systems begin with 1,024."""
 _COLLECTIONS = (50_000, 10, 20)
 """The new objects before a garbage collection, and the collections of each generation before one of the next. With
 Python's defaults, a busy server stops all threads for some milliseconds several times a second."""
-
-
-class _Beside(uvicorn.Server):
-    """A second listener, which starts and ends with the server. Only the server handles signals."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class Main(uvicorn.Server):
@@ -87,13 +77,13 @@ class Main(uvicorn.Server):
 
 
 @contextmanager
-def _listening(listen: str | None) -> Iterator[list[socket.socket]]:
-    """Yield listening sockets for all addresses of a host; none for None. Raises ToolError or UsageError."""
+def _listening(listen: str) -> Iterator[list[socket.socket]]:
+    """Yield listening sockets for all addresses of a host. Raises ToolError or UsageError."""
     with ExitStack() as stack:
         listeners: list[socket.socket] = []
-        host, port = config.address(listen) if listen is not None else ("", 0)
+        host, port = config.address(listen)
         try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for family, place in dict.fromkeys((entry[0], entry[4]) for entry in addresses):
                 try:
                     listeners.append(stack.enter_context(socket.create_server(place, family=family)))
@@ -104,35 +94,6 @@ def _listening(listen: str | None) -> Iterator[list[socket.socket]]:
         except OSError as error:
             raise ToolError(f"the server could not listen on {listen}: {reason(error)}") from None
         yield listeners
-
-
-@asynccontextmanager
-async def _figures_served(
-    server: Server, listeners: list[socket.socket], tell: Callable[[str], None]
-) -> AsyncIterator[None]:
-    """Answer Prometheus on separate listeners while the block runs."""
-    if not listeners:
-        yield
-        return
-    application = prometheus.app(server.figures, server.store.ping)
-    settings = uvicorn.Config(
-        application,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        limit_concurrency=_MOST_SCRAPES,
-        timeout_graceful_shutdown=_STOP_SECONDS,
-    )
-    beside = _Beside(settings)
-    task = asyncio.create_task(beside.serve(sockets=listeners))
-    host, port = listeners[0].getsockname()[:2]
-    tell(f"figures for Prometheus at http://{_shown(host)}:{port}{prometheus.PATH}, without a token")
-    try:
-        yield
-    finally:
-        beside.should_exit = True
-        await task
 
 
 def _shown(host: str) -> str:
@@ -243,13 +204,10 @@ def start(
         ToolError: The database or the address cannot be used.
         ClusterError: The configuration names a context that does not exist.
     """
-    port, figures_listen = config.address(settings.listen)[1], settings.prometheus_listen
-    if port and figures_listen is not None and port == config.address(figures_listen)[1]:
-        raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
     check_projects(settings)
     allow_files()
-    with _listening(settings.listen) as listeners, _listening(figures_listen) as for_figures:
-        _serve(settings, listeners, for_figures, is_open=is_open, is_demo=is_demo, emit=emit, tell=tell)
+    with _listening(settings.listen) as listeners:
+        _serve(settings, listeners, is_open=is_open, is_demo=is_demo, emit=emit, tell=tell)
 
 
 def allow_files() -> None:
@@ -294,7 +252,6 @@ def _key(store: Store, tell: Callable[[str], None]) -> bytes:
 def _serve(  # noqa: PLR0913 - the arguments of `start`
     settings: ServerConfig,
     listeners: list[socket.socket],
-    for_figures: list[socket.socket],
     *,
     is_open: bool,
     is_demo: bool,
@@ -346,8 +303,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
             uvicorn_config(app.make(server), server.limits),
             on_started,
         )
-        async with _figures_served(server, for_figures, tell):
-            await runner.serve(sockets=listeners)
+        await runner.serve(sockets=listeners)
 
     try:
         asyncio.run(serve())

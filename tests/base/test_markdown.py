@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from markdown_it import MarkdownIt
 
-from packager.base.markdown import MAX_BYTES, Page, as_html, escaped
+from packager.base.markdown import MAX_BYTES, Page, escaped
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -74,16 +74,3 @@ def test_title_is_escaped_as_one_line_of_text() -> None:
 
 def _all(tokens: list[Token]) -> list[Token]:
     return [one for token in tokens for one in (token, *_all(token.children or []))]
-
-
-def test_document_as_html_has_anchors_links_and_no_html_of_its_own() -> None:
-    text = "<!-- made -->\n# A b\n\n## A b\n\n[in](x.md) [out](y.md) ![p](p.png) <b>\n"
-    text += "\n| | c |\n|---|---|\n| 1 | 2 |\n\n    code\n"
-    shown = as_html(text, {"x.md": "/help/x", "p.png": "/p.png"}.get)
-    assert '<h1 id="a-b">A b</h1>' in shown
-    assert '<h2 id="a-b-1">A b</h2>' in shown
-    assert '<a href="/help/x">in</a> <a>out</a> <img src="/p.png" alt="p" /> &lt;b&gt;' in shown
-    assert '<div class="wide" tabindex="0"><table>' in shown
-    assert "<td></td>\n<th>c</th>" in shown
-    assert '<pre tabindex="0"><code>code' in shown
-    assert "made" not in shown

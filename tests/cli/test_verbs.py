@@ -84,7 +84,7 @@ def test_mlpack_proposes_similar_verb_for_misspelled_verb(mlpack: Mlpack) -> Non
     assert "Did you mean 'build'?" in done.stderr
 
 
-DOCUMENTS = {"render", "schema", "completion", "task schema", "serve manifests"}
+DOCUMENTS = {"render", "schema", "completion", "task schema"}
 """These print a document in a form of its own."""
 STREAMS = {"dev", "logs", "task logs"}
 """These print what a pod writes."""

@@ -33,7 +33,7 @@ def options(name: str) -> dict[str, Any]:
 
 READ = {
     *("completion", "diff", "doctor", "history", "inspect", "lint", "list", "logs", "operator status"),
-    *("render", "schema", "serve check", "serve manifests", "show", "site check", "site show", "status"),
+    *("render", "schema", "serve check", "show", "site check", "site show", "status"),
     *("task definitions show", "task list", "task logs", "task schema", "task status", "task templates show"),
     *("verify", "version", "workspace ls"),
 }
@@ -93,7 +93,7 @@ COMPLETED = {"context", "mode", "model", "namespace", "overlay", "precision", "p
 COMPLETED_FLAGS = {"--set", "--storage", "--with", "--without"}
 NOT_COMPLETED = {
     *(("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
-    *(("task delete", "--storage"), ("serve manifests", "--storage")),
+    ("task delete", "--storage"),
 }
 """Other parameters of the same name: programs, values of a server, sizes."""
 

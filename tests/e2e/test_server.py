@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.service.deployment.options import IMAGE as DEFAULT_IMAGE
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, Site
 from tests.e2e.storage import NodeFolder, storage_class
 from tests.service.api.conftest import COUNTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.e2e.site import Images
 
@@ -43,22 +44,56 @@ def forwarded(home: Site, target: str = "deployment/mlpack-server") -> Iterator[
             forwarding.terminate()
 
 
+def _write_overlay(home: Site, jobs: str, image: str, class_name: str) -> None:
+    """Write an overlay of the Kustomize base for namespaces that exist."""
+    shutil.copytree(CHECKOUT / "deploy/server", home.folder / "base")
+    name, _, tag = image.rpartition(":")
+    removed = {"apiVersion": "v1", "kind": "Namespace", "$patch": "delete"}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "mlpack-server"}}
+    server = {
+        "namespace": home.namespace,
+        "resources": ["../base/server"],
+        "images": [{"name": "mlpack-server", "newName": name, "newTag": tag}],
+        "configMapGenerator": [
+            {"name": "mlpack-server", "namespace": "mlpack", "behavior": "merge", "files": ["server.yaml"]}
+        ],
+        "patches": [
+            {"patch": json.dumps({**removed, "metadata": {"name": "mlpack"}})},
+            {"patch": json.dumps({**claim, "spec": {"storageClassName": class_name}})},
+        ],
+    }
+    subject = [{"op": "replace", "path": "/subjects/0/namespace", "value": home.namespace}]
+    of_jobs = {
+        "namespace": jobs,
+        "resources": ["../base/jobs"],
+        "patches": [
+            {"patch": json.dumps({**removed, "metadata": {"name": "mlpack-jobs"}})},
+            {"patch": json.dumps(subject), "target": {"kind": "RoleBinding"}},
+        ],
+    }
+    overlays = {".": {"resources": ["server", "jobs"]}, "server": server, "jobs": of_jobs}
+    for folder, content in overlays.items():
+        (home.folder / folder).mkdir(exist_ok=True)
+        (home.folder / folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
+    settings = (CHECKOUT / "deploy/server/server/server.yaml").read_text(encoding="utf-8")
+    changed = settings.replace("namespace: mlpack-jobs", f"namespace: {jobs}")
+    (home.folder / "server/server.yaml").write_text(changed, encoding="utf-8")
+
+
 @pytest.mark.thorough
 def test_server_in_the_cluster_runs_a_job(
     site: Site, new_site: Callable[[str], Site], mpi_image: str, server_image: str
 ) -> None:
     assert mpi_image == MPI_IMAGE
-    assert DEFAULT_IMAGE in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
     home = new_site("restricted")
     repository, _, tag = MPI_IMAGE.rpartition(":")
     definition = {**COUNTDOWN, "system_values": f"image:\n  repository: {repository}\n  tag: {tag}\n"}
-    (home.folder / "server.yaml").write_text(f"namespace: {site.namespace}\n", encoding="utf-8")
     (home.folder / "definition.json").write_text(json.dumps(definition), encoding="utf-8")
     folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(f"mkdir -m 777 {folder.path}")
     with storage_class(home, folder.path, "ReadWriteOnce") as name:
-        options = f"--config server.yaml -n {home.namespace} --image {server_image} --storage-class {name}"
-        home.run(f"mlpack serve manifests --no-namespaces {options} | kubectl apply -f -")
+        _write_overlay(home, site.namespace, server_image, name)
+        home.run("kubectl apply -k .")
         home.run("kubectl rollout status deployment/mlpack-server --timeout=3m")
         create = "mlpack serve token ada --role developer --config /etc/mlpack/server.yaml"
         home.environment["MLPACK_TOKEN"] = home.run(f"kubectl exec deployment/mlpack-server -- {create}").strip()

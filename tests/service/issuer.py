@@ -43,9 +43,7 @@ class FakeIssuer:
         secret: The secret of the client; None for a public client.
         document: Additional keys of its configuration.
         claims: Additional claims of ID tokens; a claim that is None is left out.
-        tokens: Additional keys of token responses.
         refused: The status and the body that replace the token response; None to send tokens.
-        with_refresh: Whether token responses contain refresh tokens, each for one use.
     """
 
     def __init__(self) -> None:
@@ -57,11 +55,8 @@ class FakeIssuer:
         self.secret: str | None = SECRET
         self.document: dict[str, Any] = {}
         self.claims: dict[str, Any] = {}
-        self.tokens: dict[str, Any] = {}
         self.refused: tuple[int, Any] | None = None
-        self.with_refresh = True
         self._codes: dict[str, dict[str, str]] = {}
-        self._refresh: set[str] = set()
 
     def get(self, path: str) -> tuple[int, str, Any]:
         parts = urlsplit(path)
@@ -107,15 +102,9 @@ class FakeIssuer:
             return self.refused[0], "application/json", self.refused[1]
         if not self._is_client(header, form):
             return 401, "application/json", {"error": "invalid_client"}
-        if form["grant_type"] == "refresh_token":
-            error = "expired" if form["refresh_token"] not in self._refresh else None
-            self._refresh.discard(form["refresh_token"])
-            claims = {}
-        else:
-            query = self._codes.pop(form["code"], None)
-            error = self._problem(query, form)
-            claims = {"nonce": query["nonce"]} if query else {}
-        if error:
+        query = self._codes.pop(form["code"], None)
+        claims = {"nonce": query["nonce"]} if query else {}
+        if error := self._problem(query, form):
             return 400, "application/json", {"error": "invalid_grant", "error_description": error}
         return 200, "application/json", self._answer(claims)
 
@@ -137,10 +126,7 @@ class FakeIssuer:
     def _answer(self, claims: dict[str, Any]) -> dict[str, Any]:
         answer = {"access_token": "x", "token_type": "Bearer"}
         answer["id_token"] = self.token(**{"aud": CLIENT, "sub": "u-1", **claims, **self.claims})
-        if self.with_refresh:
-            answer["refresh_token"] = secrets.token_urlsafe(8)
-            self._refresh.add(answer["refresh_token"])
-        return {key: value for key, value in {**answer, **self.tokens}.items() if value is not None}
+        return answer
 
     def token(self, key: Any = RSA, identifier: str | None = "r1", algorithm: str = "RS256", **claims: Any) -> str:
         """Return a signed token; a claim that is None is left out."""

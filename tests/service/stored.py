@@ -10,7 +10,6 @@ from packager.service.store.rows import StoredJob
 from packager.service.store.store import NewJob
 
 if TYPE_CHECKING:
-    from packager.service.store.rows import KeyedRequest
     from packager.service.store.store import Store
 
 JOB = StoredJob(
@@ -29,12 +28,12 @@ JOB = StoredJob(
 )
 
 
-def add_job(store: Store, job: StoredJob, *, answer: KeyedRequest | None = None, limits: Quota | None = None) -> None:
+def add_job(store: Store, job: StoredJob, *, limits: Quota | None = None) -> None:
     """Store a job, and the template and the definition of JOB if they do not exist; raise the error of the store."""
     if store.revisions.template("t") is None:
         store.revisions.add_template("t", "{}", "ada")
         store.revisions.add_definition("d", "t", "{}", "ada")
-    (outcome,) = store.add_jobs([NewJob(job, "ada", lambda _job: answer, limits or Quota())])
+    (outcome,) = store.add_jobs([NewJob(job, "ada", limits or Quota())])
     if isinstance(outcome, Exception):
         raise outcome
 

@@ -96,11 +96,8 @@ API: tuple[tuple[str, str, Any, Statuses], ...] = (
 SEEN_BY_ANY: Statuses = (303, 200, 200, 200, 200)
 SEEN_IN_PROJECT: Statuses = (303, 200, 200, 404, 404)
 SENT_BY_OWNER: Statuses = (303, 403, 403, 404, 404)
-SEEN_BY_DEVELOPERS: Statuses = (303, 403, 403, 200, 200)
-SENT_BY_DEVELOPERS: Statuses = (303, 403, 403, 404, 404)
 SEEN_BY_ADMINS: Statuses = (303, 403, 403, 403, 200)
 SENT_BY_ADMINS: Statuses = (303, 403, 403, 403, 404)
-SENT_BY_ADMINS_OF_ALL: Statuses = (303, 403, 403, 403, 403)
 
 LED_ON: Statuses = (303, 303, 303, 303, 303)
 ABSENT: Statuses = (404, 404, 404, 404, 404)
@@ -124,23 +121,10 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("POST", "/new/{name:str}", FORM, (303, 422, 403, 404, 404)),  # for ada
     ("GET", "/definitions", None, SEEN_BY_ANY),
     ("GET", "/definitions/{name:str}", None, SEEN_IN_PROJECT),
-    ("GET", "/new-definition", None, SEEN_BY_DEVELOPERS),
-    ("POST", "/new-definition", {**DEFINITION, "project": "research"}, (303, 403, 403, 422, 422)),
-    ("GET", "/definitions/{name:str}/edit", None, SENT_BY_DEVELOPERS),
-    ("POST", "/definitions/{name:str}/edit", DEFINITION, SENT_BY_DEVELOPERS),
-    ("POST", "/definitions/{name:str}/remove", {}, SENT_BY_DEVELOPERS),
     ("GET", "/templates", None, SEEN_BY_ANY),
     ("GET", "/templates/{name:str}", None, SEEN_BY_ANY),
-    ("GET", "/new-template", None, SENT_BY_ADMINS_OF_ALL),
-    ("POST", "/new-template", TEMPLATE, SENT_BY_ADMINS_OF_ALL),
-    ("GET", "/templates/{name:str}/edit", None, SENT_BY_ADMINS_OF_ALL),
-    ("POST", "/templates/{name:str}/edit", TEMPLATE, SENT_BY_ADMINS_OF_ALL),
-    ("POST", "/templates/{name:str}/remove", {}, SENT_BY_ADMINS_OF_ALL),
     ("GET", "/projects", None, SEEN_BY_ANY),
     ("GET", "/overview", None, SEEN_BY_ANY),
-    ("GET", "/api", None, SEEN_BY_ANY),
-    ("GET", "/help", None, SEEN_BY_ANY),
-    ("GET", "/help/{name:path}", None, SEEN_BY_ANY),
     ("GET", "/tokens", None, SEEN_BY_ADMINS),
     ("POST", "/tokens", {"name": "x", "role": "admin", "project": "research"}, (303, 403, 403, 403, 422)),
     ("POST", "/tokens/{identifier:str}/remove", {}, SENT_BY_ADMINS),
@@ -202,7 +186,7 @@ class Tenants(Site):
     def place(self, template: str) -> str:
         """Return the path of a route with the names of ada's objects."""
         first = template.removeprefix("/v1").split("/")[1]
-        files = {"static": "page.css", "help": "service/page", "templates": self.names["template"]}
+        files = {"static": "page.css", "templates": self.names["template"]}
         named = {"name": files.get(first, self.names["definition"])}
         named["identifier"] = self.names["callback" if "callbacks" in template else "token"]
         return untyped(template).format(**{**self.names, **named})

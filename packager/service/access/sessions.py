@@ -13,7 +13,7 @@ import binascii
 import hashlib
 import secrets
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
@@ -39,7 +39,7 @@ SECONDS = 12 * 60 * 60
 """Seconds after which a session ends."""
 
 # Content encrypted for one purpose cannot be read for another. No job has these names: releases end with six digits.
-_SESSION = "session"
+_SESSION = "page-session"  # the content of `session` had a refresh token
 _ATTEMPT = "sign-in"
 _LONGEST = {_SESSION: 512, _ATTEMPT: 4096}
 
@@ -75,30 +75,29 @@ class Sessions:
         self._sealer = sealer
         self._store = store
         self._client = client
-        self._renewals: dict[str, asyncio.Task[Signed | None]] = {}
 
     def begin_with_token(self, text: str) -> str | None:
         """Begin a session with a token, and return its cookie; None if the token is not valid."""
         identifier = tokens.identifier(self._store, text)
-        return None if identifier is None else self._begin(SignedWithToken(identifier))
+        return None if identifier is None else self._begin(SignedWithToken(identifier), time.time() + SECONDS)
 
     def begin(self, signed: Signed) -> str:
-        """Begin a session of a person from the issuer, and return its cookie."""
-        return self._begin(signed)
+        """Begin a session of a person from the issuer, until the ID token expires, and return its cookie."""
+        return self._begin(signed, min(signed.until, time.time() + SECONDS))
 
-    def _begin(self, signed: Signed | SignedWithToken) -> str:
+    def _begin(self, signed: Signed | SignedWithToken, until: float) -> str:
         identifier = secrets.token_hex(16)
-        now = datetime.fromtimestamp(time.time(), UTC)
-        until = now + timedelta(seconds=SECONDS)
-        sealed, owner = self._sealed(signed, identifier), hashlib.sha256(signed.owner.encode()).hexdigest()
-        self._store.sessions.add(identifier, owner, sealed, as_text(until), as_text(now))
-        return self._cookie(_SessionCookie(session=identifier, until=int(until.timestamp())), _SESSION)
+        sealed = self._sealer.seal(as_plain(signed), f"{_SESSION} {identifier}")
+        owner = hashlib.sha256(signed.owner.encode()).hexdigest()
+        ends, now = (as_text(datetime.fromtimestamp(moment, UTC)) for moment in (until, time.time()))
+        self._store.sessions.add(identifier, owner, sealed, ends, now)
+        return self._cookie(_SessionCookie(session=identifier, until=int(until)), _SESSION)
 
     async def caller(self, cookie: str) -> Caller | None:
-        """Return the caller of a session; None if the session has ended or cannot be renewed.
+        """Return the caller of a session; None if the session has ended.
 
         Raises:
-            Failure: The issuer cannot be reached, or the groups of the person no longer have a role.
+            Failure: The configuration no longer has the person's issuer, or gives the person no role.
         """
         content = self._session(cookie)
         if content is None or content.until <= time.time():
@@ -106,12 +105,11 @@ class Sessions:
         stored = await asyncio.to_thread(self._stored, content.session)
         if isinstance(stored, SignedWithToken):
             return await asyncio.to_thread(self._caller_of_token, stored.token)
-        signed = await self._vouched(content.session, stored)
-        if signed is None or self._client is None:
+        if stored is None or self._client is None:
             return None
         try:
-            return self._client.caller(signed)
-        except Failure:  # the configuration has changed since
+            return self._client.caller(stored)
+        except Failure:
             await asyncio.to_thread(self._store.sessions.remove, content.session)
             raise
 
@@ -136,41 +134,6 @@ class Sessions:
     def _caller_of_token(self, identifier: str) -> Caller | None:
         return tokens.caller_of(self._store, self._store.tokens.by_id(identifier))
 
-    async def _vouched(self, identifier: str, signed: Signed | None) -> Signed | None:
-        """Return the person of a session, renewed when due; None if the session has ended. Raises Failure."""
-        if signed is None or self._client is None or signed.until > time.time():
-            return signed
-        renewal = self._renewals.get(identifier)
-        if renewal is None:  # a refresh token may be valid once: concurrent requests share the renewal
-            renewal = asyncio.create_task(self._renewed(identifier, self._client))
-            self._renewals[identifier] = renewal
-            renewal.add_done_callback(lambda _: self._renewals.pop(identifier, None))
-        return await asyncio.shield(renewal)
-
-    async def _renewed(self, identifier: str, client: Client) -> Signed | None:
-        """Renew the person of a session with the issuer, and return it as `_vouched` does. Raises Failure."""
-        signed = await asyncio.to_thread(self._signed, identifier)
-        if signed is None or signed.until > time.time():  # another request has renewed it since
-            return signed
-        try:
-            renewed = await client.renew(signed)
-        except Failure as failure:
-            if failure.kind == "issuer-unreachable":
-                raise
-            current = await asyncio.to_thread(self._signed, identifier)
-            if current is not None and current.until > time.time():  # another replica has renewed it since
-                return current
-            await asyncio.to_thread(self._store.sessions.remove, identifier)
-            if failure.kind == "forbidden":
-                raise
-            return None
-        is_kept = await asyncio.to_thread(self._store.sessions.change, identifier, self._sealed(renewed, identifier))
-        return renewed if is_kept else None
-
-    def _signed(self, identifier: str) -> Signed | None:
-        stored = self._stored(identifier)
-        return stored if isinstance(stored, Signed) else None
-
     def _stored(self, identifier: str) -> Signed | SignedWithToken | None:
         """Return a session; None if it has ended."""
         sealed = self._store.sessions.content(identifier)
@@ -181,9 +144,6 @@ class Sessions:
         if content is None:
             return None
         return convert(content, SignedWithToken) if "token" in content else convert(content, Signed)
-
-    def _sealed(self, signed: Signed | SignedWithToken, identifier: str) -> bytes:
-        return self._sealer.seal(as_plain(signed), f"{_SESSION} {identifier}")
 
     def _cookie(self, content: Fields, purpose: str) -> str:
         return base64.urlsafe_b64encode(self._sealer.seal(as_plain(content), purpose)).decode()

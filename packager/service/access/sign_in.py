@@ -36,17 +36,13 @@ SECONDS = 600
 
 _LONGEST_SECRET = 1024
 _LONGEST_CODE = 4096
-_LONGEST_REFRESH = 16 << 10
 _LONGEST_TEXT = 300
 _ANSWER_SECONDS = 10.0
 _AWAY_SECONDS = 5.0
 """Seconds before the issuer is asked again after a failed request."""
 
 _AT_ONCE = 2
-"""The most requests of a kind to the issuer at a time: each occupies a thread."""
-
-_KINDS = ("authorization_code", "refresh_token")
-"""The kinds of requests for tokens. Anyone can cause requests of the first kind, which must not delay the others."""
+"""The most requests to the issuer at a time: each occupies a thread."""
 
 
 class Attempt(Fields, frozen=True):
@@ -80,7 +76,6 @@ class Signed(Fields, frozen=True):
         name: The name of the person on this server.
         groups: The groups of the person.
         until: When the ID token expires, in seconds since 1970.
-        refresh: The refresh token, to renew the session; None if the issuer gave none.
     """
 
     issuer: str
@@ -88,7 +83,6 @@ class Signed(Fields, frozen=True):
     name: str
     groups: list[str]
     until: int
-    refresh: str | None = None
 
     @property
     def owner(self) -> str:
@@ -118,8 +112,8 @@ class Client:
         self._secret = secret
         self._redirect = url.rstrip("/") + PATH
         self._clock = clock
-        self._away_until = dict.fromkeys(_KINDS, float("-inf"))
-        self._asking = {kind: asyncio.Semaphore(_AT_ONCE) for kind in _KINDS}
+        self._away_until = float("-inf")
+        self._asking = asyncio.Semaphore(_AT_ONCE)
         self.label = issuer.settings.issuer.partition("://")[2].partition("/")[0]
 
     async def begin(self, then: str) -> tuple[str, Attempt]:
@@ -185,21 +179,6 @@ class Client:
             raise _refused("the token was made for another attempt to sign in")
         return signed
 
-    async def renew(self, signed: Signed) -> Signed:
-        """Renew the sign-in of a person with the refresh token, and return the person.
-
-        Raises:
-            Failure: `unauthenticated` if the issuer refuses, `forbidden` if the person has no role any more,
-                `issuer-unreachable` if the issuer does not answer.
-        """
-        if signed.refresh is None:
-            raise _refused("what the issuer has vouched for has ended")
-        tokens = await self._ask({"grant_type": "refresh_token", "refresh_token": signed.refresh})
-        renewed, _ = await self._signed({"refresh_token": signed.refresh, **tokens})
-        if renewed.subject != signed.subject:
-            raise _refused("the issuer has answered with the token of another person")
-        return renewed
-
     def caller(self, signed: Signed) -> Caller:
         """Return the caller for a person. Raises Failure if the person has no role, or is from another issuer."""
         if signed.issuer != self._issuer.settings.issuer:
@@ -216,7 +195,7 @@ class Client:
 
     async def _signed(self, tokens: Mapping[str, Json]) -> tuple[Signed, Json]:
         """Return the person in the tokens of an answer, and the nonce of the ID token. Raises Failure."""
-        text, refresh = tokens.get("id_token"), tokens.get("refresh_token")
+        text = tokens.get("id_token")
         if not isinstance(text, str):
             raise _refused(f"{self.label} has answered without an ID token")
         claims = await self._issuer.claims(text, self._name)
@@ -232,20 +211,18 @@ class Client:
             name=person.name,
             groups=list(person.groups),
             until=int(claims["exp"]),
-            refresh=refresh if isinstance(refresh, str) and 0 < len(refresh) <= _LONGEST_REFRESH else None,
         )
         return signed, claims.get("nonce")
 
-    def _check_not_away(self, kind: str) -> None:
-        if self._clock() < self._away_until[kind]:
+    def _check_not_away(self) -> None:
+        if self._clock() < self._away_until:
             raise Failure("issuer-unreachable", f"{self.label} does not answer")
 
     async def _ask(self, form: Mapping[str, str]) -> Mapping[str, Json]:
-        """Return the tokens for a code, or for a refresh token. Raises Failure."""
+        """Return the tokens for a code. Raises Failure."""
         provider = await self._issuer.provider()
         if provider.token is None:
             raise Failure("issuer-unreachable", f"{self.label} names no address that gives tokens")
-        kind = form["grant_type"]
         place, _, query = provider.token.partition("?")
         headers: dict[str, str] = {}
         if self._secret is None:
@@ -256,20 +233,20 @@ class Client:
             form = {**form, "client_id": self._name, "client_secret": self._secret}
         where = f"?{query}" if query else ""
         try:
-            async with self._asking[kind]:
-                self._check_not_away(kind)
+            async with self._asking:
+                self._check_not_away()
                 answer = await asyncio.to_thread(
                     rest.post_form, rest.server(place, None), where, form, headers=headers, seconds=_ANSWER_SECONDS
                 )
         except Failure:
             raise
         except MlpackError as error:
-            self._away_until[kind] = self._clock() + _AWAY_SECONDS
+            self._away_until = self._clock() + _AWAY_SECONDS
             raise Failure("issuer-unreachable", str(error)) from None
         body = answer.body if isinstance(answer.body, dict) else {}
         if answer.is_ok:
             return body
-        if body.get("error") == "invalid_grant":  # the code was used, or the refresh token has ended
+        if body.get("error") == "invalid_grant":  # the code was used
             raise _refused(f"{self.label} has answered {_told(body)}")
         told = _told(body) if "error" in body else f"with status {answer.status}"
         raise Failure("issuer-unreachable", f"{self.label} has answered {told}")

@@ -1,46 +1,33 @@
-"""Identifies callers, and answers requests with the same idempotency key once. Tests: service/test_refusals.py."""
+"""Identifies callers, and recognizes repeated requests. Tests: service/test_refusals.py."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from litestar import MediaType, Request, Response
+from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.params import HeaderParameter
 
-from packager.base import jsonio
 from packager.base.rest import is_loopback
-from packager.base.values import replace
 from packager.service.access import permissions, sessions, tokens
 from packager.service.api import requestlog
 from packager.service.failures import Failure
-from packager.service.store.requests import MOST_KEPT
-from packager.service.store.rows import KeyedRequest
+from packager.service.store.rows import RequestKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
 
     from packager.service.access.tokens import Caller
     from packager.service.api.rate_limits import Door
     from packager.service.server import Server
-    from packager.service.store.requests import KeyedRequests
 
 Body = TypeVar("Body")
 
-Created = tuple[int, dict[str, object], str]
-"""The status, the body and the location of the answer to a request that has created a resource."""
-
 _LONGEST_KEY = 255
-
-_LONGEST_PART = 512
-"""The most bytes of a caller and of a path that are stored as they are with an idempotency key: an index of
-PostgreSQL refuses more than 2,704 bytes."""
 
 HttpRequest = Request[object, object, State]
 """A request over HTTP, as the routes and the views get it."""
@@ -48,7 +35,7 @@ HttpRequest = Request[object, object, State]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", description="The revision that is to be changed.")]
 IdempotencyKey = Annotated[
     str | None,
-    HeaderParameter(name="Idempotency-Key", description="The same key and body get the same answer, for 24 h."),
+    HeaderParameter(name="Idempotency-Key", description="The same key and body make one job."),
 ]
 
 
@@ -139,74 +126,21 @@ def expected_revision(if_match: str | None) -> int | None:
     return int(text)
 
 
-async def once(
-    request: HttpRequest,
-    caller: Caller,
-    key: str | None,
-    make: Callable[[KeyedRequest | None], Awaitable[Created]],
-) -> Response[Any]:  # the JSON of the type that the route documents
-    """Answer a request, or repeat the answer to an earlier request with the same key.
-
-    Args:
-        request: The request.
-        caller: The caller.
-        key: The idempotency key; None for a request without one.
-        make: Creates the requested resource, and returns the answer. The argument is the request, to be completed with
-            the answer and stored together with the resource; None without a key.
-
-    Raises:
-        Failure: The key is too long, was used with another body, or its first request is still at work; or too many
-            answers are kept.
-    """
-    requests = server_of(request.app.state).store.requests
+async def request_key(request: HttpRequest, caller: Caller, key: str | None) -> RequestKey | None:
+    """Return the idempotency key of a request, which belongs to the caller and the path. Raises Failure if too long."""
     if key is None:
-        status, body, location = await make(None)
-        return _created(status, body, location)
+        return None
     if not 0 < len(key) <= _LONGEST_KEY:
         raise Failure("invalid-query", f"Idempotency-Key: expected at most {_LONGEST_KEY} characters")
-    keyed = KeyedRequest(
-        caller=_shortened(f"{','.join(sorted(caller.roles))} {caller.key}"),  # no project has a space in its name
-        path=_shortened(f"{request.method} {request.url.path}?{request.url.query}"),
-        key=key,
-        digest=hashlib.sha256(await request.body()).hexdigest(),
+    whole = [sorted(caller.roles), caller.key, request.method, request.url.path, request.url.query, key]
+    return RequestKey(
+        hashlib.sha256(json.dumps(whole).encode()).hexdigest(), hashlib.sha256(await request.body()).hexdigest()
     )
-    earlier = await asyncio.to_thread(requests.begin, keyed)
-    if earlier is not None:
-        if earlier.digest != keyed.digest:
-            raise Failure("idempotency-mismatch", "the key was used with another body")
-        if earlier.status is None or earlier.body is None:
-            raise Failure("conflict", "the first request with this key is still at work")
-        response = _created(earlier.status, json.loads(earlier.body), earlier.location)
-        response.headers["Idempotency-Replayed"] = "true"
-        return response
-    try:
-        await asyncio.to_thread(_check_room, requests, keyed.caller)
-        status, body, location = await make(keyed)
-    except BaseException:
-        await asyncio.to_thread(requests.forget, keyed)
-        raise
-    await asyncio.to_thread(
-        requests.finish, replace(keyed, status=status, body=jsonio.compact(body), location=location)
-    )
-    return _created(status, body, location)
 
 
-def _shortened(text: str) -> str:
-    """Return a text, or the digest of a long one."""
-    content = text.encode(errors="surrogatepass")
-    return text if len(content) <= _LONGEST_PART else hashlib.sha256(content).hexdigest()
-
-
-def _check_room(requests: KeyedRequests, caller: str) -> None:
-    """Raise Failure if too many answers to requests of a caller are kept."""
-    if not requests.has_room(caller):
-        detail = f"the kept answers for idempotency keys have more than {MOST_KEPT >> 20} MiB: omit Idempotency-Key"
-        raise Failure("too-many-requests", detail)
-
-
-def _created(status: int, body: dict[str, object], location: str | None) -> Response[dict[str, object]]:
-    headers = {"Location": location} if location else {}
-    return Response(body, status_code=status, headers=headers, media_type=MediaType.JSON)
+def created(body: Body, path: str) -> Response[Body]:
+    """Return the answer to a request that has created what is at `path`."""
+    return Response(body, status_code=201, headers={"Location": path})
 
 
 def tagged(body: Body, revision: int) -> Response[Body]:

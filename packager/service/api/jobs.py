@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from litestar import Response, delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from packager.base import jsonio, rest
-from packager.base.values import as_plain, replace
+from packager.base import rest
 from packager.kubernetes.objects import Object
 from packager.service.api import document
-from packager.service.api.access import Created, HttpRequest, IdempotencyKey, caller_of, once, server_of
+from packager.service.api.access import HttpRequest, IdempotencyKey, caller_of, created, request_key, server_of
 from packager.service.api.incoming import MOST_BYTES
 from packager.service.registry import rendering
 from packager.service.use.answers import Job, JobList, JobPreview
 from packager.service.use.jobs import JobQuery
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from packager.base.values import Json
-    from packager.service.access.tokens import Caller
-    from packager.service.store.rows import KeyedRequest
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[str | None, QueryParameter(description="The `next` of the page before.")]
@@ -44,49 +36,17 @@ async def create_job(
     data: JSONBody[dict[str, Any]],  # msgspec has no recursive types, such as Json
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
-) -> Response[JobPreview] | Response[dict[str, object]]:
+) -> Response[JobPreview] | Response[Job]:
     """Create a job from filled values; with `dry_run`, return the manifests that would be created."""
     caller = await caller_of(request)
     if dry_run:
         return Response(await server_of(state).jobs.preview(caller, data), status_code=200)
-    return await create_once(request, caller, data, idempotency_key)
+    key = await request_key(request, caller, idempotency_key)
+    return _created(await server_of(state).jobs.create(caller, data, key))
 
 
-async def create_once(
-    request: HttpRequest, caller: Caller, filled: Mapping[str, Json], key: str | None
-) -> Response[dict[str, object]]:
-    """Create a job, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
-
-    async def make(keyed: KeyedRequest | None) -> Created:
-        return _created(await server_of(request.app.state).jobs.create(caller, filled, _answered(keyed)))
-
-    return await once(request, caller, key, make)
-
-
-async def rerun_once(
-    request: HttpRequest, caller: Caller, release: str, key: str | None, *, is_pinned: bool
-) -> Response[Any]:
-    """Run a job again, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
-
-    async def make(keyed: KeyedRequest | None) -> Created:
-        jobs = server_of(request.app.state).jobs
-        return _created(await jobs.rerun(caller, release, is_pinned=is_pinned, answered=_answered(keyed)))
-
-    return await once(request, caller, key, make)
-
-
-def _created(job: Job) -> Created:
-    return 201, as_plain(job), f"/v1/jobs/{job.release}"
-
-
-def _answered(keyed: KeyedRequest | None) -> Callable[[Job], KeyedRequest | None]:
-    """Return a function that completes a request with the answer, or returns None without a request."""
-
-    def answered(job: Job) -> KeyedRequest | None:
-        status, body, location = _created(job)
-        return keyed and replace(keyed, status=status, body=jsonio.compact(body), location=location)
-
-    return answered
+def _created(job: Job) -> Response[Job]:
+    return created(job, f"/v1/jobs/{job.release}")
 
 
 @get("/v1/jobs")
@@ -143,12 +103,15 @@ async def delete_job(
 @post("/v1/jobs/{release:str}/rerun", status_code=201)
 async def rerun_job(
     request: HttpRequest,
+    state: State,
     release: FromPath[str],
     pinned: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Job]:
     """Create a job from the values of another job; with `pinned`, also from the revisions of that job."""
-    return await rerun_once(request, await caller_of(request), release, idempotency_key, is_pinned=pinned)
+    caller = await caller_of(request)
+    key = await request_key(request, caller, idempotency_key)
+    return _created(await server_of(state).jobs.rerun(caller, release, is_pinned=pinned, key=key))
 
 
 HANDLERS = (

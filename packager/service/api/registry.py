@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # litestar reads the types of routes
-from typing import TYPE_CHECKING
 
 from litestar import Response, delete, get, post, put
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody
 
-from packager.base.values import as_plain
 from packager.service.api import document
 from packager.service.api.access import (
-    Created,
     HttpRequest,
-    IdempotencyKey,
     IfMatch,
     caller_of,
+    created,
     expected_revision,
-    once,
     server_of,
     tagged,
 )
@@ -31,10 +27,6 @@ from packager.service.use.answers import (
     TemplateList,
     TemplateTrial,
 )
-
-if TYPE_CHECKING:
-    from packager.service.store.rows import KeyedRequest
-
 
 # templates
 
@@ -58,18 +50,13 @@ async def add_template(
     state: State,
     data: JSONBody[TemplateBody],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
-    idempotency_key: IdempotencyKey = None,
-) -> Response[TemplateTrial] | Response[dict[str, object]]:
+) -> Response[TemplateTrial] | Response[RegisteredTemplate]:
     """Register a template; with `dry_run`, return the outcome without registering, also for a registered name."""
     caller, templates = await caller_of(request), server_of(state).templates
     if dry_run:
         return Response(await templates.trial(caller, data), status_code=200)
-
-    async def make(_keyed: KeyedRequest | None) -> Created:
-        added = await templates.add(caller, data)
-        return 201, as_plain(added), f"/v1/templates/{added.name}"
-
-    return await once(request, caller, idempotency_key, make)
+    added = await templates.add(caller, data)
+    return created(added, f"/v1/templates/{added.name}")
 
 
 @get("/v1/templates/{name:str}")
@@ -135,8 +122,7 @@ async def add_definition(
     state: State,
     data: JSONBody[DefinitionBody],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
-    idempotency_key: IdempotencyKey = None,
-) -> Response[DefinitionTrial] | Response[dict[str, object]]:
+) -> Response[DefinitionTrial] | Response[RegisteredDefinition]:
     """Register a definition; with `dry_run`, return the outcome without registering, also for a registered name.
 
     The example of the definition is filled in as a trial.
@@ -144,12 +130,8 @@ async def add_definition(
     caller, definitions = await caller_of(request), server_of(state).definitions
     if dry_run:
         return Response(await definitions.trial(caller, data), status_code=200)
-
-    async def make(_keyed: KeyedRequest | None) -> Created:
-        added = await definitions.add(caller, data)
-        return 201, as_plain(added), f"/v1/definitions/{added.name}"
-
-    return await once(request, caller, idempotency_key, make)
+    added = await definitions.add(caller, data)
+    return created(added, f"/v1/definitions/{added.name}")
 
 
 @get("/v1/definitions/{name:str}")

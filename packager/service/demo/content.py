@@ -91,4 +91,4 @@ async def fill(server: Server, caller: Caller) -> None:
     for name, project, steps, rate, gpus in _JOBS:
         train: dict[str, Json] = {"steps": steps, "learningRate": rate}
         filled: dict[str, Json] = {"taskDef": name, "process": {"train": train}, "resources": {"gpus": gpus}}
-        await server.jobs.create(caller, {**filled, "project": project}, lambda _job: None)
+        await server.jobs.create(caller, {**filled, "project": project})

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
+from packager.base.values import replace
 from packager.kubernetes.manifest import mapping
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
@@ -17,10 +18,10 @@ from packager.service.jobs.batches import Batches
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.preparation import Filled, Preparation, Prepared
 from packager.service.registry import policy
-from packager.service.store.store import NewJob, QueueFullError, SameNameError, TakenOverError
+from packager.service.store.store import NewJob, QueueFullError, SameNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.service.access.projects import Project
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
-    from packager.service.store.rows import KeyedRequest, StoredJob
+    from packager.service.store.rows import RequestKey, StoredJob
 
 
 _MOST_PREPARED = 16
@@ -160,28 +161,39 @@ class Tasks:
             raise
         return [] if item is None else [item]
 
-    async def create(self, filled: Filled, answer: Callable[[StoredJob], KeyedRequest | None]) -> StoredJob:
-        """Prepare and store a job, together with the response to the request (`Store.add_jobs`); it is applied soon.
+    async def create(self, filled: Filled, key: RequestKey | None = None) -> StoredJob:
+        """Prepare and store a job, which is applied soon; return the job of an earlier request with the same key.
 
         Raises:
-            Failure: The job is refused (see `prepare`); the project or the caller has too many jobs; or another request
-                with the same idempotency key has begun.
+            Failure: The job is refused (see `prepare`), the project or the caller has too many jobs, or the key was
+                used with another body.
         """
+        if key and (earlier := await self._earlier(key)):
+            return earlier
         await self._room.check(filled.project.name, filled.caller.key)
         job = None
         while job is None:
             prepared = await self.prepare(filled, dry_run=False)
-            new = NewJob(prepared.job, filled.caller.name, answer, filled.project.own_limits)
+            new = replace(prepared.job, request_key=key.key, request_digest=key.digest) if key else prepared.job
             try:
-                job = await self._storing.add(Owner(filled.project.name, filled.caller.key), new)
+                job = await self._storing.add(
+                    Owner(filled.project.name, filled.caller.key),
+                    NewJob(new, filled.caller.name, filled.project.own_limits),
+                )
             except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
-                continue
+                if key and (earlier := await self._earlier(key)):
+                    return earlier
             except QueueFullError as error:
                 raise Failure("quota", str(error)) from None
-            except TakenOverError as error:
-                raise Failure("conflict", str(error)) from None
         self._room.add(filled.project.name, job.owner)
         self._follower.created(job.release, job.namespace)
+        return job
+
+    async def _earlier(self, key: RequestKey) -> StoredJob | None:
+        """Return the job of an earlier request with the same key. Raises Failure if that had another body."""
+        job = await asyncio.to_thread(self._store.job_of_request, key.key)
+        if job is not None and job.request_digest != key.digest:
+            raise Failure("idempotency-mismatch", "the key was used with another body")
         return job
 
     async def want(self, release: str, goal: str, caller: Caller) -> StoredJob:

@@ -11,7 +11,7 @@ from litestar import Litestar, MediaType, Response, Router
 from packager.service.api import app, requestlog
 from packager.service.api.access import HttpRequest, admit, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.page import documentation, jobs, new, overview, projects, registry, sign_in, static, tokens
+from packager.service.page import jobs, new, overview, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ def make(server: Server) -> Litestar:
     """Return the application of a server with its page; the application starts and stops the server."""
     handlers = [
         *overview.HANDLERS,
-        *documentation.HANDLERS,
         *jobs.HANDLERS,
         *new.HANDLERS,
         *registry.HANDLERS,

@@ -41,9 +41,6 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 # static/page.js.
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
-_MOST_NUMBERS = 5_000
-"""The most lines of a text that get a number."""
-
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -110,11 +107,6 @@ def anchor(text: object) -> str:
     )
 
 
-def line_count(text: str) -> int:
-    """Return the number of lines that a text area shows of a text, of which at most _MOST_NUMBERS get a number."""
-    return min(_MOST_NUMBERS, text.count("\n") + 1)
-
-
 class _Exact(str):
     """A text that a browser sends back, so that it keeps every character: the value or the name of a field."""
 
@@ -143,7 +135,6 @@ _environment.filters |= {
     "moment": moment,
     "plural": plural,
     "exact": _Exact,
-    "lines": line_count,
     "yaml": lambda value: yamlio.dump([value]),
 }
 _environment.globals |= {"between": between, "version": __version__, "static": static.address}
@@ -178,8 +169,7 @@ def public(server: Server, template: str, status: int = 200, **values: object) -
 
 
 def _filled(server: Server, template: str, status: int, **values: object) -> Response[str]:
-    own = f"{server.root}/help" if values["caller"] else None
-    docs = server.documentation.rstrip("/") if server.documentation else own
+    docs = server.documentation.rstrip("/") if server.documentation else None
     text = _environment.get_template(f"{template}.html").render(
         final=FINAL, root=server.root, demo=server.is_demo, docs=docs, **values
     )

@@ -13,8 +13,7 @@ from litestar.params import FromPath, FromQuery
 from packager.base.errors import ClusterError
 from packager.diagnosis.curves.figure import figures
 from packager.service.access import permissions
-from packager.service.api.access import HttpRequest, caller_of, server_of
-from packager.service.api.jobs import rerun_once
+from packager.service.api.access import HttpRequest, caller_of, request_key, server_of
 from packager.service.failures import Failure
 from packager.service.page import inputs
 from packager.service.page.html import redirect, respond, visible
@@ -114,7 +113,6 @@ async def _shown(  # noqa: PLR0913 - the parts of the view
         log_problem=log_problem,
         pod=chosen,
         failure=failure,
-        is_at_work=rerun_key is not None and failure is not None and failure.kind == "conflict",
         key=next_key(rerun_key, failure),
         after=history[-1].id if history else await server.events.position(),
     )
@@ -186,12 +184,13 @@ async def _rerun(request: HttpRequest, state: State, release: FromPath[str]) -> 
     form = await request.form()
     key = str(form.get("key") or "") or None
     try:
-        answer = await rerun_once(
-            request, await caller_of(request), release, key, is_pinned=form.get("pinned") == "true"
-        )
+        caller = await caller_of(request)
+        checked = await request_key(request, caller, key)
+        is_pinned = form.get("pinned") == "true"
+        job = await server_of(state).jobs.rerun(caller, release, is_pinned=is_pinned, key=checked)
     except Failure as failure:
         return await _refused(request, state, release, failure, key)
-    return redirect(f"/jobs/{answer.content['release']}")
+    return redirect(f"/jobs/{job.release}")
 
 
 @post("/jobs/{release:str}/delete", include_in_schema=False)

@@ -19,5 +19,5 @@ def next_key(key: str | None = None, failure: Failure | None = None) -> str:
     Returns:
         The same key if the request may have created a job, or may still do so; otherwise a new key.
     """
-    may_create = failure is not None and (failure.kind == "conflict" or failure.status >= 500)
+    may_create = failure is not None and failure.status >= 500
     return key if key and may_create else secrets.token_hex(16)

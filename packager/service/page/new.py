@@ -9,8 +9,7 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.service.api.access import HttpRequest, caller_of, server_of
-from packager.service.api.jobs import create_once
+from packager.service.api.access import HttpRequest, caller_of, request_key, server_of
 from packager.service.failures import Failure
 from packager.service.page import form, inputs
 from packager.service.page.html import redirect, respond
@@ -70,12 +69,13 @@ async def _sent(request: HttpRequest, state: State, name: FromPath[str]) -> Resp
         if action == "preview":
             preview = await server_of(state).jobs.preview(caller, filled)
             return await _form(request, definition, data, sent, preview=preview)
-        answer = await create_once(request, caller, filled, data.get("key") or None)
+        key = await request_key(request, caller, data.get("key") or None)
+        job = await server_of(state).jobs.create(caller, filled, key)
     except Failure as failure:
         if failure.status in (401, 403):
             raise
         return await _form(request, definition, data, sent, failure=failure)
-    return redirect(f"/jobs/{answer.content['release']}")
+    return redirect(f"/jobs/{job.release}")
 
 
 async def _form(  # noqa: PLR0913 - the parts of the view

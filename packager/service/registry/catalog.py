@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from packager.service.registry.definitions import Definition
     from packager.service.registry.packages.content import PackageBody
     from packager.service.registry.packages.reading import PackageReader
-    from packager.service.registry.packages.sources import PackageChoices
     from packager.service.registry.policy import Accepted, Site
     from packager.service.registry.rendering import Renderer
     from packager.service.store.store import Store
@@ -138,14 +137,6 @@ class Catalog:
                 continue
             with suppress(ExistsError):  # another replica has been faster
                 self.revisions.add_template(body.name, jsonio.compact(as_plain(body)), "mlpack")
-
-    def packages(self) -> PackageChoices:
-        """Return the packages that a form offers."""
-        return self._packages.choices()
-
-    def package_parts(self, source: str) -> Mapping[str, Sequence[str]]:
-        """Return the overlays of a package, the default one first, each with its site options; empty if not known."""
-        return self._packages.parts(source)
 
     def add_template(self, body: TemplateBody, author: str) -> tuple[StoredTemplate, list[str]]:
         """Register a template, and return it with the problems of its objects with invented values. Raises Failure."""

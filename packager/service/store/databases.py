@@ -32,7 +32,6 @@ from sqlalchemy.pool import QueuePool
 from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
 from packager.base.filesystems import network_file_system
 from packager.base.locks import lock
-from packager.service.store.addresses import is_postgres
 from packager.service.store.rows import read
 
 if TYPE_CHECKING:
@@ -51,9 +50,7 @@ CHANNEL = "mlpack_events"
 
 _WRITING = 0x6D6C7001
 LEADING = 0x6D6C7002
-RUNNING = 0x6D6C7003
-"""The keys of the advisory locks of PostgreSQL: of the write transaction, of the leader, and (as the first of two keys)
-of each running replica."""
+"""The keys of the advisory locks of PostgreSQL: of the write transaction, and of the leader."""
 
 KEEPALIVES = {
     "connect_timeout": 10,
@@ -215,10 +212,6 @@ class Database(ABC):
     def tell(self, connection: Connection, release: str) -> None:
         """Notify other replicas of an event of a job, at the end of the transaction."""
 
-    @abstractmethod
-    def has_replica(self, connection: Connection, replica: int) -> bool:
-        """Return whether another replica runs and uses this database."""
-
     def claim(self) -> None:  # noqa: B027 - a shared database needs no claim
         """Lock a database that only one server may use, until it is closed. Raises ToolError if it is locked."""
 
@@ -326,10 +319,6 @@ class Sqlite(Database):
     def tell(self, connection: Connection, release: str) -> None:
         """Do nothing: there are no other replicas."""
 
-    def has_replica(self, connection: Connection, replica: int) -> bool:  # noqa: ARG002 - the signature of `Database`
-        """Return False: there are no other replicas."""
-        return False
-
     def check(self) -> list[str]:
         """Return the problems that SQLite finds in the file."""
         with self.reading() as connection:
@@ -427,15 +416,6 @@ class Postgres(Database):
     def check_room(self) -> None:
         """Do nothing: the disk is on another machine, and PostgreSQL refuses writes when it is full."""
 
-    def has_replica(self, connection: Connection, replica: int) -> bool:
-        """Return whether a replica holds its lock (`replicas.listen`), which it loses when its process ends."""
-        statement = text(
-            "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
-            " WHERE datname = current_database() AND locktype = 'advisory' AND granted"
-            " AND classid = :running AND objid = :replica AND objsubid = 2"
-        )
-        return connection.execute(statement, {"running": RUNNING, "replica": replica}).first() is not None
-
     def check(self) -> list[str]:
         """Return no problems: PostgreSQL enforces its constraints, and `pg_amcheck` checks files. Raises AwayError."""
         with self.reading() as connection:
@@ -459,7 +439,7 @@ def _set(connection: DBAPIConnection, _record: object) -> None:
 def opened(where: str | Path) -> Database:
     """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
     address = str(where)
-    if is_postgres(address):
+    if address.startswith(("postgresql:", "postgres:")):
         return Postgres(address)
     if address.startswith("sqlite:"):
         path = address.removeprefix("sqlite:")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from packager.service.store.databases import CHANNEL, FROZEN, KEEPALIVES, LEADING, RUNNING, AwayError, settings
+from packager.service.store.databases import CHANNEL, FROZEN, KEEPALIVES, LEADING, AwayError, settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -75,17 +75,15 @@ async def lead(conninfo: str, work: Callable[[], Awaitable[None]], pause: float 
             await asyncio.wait([working])
 
 
-async def listen(conninfo: str, replica: int, heard: Callable[[str | None], None]) -> None:
+async def listen(conninfo: str, heard: Callable[[str | None], None]) -> None:
     """Call `heard` with the release of each job that has an event, until the connection breaks.
 
-    The first call is with None, because earlier notifications were not received. The connection holds the lock by which
-    other replicas recognize that this one runs.
+    The first call is with None, because earlier notifications were not received.
 
     Raises:
         AwayError: The connection is broken.
     """
     async with _connected(conninfo) as connection:
-        await connection.execute("SELECT pg_advisory_lock_shared(%s::int, %s::int)", (RUNNING, replica))
         await connection.execute(f"LISTEN {CHANNEL}")
         heard(None)
         async for notice in connection.notifies():

@@ -90,6 +90,8 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
         pods: The pods as JSON.
         findings: The findings as JSON.
         attempts: The number of starts of the workload; None before the first one.
+        request_key: The `RequestKey.key` of the request that has created it; None without an idempotency key.
+        request_digest: The `RequestKey.digest` of that request.
     """
 
     definition: str
@@ -113,6 +115,8 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
     started: str | None = None
     ended: str | None = None
     attempts: int | None = None
+    request_key: str | None = None
+    request_digest: str | None = None
 
     @property
     def values(self) -> dict[str, Json]:
@@ -169,18 +173,11 @@ class Usage(Value, frozen=True, kw_only=True):
     creator: str = ""
 
 
-class KeyedRequest(Value, frozen=True, kw_only=True):
-    """A request with an idempotency key, and its response; the status is None while the request is processed."""
+class RequestKey(Value, frozen=True):
+    """The idempotency key of a request: a digest of the key, its caller and path, and a digest of the body."""
 
-    caller: str
-    path: str
     key: str
     digest: str
-    status: int | None = None
-    body: str | None = None
-    location: str | None = None
-    created: str = ""
-    replica: int = 0
 
 
 class Delivery(Value, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select
 
 from packager.service.store.tables import sessions
 
@@ -36,12 +36,6 @@ class StoredSessions:
         with self._reading() as connection:
             content = connection.execute(select(sessions.c.content).where(sessions.c.id == identifier)).scalar()
             return None if content is None else bytes(content)
-
-    def change(self, identifier: str, content: bytes) -> bool:
-        """Store the new content of a session; return False if it has ended."""
-        with self._writing() as connection:
-            statement = update(sessions).where(sessions.c.id == identifier).values(content=content)
-            return bool(connection.execute(statement).rowcount)
 
     def remove(self, identifier: str) -> None:
         """End a session."""

@@ -15,10 +15,8 @@ from packager.service.store.curves import Measured
 from packager.service.store.databases import AwayError
 from packager.service.store.kept_logs import KeptLogs
 from packager.service.store.quota import Quota, Share, obstacle, startable
-from packager.service.store.requests import KeyedRequests
 from packager.service.store.revisions import Revisions
 from packager.service.store.rows import (
-    KeyedRequest,
     NewEvent,
     StoredEvent,
     StoredJob,
@@ -62,11 +60,7 @@ _NO_QUOTA = Quota()
 
 
 class SameNameError(MlpackError):
-    """Another job has the name that was generated for a new job."""
-
-
-class TakenOverError(MlpackError):
-    """Another request with the same key has taken over: this one took too long, or its replica was unreachable."""
+    """Another job has the name that was generated for a new job, or the key of its request."""
 
 
 class QueueFullError(MlpackError):
@@ -92,13 +86,11 @@ class NewJob(Value, frozen=True):
     Attributes:
         job: The job; with the status `queued`, Kueue holds it.
         actor: The caller who requested the job.
-        answer: Returns the response to the request from the complete job; None without an idempotency key.
         limits: The limits of the project; without room, the job is stored as `queued`.
     """
 
     job: StoredJob
     actor: str
-    answer: Callable[[StoredJob], KeyedRequest | None]
     limits: Quota = _NO_QUOTA
 
 
@@ -113,7 +105,6 @@ class Store:
         database: The connections, and statements on the whole database.
         tokens: The tokens.
         revisions: The templates and the definitions.
-        requests: The requests with an idempotency key.
         outbox: The callbacks.
         logs: The kept logs.
         measured: The curves of jobs.
@@ -137,7 +128,6 @@ class Store:
         self._writing, self._reading = self.database.writing, self.database.reading
         self.tokens = StoredTokens(self.database)
         self.revisions = Revisions(self.database)
-        self.requests = KeyedRequests(self.database)
         self.outbox = outbox.Outbox(self.database)
         self.logs = KeptLogs(self.database)
         self.measured = Measured(self.database)
@@ -202,7 +192,7 @@ class Store:
             return usage.taken(connection, project, ACTIVE)
 
     def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[StoredJob | Exception]:
-        """Store jobs in one transaction, each with its first event and the response to its request.
+        """Store jobs in one transaction, each with its first event.
 
         Returns:
             The complete job or the error, for each new job: an error of one job does not affect the others.
@@ -214,9 +204,11 @@ class Store:
             return [error] * len(new_jobs)
         except Exception as error:  # noqa: BLE001 - it is unknown which job has caused it
             if len(new_jobs) == 1:
-                release = new_jobs[0].job.release
-                is_taken = isinstance(error, IntegrityError) and self.job(release) is not None
-                return [SameNameError(f"the job {release!r} exists") if is_taken else error]
+                new = new_jobs[0].job
+                is_taken = isinstance(error, IntegrityError) and (
+                    self.job(new.release) or (new.request_key and self.job_of_request(new.request_key))
+                )
+                return [SameNameError(f"the job {new.release!r} exists") if is_taken else error]
         return [outcome for new in new_jobs for outcome in self.add_jobs([new])]
 
     def _add_job(self, connection: Connection, new: NewJob) -> StoredJob | QueueFullError:
@@ -229,9 +221,6 @@ class Store:
         connection.execute(prepared.INSERT_JOB, columns(job))
         first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=new.actor)
         outbox.announce(connection, job, self._add_event(connection, first), None)
-        request = new.answer(job)
-        if request and not self.requests.complete(connection, request):
-            raise TakenOverError("another request with this key was begun")
         return job
 
     def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
@@ -318,6 +307,10 @@ class Store:
     def job(self, release: str) -> StoredJob | None:
         """Return a job; None if it does not exist."""
         return self.database.row(StoredJob, prepared.JOB, release=release)
+
+    def job_of_request(self, key: str) -> StoredJob | None:
+        """Return the job that a request with an idempotency key has created; see `RequestKey`."""
+        return self.database.row(StoredJob, select(jobs).where(jobs.c.request_key == key))
 
     def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[StoredJob]:
         """Return jobs, the newest first.

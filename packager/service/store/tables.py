@@ -51,7 +51,7 @@ sessions = Table(
     "sessions",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("content", LargeBinary, nullable=False),  # the identity and the refresh token, encrypted
+    Column("content", LargeBinary, nullable=False),  # the identity, encrypted
     Column("ends", Text, nullable=False),
     Column(
         "owner", Text, nullable=False, server_default=""
@@ -117,6 +117,8 @@ jobs = Table(
     Column("attempts", Integer),  # NULL before the first one
     Column("owner", Text, nullable=False, server_default=""),  # the key of the owner; the creator is a name
     Column("requester", Text, nullable=False, server_default=""),  # the key of the caller who filled in the values
+    Column("request_key", Text),  # a digest of the idempotency key with its caller and path; NULL without one
+    Column("request_digest", Text),
     ForeignKeyConstraint(["definition", "definition_revision"], ["definitions.name", "definitions.revision"]),
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),
     Index("jobs_by_creation", "created", "release"),
@@ -126,6 +128,7 @@ jobs = Table(
     Index("jobs_by_definition", "definition", "created", "release"),
     Index("jobs_by_creator", "creator", "created", "release"),
     Index("jobs_by_application", "application", "created", "release"),
+    Index("jobs_by_request", "request_key", unique=True),
     sqlite_strict=True,
 )
 
@@ -142,21 +145,6 @@ events = Table(
     Column("time", Text, nullable=False),
     UniqueConstraint("release", "sequence"),
     sqlite_autoincrement=True,
-    sqlite_strict=True,
-)
-
-requests = Table(
-    "requests",
-    metadata,
-    Column("caller", Text, primary_key=True),
-    Column("path", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("digest", Text, nullable=False),
-    Column("status", Integer),  # NULL while the first request is processed
-    Column("body", Text),
-    Column("location", Text),
-    Column("created", Text, nullable=False),
-    Column("replica", Integer, nullable=False, server_default="0"),  # the replica that processes the request
     sqlite_strict=True,
 )
 

@@ -23,7 +23,7 @@ from packager.service.use import answers
 from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from packager.base.values import Json
     from packager.diagnosis.curves.points import Curve
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from packager.service.jobs.recorder import Recorder
     from packager.service.jobs.tasks import Tasks
     from packager.service.sealing import Sealer
-    from packager.service.store.rows import KeyedRequest, StoredJob
+    from packager.service.store.rows import RequestKey, StoredJob
     from packager.service.store.store import Store
-
-    Answered = Callable[[Job], KeyedRequest | None]
-    """Returns a request with an idempotency key, completed with its answer, from the job that it makes."""
 
 
 class JobQuery(Value, frozen=True):
@@ -88,12 +85,11 @@ class Jobs:
         self._recorder = recorder
         self._courier = courier
 
-    async def create(self, caller: Caller, filled: Mapping[str, Json], answered: Answered) -> Job:
-        """Create a job from filled values, which may name its `project`. Raises Failure."""
+    async def create(self, caller: Caller, filled: Mapping[str, Json], key: RequestKey | None = None) -> Job:
+        """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
-        request = Filled(_without_project(filled), caller, project)
-        return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
+        return answers.job(await self._tasks.create(Filled(_without_project(filled), caller, project), key))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
@@ -106,14 +102,14 @@ class Jobs:
             warnings=list(prepared.warnings),
         )
 
-    async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, answered: Answered) -> Job:
+    async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, key: RequestKey | None = None) -> Job:
         """Create a job from the values of a job that the caller owns, or in whose project they act for others.
 
         Args:
             caller: The caller.
             release: The release of the other job.
             is_pinned: Whether the revisions of the other job are used instead of the current ones.
-            answered: Completes the request with its answer; see `Answered`.
+            key: The key of the request, if an earlier one may have created the job.
 
         Raises:
             Failure: The same as for `Tasks.create`; or the other job has secrets of others.
@@ -127,7 +123,7 @@ class Jobs:
         owner = job.owner if creator != caller.name else None  # the owner of the other job
         sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(ENV)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
-        return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
+        return answers.job(await self._tasks.create(request, key))
 
     def _check_knows_secrets(self, caller: Caller, job: StoredJob) -> None:
         """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
-    from packager.service.registry.packages.sources import PackageChoices
     from packager.service.registry.policy import Accepted
     from packager.service.store.rows import StoredDefinition
 
@@ -164,24 +163,6 @@ class TaskDefinitions:
             raise Failure("not-found", f"definition {name!r} not found")
         visible = [row for row in rows if permissions.sees_definition(caller, row)]
         return DefinitionList(items=[answers.definition(row) for row in visible])
-
-    async def packages(self, caller: Caller) -> PackageChoices:
-        """Return the packages that a form offers."""
-        permissions.check_role(caller, "developer")
-        return await asyncio.to_thread(self._catalog.packages)
-
-    async def package_parts(self, caller: Caller, source: str) -> Mapping[str, Sequence[str]]:
-        """Return the overlays of a package, the default one first, each with its site options; empty if not known.
-
-        They are not known either while too many requests of the caller read packages.
-        """
-        permissions.check_role(caller, "developer")
-        try:
-            return await self._reading.run(
-                Owner(caller.projects, caller.key), lambda: self._catalog.package_parts(source)
-            )
-        except Failure:
-            return {}
 
     async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
         """Register a definition, whose example is filled in as a trial."""

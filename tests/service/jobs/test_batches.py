@@ -33,7 +33,7 @@ class _Store:
 
 
 def _job(release: str, creator: str = "ada") -> NewJob:
-    return NewJob(replace(JOB, release=release, creator=creator), creator, lambda _: None, Quota())
+    return NewJob(replace(JOB, release=release, creator=creator), creator, Quota())
 
 
 def test_jobs_that_arrive_while_others_are_stored_form_one_batch() -> None:

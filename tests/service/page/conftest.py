@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import asyncio
 import html
 import re
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,28 +57,6 @@ def text_of(answer: Any) -> str:
     """Return the visible text of a view."""
     body = re.sub(r"<(script|style|head)\b.*?</\1>", " ", answer.text, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
-
-
-def sent_twice(site: Site, patch: pytest.MonkeyPatch, path: str, form: dict[str, str]) -> tuple[Any, Any]:
-    """Send a form, and again while the first request waits for the cluster; return both answers."""
-    begun, may_end = threading.Event(), threading.Event()
-    apply = site.cluster.apply
-
-    async def slow(item: dict[str, Any], namespace: str, *, dry_run: bool = False) -> dict[str, Any]:
-        if dry_run:
-            begun.set()
-            assert await asyncio.to_thread(may_end.wait, 60)
-        return await apply(item, namespace, dry_run=dry_run)
-
-    patch.setattr(site.cluster, "apply", slow)
-    with ThreadPoolExecutor(1) as clients:
-        pending = clients.submit(site.send, path, form)
-        try:
-            assert begun.wait(60)
-            second = site.send(path, form)
-        finally:
-            may_end.set()
-        return pending.result(), second
 
 
 @pytest.fixture(scope="module")

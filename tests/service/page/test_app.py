@@ -52,3 +52,10 @@ def test_every_view_answers_hostile_names_and_queries(shared: Site, name: str) -
             answer = shared.view(f"{target}?{query}")
             assert answer.status_code < 500, (path, query[:40], answer.text[-300:])
     assert [line for line in shared.log if "Traceback" in line] == []
+
+
+def test_views_link_to_configured_documentation(shared: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Documentation" not in shared.view("/templates").text
+    monkeypatch.setattr(shared.server, "documentation", "https://docs.example.com/mlpack/")
+    assert 'href="https://docs.example.com/mlpack/service/templates/"' in shared.view("/templates").text
+    assert 'href="https://docs.example.com/mlpack/"' in shared.view("/sign-in", None).text

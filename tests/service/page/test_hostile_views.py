@@ -186,10 +186,8 @@ VIEWS: dict[str, tuple[str, str]] = {
     "a definition": ("/definitions/h", MARK),
     "its first revision": ("/definitions/h?revision=1", MARK),
     "no such revision": (f"/definitions/h?revision={ADDRESS}", ""),
-    "a definition's form": ("/definitions/h/edit", MARK),
     "templates": ("/templates", MARK),
     "a template": ("/templates/h", MARK),
-    "a template's form": ("/templates/h/edit", MARK),
     "projects": ("/projects", ""),
     "tokens": ("/tokens", ""),
     "an issuer's refusal": (f"/sign-in/answer?error={ADDRESS}&error_description={ADDRESS}&state={ADDRESS}", ""),
@@ -216,11 +214,6 @@ def _refusal_of_the_cluster(page: Page, site: Served) -> None:
     site.cluster.refused.clear()
 
 
-def _errors_of_a_template(page: Page, site: Served) -> None:
-    page.goto(f"{site.origin}/templates/h/edit")
-    _submit(page, "Try it", {"textarea[name=template]": f"a: [{HOSTILE}"})
-
-
 def _preview(page: Page, site: Served) -> None:
     page.goto(f"{site.origin}/new/h?values_of={site.get('/v1/jobs').json()['items'][0]['release']}")
     _submit(page, "Show the manifests", {})
@@ -230,7 +223,6 @@ FORMS: dict[str, Callable[[Page, Served], None]] = {
     "errors of a job": _errors_of_a_job,
     "a refusal of the cluster": _refusal_of_the_cluster,
     "a preview": _preview,
-    "errors of a template": _errors_of_a_template,
 }
 
 

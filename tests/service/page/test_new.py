@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import UnreachableError
 from tests.service import bodies
-from tests.service.page.conftest import Site, sent_twice, text_of
+from tests.service.page.conftest import Site, text_of
 
 if TYPE_CHECKING:
     import pytest
@@ -154,24 +154,12 @@ def key_in(answer: Any) -> str:
     return key[1]
 
 
-def test_form_sent_again_during_the_first_request_creates_one_job(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    form = {"key": key_in(site.view("/new/countdown")), "/process/train/number": "3"}
-    first, second = sent_twice(site, monkeypatch, "/new/countdown", form)
-    assert second.status_code == 409
-    assert "The job is being created" in text_of(second)
-    assert '<a href="/jobs">list of jobs</a>' in second.text
-    third = site.send("/new/countdown", {**form, "key": key_in(second)})
-    assert (third.status_code, third.headers["location"]) == (303, first.headers["location"])
-    assert len(site.get("/v1/jobs").json()["items"]) == 1
-
-
 def test_form_keeps_its_key_after_an_error_of_the_server(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     form = {"key": key_in(site.view("/new/countdown")), "/process/train/number": "3"}
     error = UnreachableError("the cluster does not answer: refused")
     monkeypatch.setattr(site.cluster, "error", error)
     away = site.send("/new/countdown", form)
     assert (away.status_code, key_in(away)) == (503, form["key"])
-    assert "The job is being created" not in text_of(away)
     monkeypatch.setattr(site.cluster, "error", None)
     assert site.send("/new/countdown", {**form, "key": key_in(away)}).status_code == 303
 

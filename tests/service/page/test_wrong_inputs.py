@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.service.page.html import anchor
 from tests.service.page.conftest import Site, text_of
-from tests.service.page.test_registry import DEFINITION
 
 if TYPE_CHECKING:
     from typing import Any
@@ -20,21 +18,17 @@ RAW = re.compile(r"\[\^?[A-Za-z]-|\(\?[!:=P]|matching regex|does not match|Expec
 
 HOSTILE = ("<script>alert(1)</script>", "x" * 70_000, "\x1b[2J\u202e\ud7ff\ufeff", "[&a [*a, *a], {")
 
-TEMPLATE = {"name": "t", "description": "", "template": "a: 1\n"}
-PACKAGE = {"name": "p", "source": "hello-mpi", "overlay": "", "site": ""}
-
 
 @pytest.mark.parametrize(
     ("path", "form", "fields"),
     [
-        ("/new-definition", DEFINITION, ("name", "user_values_description", "project")),
         ("/tokens", {"name": "a", "role": "user"}, ("name", "role", "project", "days")),
         ("/new/countdown", {}, ("/process/train/number", "/name", "/creator", "/project")),
     ],
 )
 def test_wrong_value_is_shown_in_words(shared: Site, path: str, form: dict[str, str], fields: tuple[str, ...]) -> None:
     for field, value in itertools.product(fields, HOSTILE):
-        answer = shared.send(path, {**form, field: value, "action": "trial" if "new-" in path else "preview"})
+        answer = shared.send(path, {**form, field: value, "action": "preview"})
         assert answer.status_code in (200, 201, 400, 403, 422), text_of(answer)
         assert not RAW.search(text_without_inputs(answer)), (field, RAW.search(text_without_inputs(answer)))
         assert "<script>alert" not in answer.text
@@ -45,25 +39,6 @@ def test_wrong_value_is_shown_in_words(shared: Site, path: str, form: dict[str, 
 def text_without_inputs(answer: Any) -> str:
     """Return the visible text of a view without the values in text areas, which are the user's own."""
     return text_of(type("View", (), {"text": re.sub(r"(?s)<textarea.*?</textarea>", "", answer.text)}))
-
-
-@pytest.mark.parametrize(
-    ("path", "form", "field", "message"),
-    [
-        ("/new-definition", {"name": "a b"}, "name", "expected a name of letters, digits and - _ . between them"),
-        ("/new-definition", {"application": "a b"}, "application", "expected a name such as nightly, found 'a b'"),
-        ("/new-definition", {"description": "x" * 5000}, "description", "expected at most 4096 characters"),
-        ("/new-template", {"template": "x" * 70_000}, "template", "expected at most 65536 characters, found 70000"),
-    ],
-)
-def test_error_is_shown_by_its_field(shared: Site, path: str, form: dict[str, str], field: str, message: str) -> None:
-    start = {**DEFINITION, **PACKAGE} if {"overlay", "site", "option:A"} & form.keys() else DEFINITION
-    answer = shared.send(path, {**(start if path == "/new-definition" else TEMPLATE), **form})
-    assert answer.status_code == 422
-    at_field = re.search(rf'(?s)id="{re.escape(anchor(field))}-error">(.*?)</p>', answer.text)
-    assert at_field
-    assert message in text_of(type("View", (), {"text": at_field[1]}))
-    assert f'href="#{anchor(field)}"' in answer.text
 
 
 @pytest.mark.parametrize(

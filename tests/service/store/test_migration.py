@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def described(connection: Connection) -> dict[str, tuple[object, ...]]:
-    """Return each table with its columns, keys, indexes and, in SQLite, its statement."""
+    """Return each table with its columns, keys, indexes and, in SQLite, its options."""
     tables = inspect(connection)
     statements: dict[str, str] = {}
     if connection.dialect.name == "sqlite":
@@ -30,7 +30,7 @@ def described(connection: Connection) -> dict[str, tuple[object, ...]]:
             sorted(map(str, tables.get_foreign_keys(name))),
             sorted(map(str, tables.get_unique_constraints(name))),
             sorted(map(str, tables.get_indexes(name))),
-            statements.get(name),
+            [word for word in ("AUTOINCREMENT", "STRICT") if word in statements.get(name, "")],
         )
         for name in tables.get_table_names()
         if name != "alembic_version"

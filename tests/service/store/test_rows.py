@@ -18,7 +18,6 @@ TABLES: list[tuple[type[Value], Table]] = [
     (rows.StoredDefinition, tables.definitions),
     (rows.StoredJob, tables.jobs),
     (rows.StoredEvent, tables.events),
-    (rows.KeyedRequest, tables.requests),
     (rows.Delivery, tables.deliveries),
     (rows.StoredLog, tables.logs),
 ]

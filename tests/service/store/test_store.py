@@ -3,7 +3,6 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from packager.base.errors import ToolError
 from packager.base.values import replace
 from packager.service.access.tokens import Caller, caller, create
-from packager.service.store import requests as module
 from packager.service.store.quota import Quota
 from packager.service.store.revisions import ExistsError, MismatchError
-from packager.service.store.rows import KeyedRequest, StoredJob
+from packager.service.store.rows import StoredJob
 from packager.service.store.store import (
     Filters,
     NewJob,
@@ -75,15 +73,11 @@ def store(database: str) -> Iterator[Store]:
     store.close()
 
 
-def added(store: Store, *, answer: KeyedRequest | None = None, limits: Quota | None = None, **changes: Any) -> str:
+def added(store: Store, *, limits: Quota | None = None, **changes: Any) -> str:
     """Add a job with a new release, and return the release."""
     release = f"d-{secrets.token_hex(3)}"
-    add_job(store, replace(JOB, release=release, **changes), answer=answer, limits=limits)
+    add_job(store, replace(JOB, release=release, **changes), limits=limits)
     return release
-
-
-REQUEST = KeyedRequest(caller="ada", path="POST /v1/jobs", key="k", digest="d")
-RESPONSE = replace(REQUEST, status=201, body="{}", location="/x")
 
 
 @BOTH
@@ -250,20 +244,16 @@ def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) 
 
 
 @BOTH
-def test_repeated_request_gets_the_first_answer(store: Store) -> None:
-    assert store.requests.begin(REQUEST) is None
-    assert store.requests.begin(REQUEST) is not None
-    store.requests.finish(RESPONSE)
-    again = store.requests.begin(REQUEST)
-    assert again
-    assert (again.status, again.location) == (201, "/x")
-
-
-def test_unfinished_request_is_repeated_after_the_time_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store.requests.begin(REQUEST) is None
-    assert store.requests.begin(REQUEST) is not None
-    monkeypatch.setattr(module, "_LONGEST_REQUEST", timedelta(0))
-    assert store.requests.begin(REQUEST) is None
+def test_second_job_with_the_key_of_a_request_is_refused(store: Store) -> None:
+    first = added(store, request_key="k")
+    with pytest.raises(SameNameError):
+        added(store, request_key="k")
+    found = store.job_of_request("k")
+    assert found
+    assert found.release == first
+    assert store.job_of_request("other") is None
+    added(store)  # jobs without a key
+    added(store)
 
 
 def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> None:
@@ -285,8 +275,8 @@ def test_add_jobs_stores_valid_jobs_of_a_batch_and_returns_errors_for_others(sto
     rows = [replace(first, release=f"d-{number}", project="p") for number in range(4)]
     limits = Quota(running=2, queued=1)
     wrong = replace(first, release="d-wrong", definition="none")
-    new = [NewJob(row, "ada", lambda _: None, limits) for row in (*rows, wrong)]
-    outcomes = store.add_jobs([*new[:4], NewJob(rows[0], "ada", lambda _: None), new[4]])
+    new = [NewJob(row, "ada", limits) for row in (*rows, wrong)]
+    outcomes = store.add_jobs([*new[:4], NewJob(rows[0], "ada"), new[4]])
     assert [type(outcome) for outcome in outcomes] == [
         StoredJob,
         StoredJob,

@@ -4,7 +4,6 @@
 const every = 5000; // a running job's curves and ages
 const soonest = 1000; // between two reloads, however many events there are
 const longestLog = 1 << 20;
-const mostNumbers = 5000; // of lines in a text area
 
 // Put the parts of a fresh copy of this page in the place of those that are shown.
 let reloading = null;
@@ -114,76 +113,6 @@ async function followLog(fresh) {
   } finally {
     setTimeout(() => { following = ""; }, every);
   }
-}
-
-// A number beside each line of a text area; the marks of errors stay until lines are added or removed.
-function renumber(area) {
-  const numbers = area.previousElementSibling;
-  const lines = area.value.split("\n").length;
-  const count = Math.min(lines, mostNumbers);
-  area.rows = Math.max(lines, area.parentElement.dataset.rows);
-  if (numbers.childElementCount === count) return;
-  for (const mark of numbers.querySelectorAll(".wrong")) mark.className = "";
-  while (numbers.childElementCount > count) numbers.lastElementChild.remove();
-  while (numbers.childElementCount < count) {
-    const number = document.createElement("span");
-    number.textContent = numbers.childElementCount + 1;
-    numbers.append(number);
-  }
-}
-
-function select(area, line) {
-  const lines = area.value.split("\n");
-  const start = lines.slice(0, line - 1).reduce((length, text) => length + text.length + 1, 0);
-  area.focus({ preventScroll: true });
-  area.setSelectionRange(start, start + (lines[line - 1] ?? "").length);
-  area.previousElementSibling.children[line - 1]?.scrollIntoView({ block: "center" });
-}
-
-const areas = [...document.querySelectorAll(".numbered textarea")];
-for (const area of areas) area.addEventListener("input", () => renumber(area));
-for (const link of document.querySelectorAll("a[data-line]")) {
-  link.addEventListener("click", (event) => {
-    event.preventDefault();
-    select(document.getElementById(link.hash.slice(1)), Number(link.dataset.line));
-  });
-}
-const wrong = areas.find((area) => area.dataset.line);
-if (wrong) select(wrong, Number(wrong.dataset.line));
-
-// The overlays and options of the package that was chosen in the form of a definition.
-const chooser = document.querySelector("[data-choices]");
-let chosen = 0;
-async function choose() {
-  const number = ++chosen;
-  const body = new URLSearchParams(new FormData(chooser.form));
-  body.set("action", "choices");
-  try {
-    const answer = await fetch(location.href, { method: "POST", body, headers: { Accept: "text/html" } });
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (!answer.ok || number !== chosen) return;
-    for (const part of document.querySelectorAll("[data-choice]")) {
-      const focused = part.contains(document.activeElement) && document.activeElement.name;
-      part.replaceChildren(...(fresh.getElementById(part.id)?.childNodes ?? []));
-      if (focused) part.querySelector(`[name="${CSS.escape(focused)}"]`)?.focus();
-    }
-  } catch {
-    // the server is away: what is shown stays
-  }
-}
-// A package has values of its own, in place of the template and the values of the example.
-function withoutExample(form) {
-  if (!("example" in form.dataset) || !form.elements.source.value) return;
-  form.elements.task_template_name.value = "";
-  const texts = [...form.querySelectorAll(".numbered textarea")];
-  for (const text of [form.elements.description, ...texts]) if (text.value === text.defaultValue) text.value = "";
-  texts.forEach(renumber);
-}
-
-if (chooser) {
-  chooser.parentElement.hidden = true; // without a script, it asks for them
-  chooser.form.elements.source.addEventListener("change", () => withoutExample(chooser.form));
-  for (const name of ["source", "overlay"]) chooser.form.elements[name].addEventListener("change", choose);
 }
 
 document.addEventListener("visibilitychange", () => { listen(); if (!document.hidden && address) reload(); });

@@ -30,7 +30,6 @@ from packager.kubernetes.mountpath import ROOT
 from packager.package import declared, layout
 from packager.package.opened import opened
 from packager.package.options import KEYS
-from packager.publish.reference import is_reference
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay
 from packager.service.complaints import Complaint
@@ -43,14 +42,14 @@ from packager.service.registry.packages.content import (
     PackageOrigin,
 )
 from packager.service.registry.packages.env import value_type
-from packager.service.registry.packages.sources import FILE, PackageChoices, choices, located
+from packager.service.registry.packages.sources import located
 from packager.verify import Checks, schema
 from packager.verify import verify as verify_package
 from packager.verify.allowed_fields import facts
 from packager.workloads import structures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from packager.base.envfile import Line
     from packager.base.problems import Problem
@@ -93,30 +92,6 @@ class PackageReader:
         self._sources = sources
         self._kubectl = kubectl
         self._runner = runner
-        self._parts_of_bundled: dict[str, Mapping[str, Sequence[str]]] = {}
-
-    def choices(self) -> PackageChoices:
-        """Return the packages that a form offers."""
-        return choices(self._sources.folder)
-
-    def parts(self, source: str) -> Mapping[str, Sequence[str]]:
-        """Return the overlays of a package, the default one first, each with its site options.
-
-        Empty for a package that cannot be read, and for one in a registry, which is not pulled for a form.
-        """
-        if source in self._parts_of_bundled:
-            return self._parts_of_bundled[source]
-        if is_reference(source):
-            return {}
-        try:
-            with located(source, self._sources, None) as place, opened(place.path, limits=LIMITS) as package:
-                files = Files(package)
-                parts = {overlay: tuple(options(files, overlay)) for overlay in package.overlays}
-        except MlpackError:
-            return {}
-        if not source.startswith(FILE):
-            self._parts_of_bundled[source] = parts
-        return parts
 
     def read(self, body: PackageBody, project: str | None = None) -> PackageContent:
         """Read a package, and return the rendered objects of its overlay and the keys that can be filled in.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from typing import TYPE_CHECKING
 
 from packager.app.build import BuildRequest, Destination, build
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from packager.service.registry.packages.registries import Registry
 
 FILE = "file:"
-_MOST_OFFERED = 500
 
 _BUNDLED = re.compile(r"[a-z0-9][a-z0-9.-]{0,200}")
 _STEP = re.compile(r"(?!\.)[A-Za-z0-9._+-]{1,200}")
@@ -65,35 +63,6 @@ class LocatedPackage(Value, frozen=True):
 
     path: Path
     pulled: str | None = None
-
-
-class PackageChoices(Value, frozen=True):
-    """The packages that a form offers.
-
-    Attributes:
-        sources: The sources, as in a definition.
-        overlays: The names of overlays that bundled packages have.
-    """
-
-    sources: tuple[str, ...]
-    overlays: tuple[str, ...]
-
-
-def choices(folder: Path | None) -> PackageChoices:
-    """Return the bundled packages and those in the server's folder, by name; none of a folder that cannot be read."""
-    offered = _bundled_choices()
-    try:
-        files = sorted(path.name for path in folder.iterdir() if _STEP.fullmatch(path.name)) if folder else []
-    except OSError:
-        files = []
-    return PackageChoices((*offered.sources, *(f"{FILE}{name}" for name in files[:_MOST_OFFERED])), offered.overlays)
-
-
-@cache
-def _bundled_choices() -> PackageChoices:
-    specs = [model.spec for model in models((catalog.bundled(),)) if isinstance(model, Model)]
-    names = sorted(spec.package_name(variant) for spec in specs for variant in spec.variants)
-    return PackageChoices(tuple(names), tuple(sorted({name for spec in specs for name in spec.overlays})))
 
 
 @contextmanager

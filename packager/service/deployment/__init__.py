@@ -1,1 +1,0 @@
-"""The manifests that deploy a server in a cluster."""
