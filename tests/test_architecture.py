@@ -43,7 +43,7 @@ OWNERS = {
     "jinja2": {"builder/templating.py", "service/page/html.py", "service/registry/sandbox.py"},
     "jsonschema": {"modelspec/validation.py"},
     "lightkube": {"service/jobs/kube.py"},
-    "markdown_it": {"base/markdown.py"},
+    "markdown_it": {"service/page/documentation.py"},
     "pickle": {"base/parallel.py"},  # between processes of one run; what comes from elsewhere may run any code
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},

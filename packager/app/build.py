@@ -374,9 +374,6 @@ class _Builds(Value, frozen=True):
         loaded = load(spec, self.settings, may_mount=may_mount)
         for path, text in loaded.sources.notes:
             note(_Note(f"note: {spec.parent / path} {text}"))
-        if loaded.documentation is not None:
-            for remark in loaded.documentation.remarks():
-                note(_Note(f"note: {remark}"))
         if loaded.spec.downloads:
             from packager.app.downloads import with_downloads
 

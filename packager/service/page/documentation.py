@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import posixpath
+import re
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from litestar import Response, get
 from litestar.params import FromPath
+from markdown_it import MarkdownIt
 
-from packager.base.markdown import Page, as_html
 from packager.service.api.access import HttpRequest, caller_of, server_of
 from packager.service.api.reference import operations
 from packager.service.failures import Failure
 from packager.service.page.html import respond
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _PACKAGER = Path(__file__).resolve().parents[2]
 
 
@@ -36,7 +43,7 @@ def documents() -> dict[str, Path]:
 def _shown(name: str, root: str) -> tuple[str, str]:
     """Return the title and the HTML of a document, with links to the documents below `root`."""
     text = documents()[name].read_text(encoding="utf-8")
-    title = Page(text.encode(), name).title or name
+    title = text.partition("\n")[0].removeprefix("# ")
     return title, as_html(text, partial(_address, name, root))
 
 
@@ -47,6 +54,49 @@ def _address(name: str, root: str, target: str) -> str | None:
         return target
     page = posixpath.normpath(posixpath.join(posixpath.dirname(name), path)).removesuffix(".md")
     return f"{root}/help/{page}{hash_sign}{anchor}" if page in documents() else None
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading."""
+    text = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", heading)
+    text = re.sub(r"[^\w\- ]", "", text.lower().strip())
+    return text.replace(" ", "-")
+
+
+_SHOWN = (
+    # A reader who uses the keyboard alone scrolls a wide example or table with the arrow keys.
+    ("<pre>", '<pre tabindex="0">'),
+    ("<table>", '<div class="wide" tabindex="0"><table>'),
+    ("</table>", "</table></div>"),
+    # A cell without a text is no heading.
+    ("<th></th>", "<td></td>"),
+)
+
+
+def as_html(text: str, link: Callable[[str], str | None]) -> str:
+    """Return a document of mlpack as HTML: HTML in it is shown as text, comments are left out.
+
+    Args:
+        text: The document.
+        link: Returns the address for the target of a link or a picture; for None, a link becomes text.
+    """
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(_COMMENT.sub("", text))
+    numbers: dict[str, int] = {}
+    for token, following in itertools.pairwise(tokens):
+        if token.type == "heading_open":
+            name = anchor(following.content)
+            number = numbers[name] = numbers.get(name, -1) + 1
+            token.attrSet("id", f"{name}-{number}" if number else name)
+        for inline in following.children or ():
+            for key in ("href", "src"):
+                if key in inline.attrs:
+                    address = link(str(inline.attrs[key]))
+                    inline.attrs = {**inline.attrs, key: address} if address else {}
+    shown: str = parser.renderer.render(tokens, parser.options, {})
+    for rendered, replaced in _SHOWN:
+        shown = shown.replace(rendered, replaced)
+    return shown
 
 
 @get(["/help", "/help/{name:path}"], include_in_schema=False)
