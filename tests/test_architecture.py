@@ -44,10 +44,8 @@ OWNERS = {
     "jsonschema": {"modelspec/validation.py"},
     "lightkube": {"service/jobs/kube.py"},
     "markdown_it": {"service/page/documentation.py"},
-    "pickle": {"base/parallel.py"},  # between processes of one run; what comes from elsewhere may run any code
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
-    "multiprocessing": {"base/parallel.py"},
     "prometheus_client": {"service/prometheus.py"},
     "psycopg": {"service/store/replicas.py"},
     "rich": {"cli/drawing.py"},
@@ -208,8 +206,7 @@ def test_workfolder_alone_removes_folders() -> None:
 def test_command_line_alone_prints_and_exits() -> None:
     speaking = {"print", "input", "sys.exit", "exit", "quit", "os._exit", "sys.stdout.write", "sys.stderr.write"}
     callers = {module: calls(module) & speaking for module in MODULES if not module.startswith("cli/")}
-    # A forked process must end without the cleanup of its parent.
-    assert {module: names for module, names in callers.items() if names} == {"base/parallel.py": {"os._exit"}}
+    assert {module: names for module, names in callers.items() if names} == {}
 
 
 def test_commands_import_no_stages() -> None:

@@ -20,7 +20,6 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 # linux/prctl.h.
-_PR_SET_PDEATHSIG = 1
 _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
 
@@ -42,15 +41,6 @@ def exchange(one: Path, other: Path) -> bool:
 def unshare() -> Callable[[int], int] | None:
     """Look up the system call unshare for use between fork and exec; return None except on Linux."""
     return getattr(_library(), "unshare", None) if sys.platform.startswith("linux") else None
-
-
-def end_with_parent() -> Callable[[int], object]:
-    """Look up the call that sends a signal to a process when its parent ends; it does nothing except on Linux.
-
-    It is for use right after fork.
-    """
-    prctl = getattr(_library(), "prctl", None) if sys.platform.startswith("linux") else None
-    return lambda number: prctl and prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def keep_only(program: bytes) -> int:

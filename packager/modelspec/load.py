@@ -96,15 +96,6 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
     raise invalid(name, problems)
 
 
-def values(path: Path, settings: Sequence[Setting] = ()) -> Spec | None:
-    """Return the values of the spec at `path`, without checks across several keys or of files; None if it is wrong."""
-    try:
-        _, _, data, _ = _read(path, settings)
-        return convert(data, Spec)
-    except (SpecError, FieldsError):
-        return None
-
-
 def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
     """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems.
 
