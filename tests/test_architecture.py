@@ -31,7 +31,7 @@ FOLDERS = sorted({".".join(("packager", *folder.parts)) for module in MODULES fo
 OWNERS = {
     "alembic": {"service/store/"},
     "cryptography": {"publish/signer.py", "service/sealing.py"},
-    "ctypes": {"base/systemcalls.py"},
+    "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
     "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
     # Downloads; requests with a token, which go to one host alone; registries of packages.

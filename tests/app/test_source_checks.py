@@ -47,7 +47,7 @@ def findings(
         monkeypatch.delenv(name, raising=False)
     cluster = healthy()
     cluster.objects.append(item("Secret", "demo", type="Opaque", data={"TOKEN": "eA==", "AWS_ACCESS_KEY_ID": "eA=="}))
-    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    cluster.first = lambda argv: SYSTEM.run(argv) if argv[1] == "kustomize" else None
 
     def examine(*given: str, more: str = "") -> list[str]:
         listed = ", ".join(source.replace("WEB", web.url) for source in given)

@@ -281,7 +281,7 @@ def test_doctor_looks_up_locked_images(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, kubectl: Path
 ) -> None:
     cluster = healthy()
-    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    cluster.first = lambda argv: SYSTEM.run(argv) if argv[1] == "kustomize" else None
 
     def findings() -> list[tuple[str, str]]:
         done = mlpack("doctor", package, "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json")
@@ -315,7 +315,7 @@ def test_doctor_compares_the_mounted_package_with_this_one(
     assert mlpack("push", archive, f"oci://{registry.host}/team/weights:1", "--kubectl", kubectl).code == 0
     weights = f"{registry.host}/team/weights:1"
     cluster = healthy()
-    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    cluster.first = lambda argv: SYSTEM.run(argv) if argv[1] == "kustomize" else None
     system = mlpack.host
 
     def finding(pushed: Path) -> tuple[str, str]:
