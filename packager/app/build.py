@@ -15,6 +15,7 @@ from packager.builder.render import render as render_plan
 from packager.builder.selection import select
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
+from packager.modelspec.dockerfile import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import layout, placement, tree
@@ -351,8 +352,6 @@ class _Writer:
 
     def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
         """Note that the containers cannot read the assets, unless the image contains them."""
-        from packager.modelspec.dockerfile import copies_assets
-
         if not copies_assets(loaded.sources):
             message = f"the containers of {package} do not see its assets, which are not in the image"
             self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
