@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import crowd, imports, many, payload, registry, running, scale, service, startup
+from benchmarks import crowd, registry, running, scale, service, startup
 from hatch_build import compile_templates
 
 if TYPE_CHECKING:
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = {
     "startup": startup.measure,
-    "many": many.measure,
-    "payload": payload.measure,
     "scale": scale.measure,
-    "imports": imports.measure,
     "service": service.measure,
     "crowd": crowd.measure,
     "running": running.measure,
@@ -31,7 +28,7 @@ def main() -> None:
     """Run the benchmarks that are named, or all, and print each result as it comes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all without it")
-    parser.add_argument("--folder", type=Path, help="where to work; payload needs 4 GiB there")
+    parser.add_argument("--folder", type=Path, help="where to work; registry needs 8 GiB there")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - BENCHMARKS.keys():
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")

@@ -31,7 +31,7 @@ FOLDERS = sorted({".".join(("packager", *folder.parts)) for module in MODULES fo
 OWNERS = {
     "alembic": {"service/store/"},
     "cryptography": {"publish/signer.py", "service/sealing.py"},
-    "ctypes": {"base/systemcalls.py"},
+    "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
     "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
     # Downloads; requests with a token, which go to one host alone; registries of packages.
@@ -43,11 +43,8 @@ OWNERS = {
     "jinja2": {"builder/templating.py", "service/page/html.py", "service/registry/sandbox.py"},
     "jsonschema": {"modelspec/validation.py"},
     "lightkube": {"service/jobs/kube.py"},
-    "markdown_it": {"base/markdown.py"},
-    "pickle": {"base/parallel.py"},  # between processes of one run; what comes from elsewhere may run any code
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
-    "multiprocessing": {"base/parallel.py"},
     "prometheus_client": {"service/prometheus.py"},
     "psycopg": {"service/store/replicas.py"},
     "rich": {"cli/drawing.py"},
@@ -189,7 +186,7 @@ def test_library_has_owner_and_is_declared() -> None:
     imported = {name.partition(".")[0] for module in MODULES for name in imports(module)}
     libraries = imported - set(sys.stdlib_module_names) - {"packager"}
     assert libraries - set(OWNERS) == set()
-    names = {"jwt": "pyjwt", "yaml": "pyyaml", "ruamel": "ruamel.yaml", "markdown_it": "markdown-it-py"}
+    names = {"jwt": "pyjwt", "yaml": "pyyaml", "ruamel": "ruamel.yaml"}
     names["prometheus_client"] = "prometheus-client"
     assert {names.get(name, name) for name in libraries} == declared
 
@@ -208,8 +205,7 @@ def test_workfolder_alone_removes_folders() -> None:
 def test_command_line_alone_prints_and_exits() -> None:
     speaking = {"print", "input", "sys.exit", "exit", "quit", "os._exit", "sys.stdout.write", "sys.stderr.write"}
     callers = {module: calls(module) & speaking for module in MODULES if not module.startswith("cli/")}
-    # A forked process must end without the cleanup of its parent.
-    assert {module: names for module, names in callers.items() if names} == {"base/parallel.py": {"os._exit"}}
+    assert {module: names for module, names in callers.items() if names} == {}
 
 
 def test_commands_import_no_stages() -> None:

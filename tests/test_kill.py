@@ -77,7 +77,7 @@ def _copies(specs: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("packages", [0, 3])
-def test_killed_parallel_build_leaves_complete_packages(packages: int, tmp_path: Path) -> None:
+def test_killed_build_of_all_leaves_complete_packages(packages: int, tmp_path: Path) -> None:
     specs, out = tmp_path / "specs", tmp_path / "out"
     _copies(specs, 12)
     argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
@@ -86,7 +86,7 @@ def test_killed_parallel_build_leaves_complete_packages(packages: int, tmp_path:
         assert build.poll() is None
         time.sleep(0.001)
     build.kill()
-    build.communicate()  # stdout is closed only when all its processes have ended
+    build.communicate()
     for path in out.glob("*.tar.gz"):
         with opened(path) as package:
             assert_sealed(package)

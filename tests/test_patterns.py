@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from packager.base.markdown import anchor
 from packager.base.masking import masked_urls
 from packager.kubernetes.kubectl import messages
 from packager.modelspec.importers.container import escaped, expanded
@@ -27,7 +26,6 @@ JUDGES: list[tuple[Callable[[str], object], str]] = [
     (lambda text: list(references(text)), repeated("$(A)", "$(A")),
     (lambda text: escaped(text, set()), repeated("", "$(")),
     (lambda text: expanded(text[:60_000], {}), repeated("", "$(")),
-    (anchor, repeated("", "![a](")),
     (masked_urls, repeated("://", ":")),
     (masked_urls, repeated("", "://a:")),
     (messages.CONFLICT.findall, repeated('conflict with "a":', "\n - ")),

@@ -15,14 +15,15 @@ from packager.builder.render import render as render_plan
 from packager.builder.selection import select
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
-from packager.modelspec.load import load, values
+from packager.modelspec.dockerfile import copies_assets
+from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import layout, placement, tree
 from packager.package.options import BY_NAME, PACKAGE_VOLUME, set_gpus
 from packager.workloads import accelerators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from packager.app.progress import Progress, Tell
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
     from packager.package.tree import Entry, Tree
-
-# For fewer models, starting a second process takes longer than it saves.
-_MODELS_OF_A_PROCESS = 4
 
 
 class BuildRequest(Value, frozen=True):
@@ -57,7 +55,6 @@ class BuildRequest(Value, frozen=True):
         cache: The folder of mlpack's caches.
         defaults: The defaults of the site.
         record: Whether digests of downloads that a spec lacks are added to it.
-        processes: The largest number of processes that build models.
     """
 
     model: str | None
@@ -74,7 +71,6 @@ class BuildRequest(Value, frozen=True):
     cache: Path = Path(".mlpack-cache")
     defaults: SiteSettings | None = None
     record: bool = False
-    processes: int = 1
 
 
 class Destination(Value, frozen=True):
@@ -142,7 +138,7 @@ def as_json(outcomes: Sequence[Built | MlpackError]) -> dict[str, Any]:
 
 def build(
     request: BuildRequest, destination: Destination, *, tell: Tell, progress: Progress
-) -> Generator[Built | MlpackError, None, None]:
+) -> Iterator[Built | MlpackError]:
     """Write the requested packages, and yield each as it is written, or the error that prevented it.
 
     Args:
@@ -159,7 +155,7 @@ def build(
     if request.model is None and not request.every:
         raise UsageError("no model given", hint="`mlpack list` shows the models; --all builds all of them")
     options = _options(request)
-    settings = _settings(request)
+    settings = tuple(_settings(request))
     if request.model is not None:
         specs = [catalog.find(request.model, request.folders)]
     else:
@@ -168,54 +164,11 @@ def build(
             places = ", ".join(str(folder) for folder in request.folders)
             raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
     several = len(specs) > 1
-    notes = _Notes(tell)
-    builds = _Builds(request, tuple(settings), destination, options, _no_progress if several else progress, _Makers())
-    processes = _processes(request, len(specs))
-    # Forked processes share the modules that building the first model has loaded. They are started while no bar is
-    # drawn, since a bar is drawn by a thread.
-    first_specs = specs if processes == 1 else specs[:1]
-    remaining_specs = specs[len(first_specs) :]
+    writer = _Writer(destination, options, request.defaults, tell, _no_progress if several else progress)
     with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
-        for spec in first_specs:
-            yield from builds.packages(spec, notes.add)
+        for spec in specs:
+            yield from _packages(spec, request, settings, writer)
             advance(1)
-    if not remaining_specs:
-        return
-    from packager.base import parallel
-
-    contested = _contested(specs, settings)
-    with (
-        parallel.started(builds.events, processes) as results,
-        progress("building", len(specs), unit="models") as advance,
-    ):
-        advance(1)
-        uncontested = results(spec for spec in remaining_specs if spec not in contested)
-        for spec in remaining_specs:
-            yield from notes.reported(builds.events(spec) if spec in contested else next(uncontested))
-            advance(1)
-
-
-def _processes(request: BuildRequest, models: int) -> int:
-    """Return the number of processes that build this number of models."""
-    most = min(request.processes, models // _MODELS_OF_A_PROCESS)
-    if most < 2:
-        return 1
-    from packager.base import parallel
-
-    return parallel.usable(most)
-
-
-def _contested(specs: Sequence[Path], settings: Sequence[Setting]) -> set[Path]:
-    """Return the valid specs that make a package of the same name as another spec does.
-
-    One process builds these, in the order of the specs, so that the first spec gets the name.
-    """
-    makers: dict[str, list[Path]] = {}
-    for path in specs:
-        if spec := values(path, settings):
-            for name in {spec.package_name(variant) for variant in spec.variants}:
-                makers.setdefault(name, []).append(path)
-    return {path for paths in makers.values() if len(paths) > 1 for path in paths}
 
 
 def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
@@ -287,108 +240,38 @@ def _options(request: BuildRequest) -> Options:
     return options
 
 
-class _Note(Value, frozen=True):
-    """A line for the user; with `once`, it is reported once for several packages."""
-
-    text: str
-    once: bool = False
-
-
-class _Notes:
-    """Reports notes to the user."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._reported: set[_Note] = set()
-
-    def add(self, note: _Note) -> None:
-        """Report a note, unless it is to be reported once and has been."""
-        if note not in self._reported:
-            self._tell(note.text)
-        if note.once:
-            self._reported.add(note)
-
-    def reported(self, events: Iterable[Built | MlpackError | _Note]) -> Iterator[Built | MlpackError]:
-        """Report the notes among `events`, and yield the other events."""
-        for event in events:
-            if isinstance(event, _Note):
-                self.add(event)
-            else:
-                yield event
-
-
-class _Makers:
-    """Records for each package the first spec that makes it."""
-
-    def __init__(self) -> None:
-        self._specs: dict[str, Path] = {}
-
-    def claim(self, spec: Path, packages: Iterable[str]) -> dict[str, Path]:
-        """Record `spec` as the maker of `packages`, and return those that another spec makes, each with this spec."""
-        return {name: other for name in packages if (other := self._specs.setdefault(name, spec)) != spec}
-
-
-class _Builds(Value, frozen=True):
-    """Builds the packages of one spec after the other."""
-
-    request: BuildRequest
-    settings: tuple[Setting, ...]
-    destination: Destination
-    options: Options
-    progress: Progress
-    makers: _Makers
-
-    def events(self, spec: Path) -> list[Built | MlpackError | _Note]:
-        """Write the packages of a spec, and return packages, errors and notes in their order."""
-        events: list[Built | MlpackError | _Note] = []
-        for outcome in self.packages(spec, events.append):
-            events.append(outcome)  # noqa: PERF402 - it adds notes itself
-        return events
-
-    def packages(self, spec: Path, note: Callable[[_Note], None]) -> Iterator[Built | MlpackError]:
-        """Yield the packages of a spec as they are written, or the errors that prevented it.
-
-        Args:
-            spec: The spec.
-            note: Receives notes for the user.
-        """
+def _packages(
+    spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writer: _Writer
+) -> Iterator[Built | MlpackError]:
+    """Yield the packages of a spec as they are written, or the errors that prevented it."""
+    try:
+        loaded = _load(spec, request, settings, writer)
+        variants = loaded.spec.variants if request.every else [choose(loaded.spec, request.precision, request.mode)]
+    except MlpackError as error:
+        yield error
+        return
+    for variant in variants:
         try:
-            loaded = self._load(spec, note)
-            chosen = self.request.precision, self.request.mode
-            variants = loaded.spec.variants if self.request.every else [choose(loaded.spec, *chosen)]
+            built = writer.write(loaded, variant)
         except MlpackError as error:
             yield error
-            return
-        other_makers = self.makers.claim(spec, map(loaded.spec.package_name, variants))
-        writer = _Writer(self.destination, self.options, self.request.defaults, note, self.progress)
-        for variant in variants:
-            try:
-                built = writer.write(loaded, variant, other_makers)
-            except MlpackError as error:
-                yield error
-            else:
-                yield built
+        else:
+            yield built
 
-    def _load(self, spec: Path, note: Callable[[_Note], None]) -> LoadedSpec:
-        may_mount = PACKAGE_VOLUME in self.options.site.options or self.request.defaults is not None
-        loaded = load(spec, self.settings, may_mount=may_mount)
-        for path, text in loaded.sources.notes:
-            note(_Note(f"note: {spec.parent / path} {text}"))
-        if loaded.documentation is not None:
-            for remark in loaded.documentation.remarks():
-                note(_Note(f"note: {remark}"))
-        if loaded.spec.downloads:
-            from packager.app.downloads import with_downloads
 
-            loaded = with_downloads(
-                loaded,
-                self.settings,
-                self.request.cache,
-                record=self.request.record,
-                tell=lambda text: note(_Note(text)),
-                progress=self.progress,
-            )
-        return loaded
+def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writer: _Writer) -> LoadedSpec:
+    """Return a spec with the digests of its downloads."""
+    may_mount = PACKAGE_VOLUME in writer.options.site.options or request.defaults is not None
+    loaded = load(spec, settings, may_mount=may_mount)
+    for path, text in loaded.sources.notes:
+        writer.tell(f"note: {spec.parent / path} {text}")
+    if loaded.spec.downloads:
+        from packager.app.downloads import with_downloads
+
+        loaded = with_downloads(
+            loaded, settings, request.cache, record=request.record, tell=writer.tell, progress=writer.progress
+        )
+    return loaded
 
 
 def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
@@ -405,25 +288,29 @@ def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
 
 
 class _Writer:
-    """Writes the packages of a spec to the destination."""
+    """Writes packages to the destination.
+
+    Attributes:
+        options: The options of the command line.
+        tell: Receives notes for the user.
+        progress: Shows the progress of long work.
+    """
 
     def __init__(
-        self,
-        destination: Destination,
-        options: Options,
-        site: SiteSettings | None,
-        note: Callable[[_Note], None],
-        progress: Progress,
+        self, destination: Destination, options: Options, site: SiteSettings | None, tell: Tell, progress: Progress
     ) -> None:
+        self.options = options
+        self.tell = tell
+        self.progress = progress
         self._destination = destination
-        self._options = options
         self._site = site
-        self._take_note = note
-        self._progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
+        self._reported: set[str] = set()
+        self._specs: dict[str, Path] = {}
 
-    def write(self, loaded: LoadedSpec, variant: Variant, other_makers: Mapping[str, Path]) -> Built:
-        """Write the package of one variant, unless another spec makes it: then it is a key of `other_makers`."""
+    def write(self, loaded: LoadedSpec, variant: Variant) -> Built:
+        """Write the package of one variant, unless an earlier spec makes a package of this name."""
+        first = self._specs.setdefault(loaded.spec.package_name(variant), loaded.path)
         planned = self._planned(loaded, variant)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
@@ -436,12 +323,12 @@ class _Writer:
             self._note(text)
         as_folder = self._destination.as_folder
         path = self._destination.path(package.name, loaded.spec.version)
-        if other := other_makers.get(package.name):
-            raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
+        if first != loaded.path:
+            raise UsageError(f"{loaded.path} and {first} both make the package {package.name}")
         inventory = self._folder(package, path) if as_folder else self._archive(package, path)
         unpacked = self._destination.folder / package.name
         if not as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
-            self._take_note(_Note(f"note: {path} would unpack into the model's own folder: unpack it elsewhere"))
+            self.tell(f"note: {path} would unpack into the model's own folder: unpack it elsewhere")
         if planned.has("assets") and not any("model" in BY_NAME[name].places for name in planned.site.options):
             self._note_assets(loaded, planned.name)
         return Built(
@@ -456,24 +343,24 @@ class _Writer:
         )
 
     def _planned(self, loaded: LoadedSpec, variant: Variant) -> Plan:
-        planned = plan(loaded, variant, self._options)
+        planned = plan(loaded, variant, self.options)
         if self._site is None:
             return planned
         from packager.configure.site.building import with_site
 
-        return plan(loaded, variant, with_site(self._options, planned, self._site))
+        return plan(loaded, variant, with_site(self.options, planned, self._site))
 
     def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
         """Note that the containers cannot read the assets, unless the image contains them."""
-        from packager.modelspec.dockerfile import copies_assets
-
         if not copies_assets(loaded.sources):
             message = f"the containers of {package} do not see its assets, which are not in the image"
             self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
 
     def _note(self, text: str) -> None:
         """Report a note once, even if it applies to several packages."""
-        self._take_note(_Note(f"note: {text}", once=True))
+        if text not in self._reported:
+            self._reported.add(text)
+            self.tell(f"note: {text}")
 
     def _folder(self, package: Tree, path: Path) -> Entry:
         from packager.package.opened import check_replaceable
@@ -491,10 +378,10 @@ class _Writer:
         large = archive.is_large(package)
         if large and not archive.has_isal():
             text = "isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
-            self._take_note(_Note(f"note: {text}"))
+            self.tell(f"note: {text}")
         with (
             atomic.file(path, exists_hint=self._exists_hint) as stream,
-            (self._progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+            (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 

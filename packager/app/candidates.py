@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.podsecurity import Level
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -64,8 +66,6 @@ def variants_of_model(model: str, folders: Sequence[Path], part: str) -> list[st
 
 def levels() -> list[str]:
     """Return the Pod Security levels."""
-    from packager.kubernetes.podsecurity import Level
-
     return [str(level) for level in Level]
 
 

@@ -75,8 +75,6 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
                 hint = "`mlpack build --record` adds the digest that it has seen"
                 message = "a build refuses this download: the key 'sha256' is missing"
                 warnings.append(document.problem(("downloads", index), message, hint=hint))
-        if loaded.documentation is not None:
-            warnings.extend(loaded.documentation.remarks())
         for fault in (*environments.warnings(loaded.spec), *sequences.warnings(loaded.spec)):
             warning = document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
             warnings.append(warning)

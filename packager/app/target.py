@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import UsageError
 from packager.base.paths import argument
 from packager.base.problems import similar
+from packager.kubernetes.manifest import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +70,6 @@ class Target:
     @property
     def rendered(self) -> Rendered:
         """The manifests of the overlay, as the input of the checks of `packager.verify`."""
-        from packager.kubernetes.manifest import Manifest
         from packager.rendering.overlay import RenderedOverlay as Rendered
 
         return Rendered(self.overlay, tuple(Manifest(item) for item in self.manifests.objects), self.sources)

@@ -12,11 +12,15 @@ import stat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from packager.base import systemcalls, workfolder
+from packager.base import workfolder
 from packager.base.errors import ToolError, UsageError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+# linux/fcntl.h and linux/fs.h: what renameat2(2) takes.
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 # The errors of rename(2) when a folder cannot replace what exists.
 _EXISTS_ERRNOS = frozenset((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR))
@@ -115,10 +119,22 @@ def _link(work: Path, destination: Path) -> None:
         work.replace(destination)
 
 
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, by renameat2(2); False where the system cannot."""
+    import ctypes  # noqa: PLC0415 - a slow import that few runs need
+
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    result: int = renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    return result == 0
+
+
 def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> None:
     if not replace or not os.path.lexists(destination):
         work.rename(destination)  # which fails where there is more than an empty folder
-    elif not systemcalls.exchange(work, destination):
+    elif not _exchange(work, destination):
         # Two folders cannot be exchanged in one step here: for a moment there is none. A process that is killed then
         # leaves `old`, which the next sweep puts back.
         with workfolder.signals_blocked():

@@ -323,9 +323,8 @@ class Section(Fields, frozen=True):
     file: Annotated[
         AssetPath,
         Meta(
-            description="A Markdown file of at most 64 KiB. Its headings are moved below that of the section. Links to "
-            "what is in the package are kept, also to `files` and `assets`; other relative links become text, which "
-            "`mlpack lint` reports. Comments are left out, and HTML is shown as text.",
+            description="A Markdown file. Its headings are moved below that of the section, and the rest stays as "
+            "written: relative links begin at the README.",
             examples=["dataset.md"],
         ),
     ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import select
 import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -18,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from packager.base import signals
 from packager.base.errors import EndedError, HungError, ToolError, reason
 from packager.base.locks import widen_pipe
-from packager.base.offline import contain, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +64,7 @@ def run(  # noqa: PLR0913 - an option each
     *,
     timeout: float | None = None,
     max_bytes: int = MAX_BYTES,
-    offline: bool = False,
+    memory: int | None = None,
     stdin: bytes | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Finished:
@@ -73,8 +74,7 @@ def run(  # noqa: PLR0913 - an option each
         argv: The program and its arguments.
         timeout: Seconds after which the program is killed.
         max_bytes: The bytes that it may print, to stdout and to stderr each, before it is killed.
-        offline: Whether it gets no network and at most 256 MiB of memory, as far as this system can prevent that: see
-            `packager.base.offline`.
+        memory: The bytes of memory that it may write to, where the system limits this (Linux); None for no limit.
         stdin: The bytes for its standard input; None for none.
         variables: Environment variables in addition to those of this process.
 
@@ -89,10 +89,12 @@ def run(  # noqa: PLR0913 - an option each
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**(environment() if offline else os.environ), **(variables or {})},
-        preexec_fn=contain(argv[0]) if offline else None,
+        env={**os.environ, **(variables or {})},
         start_new_session=True,
     ) as child:
+        if memory is not None and sys.platform == "linux":
+            with suppress(OSError, ValueError):  # a lower limit is there already, or the program runs as another user
+                resource.prlimit(child.pid, resource.RLIMIT_DATA, (memory, memory))
         if stdin is not None:
             threading.Thread(target=_write, args=(child, stdin), daemon=True).start()
         try:

@@ -25,14 +25,12 @@ class Runner:
         *,
         timeout: float | None = None,
         max_bytes: int = process.MAX_BYTES,
-        offline: bool = False,
+        memory: int | None = None,
         stdin: bytes | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> process.Finished:
         """Run a program to its end, as `process.run` does."""
-        return process.run(
-            argv, timeout=timeout, max_bytes=max_bytes, offline=offline, stdin=stdin, variables=variables
-        )
+        return process.run(argv, timeout=timeout, max_bytes=max_bytes, memory=memory, stdin=stdin, variables=variables)
 
     def stream(
         self,

@@ -8,18 +8,9 @@ Tests: modelspec/test_load.py.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, TypeAlias, TypeVar
 
-# msgspec imports typing_extensions where it is installed, and needs nothing of it that Python 3.11 does not have. Its
-# import takes a twentieth of the time of a small build, so that msgspec does without (None: an import fails).
-_is_imported = "typing_extensions" in sys.modules
-if not _is_imported:
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-import msgspec  # noqa: E402 - after that
-
-if not _is_imported:
-    del sys.modules["typing_extensions"]
+import msgspec
 
 Meta = msgspec.Meta
 """The metadata of a field: its form, its limits and its description."""

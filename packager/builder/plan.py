@@ -333,7 +333,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         payload=tuple(payload),
         site=_with_access_mode(options.site) if workspace else options.site,
         ids=_ids(options),
-        documentation=loaded.documentation.sections(variant) if loaded.documentation else (),
+        documentation=loaded.documentation,
         text=loaded.text,
         about={
             "manifest": 1,

@@ -2,8 +2,6 @@
 
 # Without `from __future__ import annotations`: with it, typer compiles each annotation from its text, twice.
 
-import os
-from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -104,21 +102,18 @@ def build(
         defaults=announced_site(site_file),
         cache=cache_folder(),
         record=record,
-        processes=os.cpu_count() or 1,
     )
     mtime = source_date_epoch() or 0
     where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []
-    # Closing the generator ends the other build processes before this one, also after an error.
-    with closing(build_packages(request, where, tell=say, progress=progress)) as built:
-        for outcome in built:
-            error = _lock_error(ctx, outcome.path) if lock and isinstance(outcome, Built) else None
-            result = error or outcome
-            outcomes.append(result)
-            if isinstance(result, MlpackError):
-                print_error(result)
-            elif output is None:
-                emit_data(str(result.path))
+    for outcome in build_packages(request, where, tell=say, progress=progress):
+        error = _lock_error(ctx, outcome.path) if lock and isinstance(outcome, Built) else None
+        result = error or outcome
+        outcomes.append(result)
+        if isinstance(result, MlpackError):
+            print_error(result)
+        elif output is None:
+            emit_data(str(result.path))
     if output is not None:
         emit_output(as_json(outcomes), [str(item.path) for item in outcomes if isinstance(item, Built)], output)
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]

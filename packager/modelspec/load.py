@@ -10,7 +10,7 @@ from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec import check, code, dockerfile, requirements
+from packager.modelspec import check, code, dockerfile, documentation, requirements
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
 from packager.modelspec.settings import Setting, apply, misplaced
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from packager.base.faults import Fault
     from packager.base.yamlio import Document, Location
-    from packager.modelspec.documentation import Documentation
+    from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.validation import SchemaFault
 
 _MAX_ENTRIES = 2_000
@@ -44,7 +44,7 @@ class LoadedSpec(Value, frozen=True):
         text: The bytes of the spec file, as the package contains them.
         sources: The files that the spec names.
         settings: The changes by `--set`.
-        documentation: The contents of the README's sections; None without any.
+        documentation: The README's sections.
         too_large: The problems of code that only the option package-volume can mount.
     """
 
@@ -53,7 +53,7 @@ class LoadedSpec(Value, frozen=True):
     text: bytes
     sources: SpecFiles
     settings: tuple[Setting, ...]
-    documentation: Documentation | None = None
+    documentation: tuple[ReadmeSection, ...] = ()
     too_large: tuple[Problem, ...] = ()
 
     @property
@@ -89,24 +89,11 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
         if sources.dockerfile:
             problems.extend(dockerfile.problems(path.parent / sources.dockerfile.name, sources))
         problems.extend(requirements.problems(path.parent, spec, sources))
-        sections = None
-        if sources.documentation:
-            from packager.modelspec import documentation  # noqa: PLC0415 - few specs have any
-
-            sections, section_problems = documentation.read(path.parent, spec, sources)
-            problems.extend(section_problems)
+        sections, section_problems = documentation.read(path.parent, spec, sources)
+        problems.extend(section_problems)
         if not problems:
             return LoadedSpec(spec, path, text, sources, tuple(settings), sections, too_large)
     raise invalid(name, problems)
-
-
-def values(path: Path, settings: Sequence[Setting] = ()) -> Spec | None:
-    """Return the values of the spec at `path`, without checks across several keys or of files; None if it is wrong."""
-    try:
-        _, _, data, _ = _read(path, settings)
-        return convert(data, Spec)
-    except (SpecError, FieldsError):
-        return None
 
 
 def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:

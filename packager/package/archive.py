@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
 import re
 import shlex
-import struct
 import zlib
-from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.base.errors import ToolError, VerificationError, unreadable
 from packager.base.limits import DEFAULT
@@ -41,11 +41,6 @@ _LARGE = 32 << 20
 
 # zlib's fastest: twice as fast as its usual 6, for an eighth more of a small package, and 3 % of a large one.
 _ZLIB_LEVEL = 1
-
-# A file of this size is compressed by itself, so that the same file in several packages of a run is compressed once. If
-# smaller ones were, packages would be larger; if larger ones were, too much memory would be taken.
-_APART = range(64 << 10, (1 << 20) + 1)
-_KEPT_BYTES = 8 << 20
 
 # 0 expands random data, 1 and 2 store it; 2 takes hardly longer than 1, and 3 does for next to nothing.
 _ISAL_LEVEL = 2
@@ -98,20 +93,17 @@ def write(
         OSError: The stream cannot be written.
     """
     start = stream.tell()
-    compressor = _isal(stream) if is_large(tree) and has_isal() else _Gzip(stream)
+    compressor = _isal(stream) if is_large(tree) and has_isal() else _gzip(stream, _ZLIB_LEVEL)
     inventory, size = _write(tree, compressor, mtime, advance, sealed)
     if DEFAULT.is_bomb(size, stream.tell() - start):
-        import gzip  # noqa: PLC0415 - few packages are so uniform
-
         stream.seek(start)
         stream.truncate()
-        plain = cast("IO[bytes]", gzip.GzipFile("", "wb", 0, stream, mtime=0))
-        inventory, _ = _write(tree, plain, mtime, lambda _size: None, sealed)
+        inventory, _ = _write(tree, _gzip(stream, 0), mtime, lambda _size: None, sealed)
     return inventory
 
 
 def _write(
-    tree: Tree, compressor: IO[bytes] | _Gzip, mtime: int, advance: Callable[[int], object], sealed: Entry | None
+    tree: Tree, compressor: IO[bytes], mtime: int, advance: Callable[[int], object], sealed: Entry | None
 ) -> tuple[Entry, int]:
     """Return the inventory, and the size of the tar."""
     digests = {}
@@ -125,23 +117,15 @@ def _write(
             except ContentError as error:
                 raise ToolError(str(error), hint="rename it") from None
             tar.write(header)
-            apart = compressor if isinstance(compressor, _Gzip) and entry.size in _APART else None
             hashed, left = hashlib.sha256(), entry.size
-            content = []
             for chunk in chunks(entry):
                 left -= len(chunk)
                 if left < 0:
                     raise ToolError(f"{entry.path} became longer while it was packed")
                 hashed.update(chunk)
-                if apart is None:
-                    tar.write(chunk)
-                else:
-                    content.append(chunk)
+                tar.write(chunk)
             if left:
                 raise ToolError(f"{entry.path} became shorter while it was packed")
-            if apart is not None:
-                tar.flush()
-                apart.write_apart(b"".join(content), hashed.digest())
             padding = bytes(-entry.size % BLOCK)
             tar.write(padding)
             written += len(header) + entry.size + len(padding)
@@ -237,57 +221,8 @@ def _isal(stream: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", threaded(stream, "wb", compresslevel=_ISAL_LEVEL, threads=1, block_size=_ISAL_BLOCK))
 
 
-class _Gzip(io.RawIOBase):
-    """Writes a gzip file (RFC 1952) with one member, of which some parts are compressed by themselves."""
-
-    # Compressed parts by the digest of their content; the archive is the same with and without them.
-    _kept: ClassVar[dict[bytes, bytes]] = {}
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._deflate = _deflate()
-        self._checksum = zlib.crc32(b"")
-        self._size = 0
-        stream.write(b"\x1f\x8b\x08\0" + bytes(4) + b"\x04\xff")  # no name, no time; fast; no system
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._count(data)
-        self._stream.write(self._deflate.compress(data))
-        return len(data)
-
-    def write_apart(self, content: bytes, digest: bytes) -> None:
-        """Write the content with this digest, compressed as a separate part."""
-        self._count(content)
-        compressed = self._kept.get(digest)
-        if compressed is None:
-            deflate = _deflate()
-            compressed = deflate.compress(content) + deflate.flush(zlib.Z_FULL_FLUSH)
-            if sum(map(len, self._kept.values())) + len(compressed) > _KEPT_BYTES:
-                self._kept.clear()
-            self._kept[digest] = compressed
-        # A full flush ends at a byte, and no later data refers to data before it.
-        self._stream.write(self._deflate.flush(zlib.Z_FULL_FLUSH))
-        self._stream.write(compressed)
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        try:
-            self._stream.write(self._deflate.flush())
-            self._stream.write(struct.pack("<LL", self._checksum, self._size & 0xFFFFFFFF))
-        finally:
-            super().close()
-
-    def _count(self, data: bytes) -> None:
-        self._checksum = zlib.crc32(data, self._checksum)
-        self._size += len(data)
-
-
-def _deflate() -> Any:
-    return zlib.compressobj(_ZLIB_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
 
 def _open_archive(path: Path) -> IO[bytes]:

@@ -54,7 +54,7 @@ def cluster() -> FakeCluster:
 def doctor(mlpack: Mlpack, kubectl: Path, package: Path, cluster: FakeCluster) -> Doctor:
     """A function that configures hello-mpi with its arguments, runs the doctor, and returns the report."""
     assert package.name == "hello-mpi"
-    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    cluster.first = lambda argv: SYSTEM.run(argv) if argv[1] == "kustomize" else None
     mlpack.host = Host(cluster)
 
     def examine(*configured: str, overlay: str = "multi-node", accept: tuple[str, ...] = ()) -> Report:

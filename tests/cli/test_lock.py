@@ -281,7 +281,7 @@ def test_doctor_looks_up_locked_images(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, kubectl: Path
 ) -> None:
     cluster = healthy()
-    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    cluster.first = lambda argv: SYSTEM.run(argv) if argv[1] == "kustomize" else None
 
     def findings() -> list[tuple[str, str]]:
         done = mlpack("doctor", package, "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json")

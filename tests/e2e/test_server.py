@@ -17,7 +17,6 @@ from tests.service.api.conftest import COUNTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.e2e.site import Images
 

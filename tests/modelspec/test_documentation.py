@@ -2,95 +2,48 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.lint import lint
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
+from packager.modelspec.documentation import section
 from packager.modelspec.load import load
 from packager.package import tree
 from tests import demo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-SPEC = demo.changed(
-    "files: [train.sh] => files: [train.sh, src]",
-    "script: train.sh => script: train.sh, files: [only.py]",
-    "  - {precision: bf16, mode: training, script: train.sh}",
-    "assets: [data]",
-    "downloads: [{url: 'https://example.com/w', path: weights/w.npz}]",
-    "documentation:",
-    "  - {title: 'The | <b>data*', file: docs/data.md}",
-    "  - {title: More, file: docs/more.md}",
-)
-FILES = {
-    "src/a/b.py": "",
-    "only.py": "",
-    "data/set.csv": "",
-    "docs/data.md": """\
-# Data
-
-[code](../src/a/b.py) [folder](../src/) [set](../data/set.csv "the set") [weights](../weights/w.npz) [spec](/spec.yaml)
-[more](more.md) [deep](more.md#deep-one) [top](more.md#lost) [own](../only.py) ![picture](p.png) [lost](#lost)
-[site](HTTPS://example.com/a%20b) [mail](mailto:a@example.com) [up](../../x) [folder](..) [file](file:///etc/passwd)
-""",
-    "docs/more.md": "More\n====\n\nDeep *one*\n----------\n<details>\n",
+SPEC = demo.changed("documentation: [{title: Data, file: docs/data.md}, {title: More, file: more.md}]")
+FILES: dict[str, str | bytes] = {
+    "docs/data.md": "\ufeff# data\r\n\r\n[code](quickstart/scripts/train.sh)\r\n\r\n## Sets\r\n",
+    "more.md": "<details>\n",
 }
 
 
-def sections(path: Path, variant: int) -> str:
-    loaded = load(path)
-    package = render(plan(loaded, loaded.spec.variants[variant], Options()))
+def test_documentation_becomes_sections_of_the_readme(tmp_path: Path) -> None:
+    loaded = load(demo.write(tmp_path, SPEC, FILES))
+    package = render(plan(loaded, loaded.spec.variants[0], Options()))
     entry = next(entry for entry in package.entries if entry.path == "README.md")
     text = b"".join(tree.chunks(entry)).decode()
-    return text[text.index("## The \\|") :]
+    assert "| Data, More | at the end of this file |" in text
+    data = "## Data\n\n[code](quickstart/scripts/train.sh)\n\n### Sets\n"
+    assert text.endswith(f"{data}\n## More\n\n<details>\n")
 
 
-def test_documentation_becomes_sections_of_the_readme(tmp_path: Path) -> None:
-    path = demo.write(tmp_path, SPEC, FILES)
-    assert (
-        sections(path, 0)
-        == """\
-## The \\| \\<b\\>data\\*
-
-### Data
-
-[code](quickstart/scripts/src/a/b.py) [folder](quickstart/scripts/src) [set](assets/data/set.csv "the set") \
-[weights](assets/weights/w.npz) spec (`/spec.yaml`)
-[more](#more) [deep](#deep-one) [top](#more) [own](quickstart/scripts/only.py) picture (`p.png`) lost
-[site](HTTPS://example.com/a%20b) [mail](mailto:a@example.com) up (`../../x`) folder (`..`) file (`file:///etc/passwd`)
-
-## More
-
-### Deep *one*
-
-\\<details>
-"""
-    )
-    assert "own (`../only.py`)" in sections(path, 1)
-
-
-def test_lint_warns_about_lost_links_and_html(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
-    path = demo.write(tmp_path / "demo", SPEC.replace("downloads:", "environment: {}\n#"), FILES)
-    data = path.parent / "docs/data.md"
-    lost = ("[weights](", "[spec](", "[own](", "[picture](", "[lost](", "[up](", "[folder](..)", "[file](")
-    remarks = []
-    for number, line in enumerate(FILES["docs/data.md"].splitlines(), start=1):
-        for column, target in sorted((line.index(start), line[line.index(start) :]) for start in lost if start in line):
-            name = target[target.index("(") + 1 : target.index(")")]
-            place = f"{data}:{number}:{column + 1}"
-            remarks.append(f"{place}: the link to {name!r} leads nowhere in the package, and becomes text")
-    remarks.append(f"{path.parent}/docs/more.md:6:1: HTML is shown as text")
-    assert [str(warning) for warning in lint([str(path)], [], tell=pytest.fail).warnings] == remarks
-    done = mlpack("build", path)
-    assert [line for line in done.stderr.splitlines() if "docs/" in line] == [f"note: {remark}" for remark in remarks]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# A\n\n## B\n\n###### C\n", "### A\n\n#### B\n\n###### C"),
+        ("#### Title #\n#### B", "### B"),
+        ("```sh\n# code\n~~~\n```\n# B\n~~~\n# code", "```sh\n# code\n~~~\n```\n### B\n~~~\n# code"),
+        ("#no heading\n", "#no heading"),
+    ],
+)
+def test_headings_move_below_the_section(text: str, expected: str) -> None:
+    assert section(text, "title") == expected
 
 
 def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) -> list[str]:
@@ -106,26 +59,14 @@ def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) ->
             "[{title: A, file: a.md}, {title: A, file: b.md}]",
             "spec.yaml:11:49: duplicate title 'A' (remove one of them)",
         ),
-        ("[{title: A, file: open.md}]", "open.md:2:1: the block of code that begins here is not closed"),
-        (
-            f"[{', '.join(f'{{title: {n}a, file: c{n}.md}}' for n in range(5))}]",
-            "c4.md: the files of `documentation` are more than 256 KiB",
-        ),
+        ("[{title: A, file: bytes.md}]", "bytes.md: expected UTF-8 text, found other bytes"),
     ],
 )
 def test_invalid_documentation_is_refused(tmp_path: Path, documentation: str, expected: str) -> None:
-    files: dict[str, str | bytes] = {
-        "a.md": "a",
-        "b.md": "b",
-        "open.md": "a\n```\n",
-        "bidi.md": "a\u202eb",
-        "sub/x": "",
-    }
-    files |= {f"c{number}.md": "x\n" * 30_000 for number in range(5)}
+    files: dict[str, str | bytes] = {"a.md": "a", "b.md": "b", "bytes.md": b"\xff"}
     folder = tmp_path / "model"
     demo.write(folder, files=files)
     (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
     (folder / "link.md").symlink_to("../secret.md")
-    os.mkfifo(folder / "pipe.md")
     [problem] = problems(folder, documentation, files)
     assert problem.startswith(expected)

@@ -29,7 +29,7 @@ from jinja2 import filters, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from packager.base import jsonio
-from packager.base.confinement import confine
+from packager.service.registry.confinement import confine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -44,7 +44,7 @@ class Rendering(Runner):
         if argv[1] != "kustomize":
             return super().run(argv, **options)
         assert options.pop("variables").keys() == {"GOGC", "GOMAXPROCS", "GOMEMLIMIT"}
-        assert options == {"timeout": 30.0, "max_bytes": kubectl.MAX_BYTES, "offline": True}
+        assert options == {"timeout": 30.0, "max_bytes": kubectl.MAX_BYTES, "memory": kubectl.MEMORY_BYTES}
         return process.Finished(0, yaml.safe_dump_all(life.rendered(Path(argv[-1]).name)), "")
 
 

@@ -14,15 +14,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.base import markdown
-from packager.base.problems import Problem, show
+from packager.base.problems import show
+from packager.modelspec.documentation import HEADING, section
 from packager.modelspec.importers.draft import DraftFile
 from packager.modelspec.importers.intel.code import plain_path
 from packager.modelspec.importers.source import printable, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping, Sequence
 
     from packager.modelspec.importers.draft import Sketch
     from packager.modelspec.importers.intel.checkout import Checkout
@@ -32,13 +31,16 @@ if TYPE_CHECKING:
 # Titles of fragments about how another package is downloaded and run.
 _LEFT_OUT = ("title", "download link", "bare metal", "ai kit", "docker", "docker arg", "kubernetes")
 _FOLDERS = ("docs", "documentation", "readme-sections")
-_LEVEL = 2
 _LONGEST_DESCRIPTION = 20_000
 _LONGEST_TITLE = 100
 _MOST_SECTIONS = 20
 _PLAIN_TITLE = rf"[A-Za-z0-9][A-Za-z0-9 ,.:()&/'-]{{0,{_LONGEST_TITLE - 1}}}"
-_MOST_BYTES = 200 << 10
-_ELSEWHERE = re.compile(r"(https?://|mailto:)[^\s<>]+", re.IGNORECASE)
+_MOST_BYTES = 64 << 10
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# Controls, and characters that change the direction of text or are never seen.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +50,14 @@ class Fragment:
     Attributes:
         item: The entry of the fragment.
         title: The title of the section.
-        page: The content of the fragment.
-        folders: The folders of the checkout to which the links may be relative.
+        path: The path of the fragment in the checkout.
+        text: The content of the fragment.
     """
 
     item: ForeignValue
     title: str
-    page: markdown.Page
-    folders: tuple[str, ...]
-
-    def resolver(self, packaged: Mapping[str, str], anchors: AbstractSet[str], top: str) -> Callable[[str], str | None]:
-        """Return a function that resolves links: to a file of the package below `top`, unchanged, or to None."""
-
-        def resolve(target: str) -> str | None:
-            if _ELSEWHERE.fullmatch(target) or (target.startswith("#") and target[1:] in anchors):
-                return target
-            path = packaged.get(_in_checkout(target, self.folders, packaged))
-            return f"{top}{path}" if path else None
-
-        return resolve
+    path: str
+    text: str
 
 
 def documents(documentation: ForeignValue | None) -> list[ForeignValue]:
@@ -88,7 +79,7 @@ def replacements(document: ForeignValue) -> dict[str, ForeignValue]:
 def put(
     sketch: Sketch, entries: Sequence[ForeignValue], checkout: Checkout, files: Mapping[str, ZooFile], ledger: Ledger
 ) -> None:
-    """Put the description and the sections; add a finding for each fragment that is left out, and for each lost link.
+    """Put the description and the sections; add a finding for each fragment that is left out.
 
     Args:
         sketch: The draft.
@@ -100,35 +91,23 @@ def put(
     fragments: list[Fragment] = []
     for entry in entries:
         fragments += _fragments(entry, checkout, ledger, fragments)
-    packaged = {file.path.relative_to(checkout.root).as_posix(): path for path, file in files.items()}
-    anchors = {anchor for fragment in fragments for anchor in fragment.page.anchors()}
-    anchors |= {markdown.anchor(fragment.title) for fragment in fragments}
     tops = {path.partition("/")[0] for path in files}
     folder = next(name for name in _FOLDERS if name not in tops or name == _FOLDERS[-1])
-    number, size = 0, 0
+    number = 0
     for fragment in fragments:
-        is_description = fragment.title.lower() == "description" and "description" not in sketch.data
-
-        # A build looks up the files that links name only in sections.
-        resolve = fragment.resolver({} if is_description else packaged, anchors, "../")
-        section = fragment.page.section(fragment.title, _LEVEL, resolve)
-        ledger.findings += section.remarks
-        if section.problems:
-            fragment.item.leave(f"is not carried over: {section.problems[0].message}")
-        elif is_description:
-            _describe(sketch, fragment.item, section.text, ledger)
-        elif section.text.strip():
-            size += len(section.text.encode())
-            if number == _MOST_SECTIONS or size > _MOST_BYTES:
-                fragment.item.leave("is not carried over: the documentation is too long")
-                continue
+        text = section(fragment.text, fragment.title)
+        if fragment.title.lower() == "description" and "description" not in sketch.data:
+            _describe(sketch, fragment.item, text, ledger)
+        elif text and number == _MOST_SECTIONS:
+            fragment.item.leave("is not carried over: the documentation is too long")
+        elif text:
             title = _unique(sketch, fragment.title)
             number += 1
             name = f"{folder}/{number:02}-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-') or 'section'}.md"
             place = ("documentation", number - 1)
             sketch.put((*place, "title"), title, fragment.item.origin)
             sketch.put((*place, "file"), name, fragment.item.origin)
-            sketch.files.append(DraftFile(name, section.text.encode()))
+            sketch.files.append(DraftFile(name, f"{text}\n".encode()))
 
 
 def _fragments(
@@ -137,67 +116,53 @@ def _fragments(
     """Return the fragments of a document that apply to the new package, and that no earlier document has."""
     words = {word: text for word, entry in replacements(document).items() if (text := entry.text())}
     listed = document.at("docs")
-    own = document.at("uri")
-    home = (own.text() if own else None) or ""
+    document.child("uri")
     name_entry = document.at("name")
     document_title = posixpath.splitext((name_entry.text() if name_entry else None) or "")[0]
-    known = {fragment.page.name for fragment in earlier}
+    known = {fragment.path for fragment in earlier}
     fragments: list[Fragment] = []
     for item in listed.items() if listed else ():
         name, uri = item.at("name"), item.at("uri")
-        title = " ".join(markdown.HIDDEN.sub(" ", (name.text() if name else None) or "").split())[:_LONGEST_TITLE]
+        title = " ".join(_HIDDEN.sub(" ", (name.text() if name else None) or "").split())[:_LONGEST_TITLE]
         if uri is None or not title:
             item.leave("is not carried over: expected a name and a uri")
         elif title.lower() in _LEFT_OUT:
             item.leave(f"({show(printable(title))}) is not carried over: it is about another package")
-        elif page := _page(uri, words, checkout, ledger):
-            if page.name in known:
+        elif found := _content(uri, words, checkout, ledger):
+            path, content = found
+            if path in known:
                 item.leave(f"({show(printable(title))}) is a section already")
                 continue
-            own_title = page.title or ""
+            heading = HEADING.match(content)
+            own_title = " ".join(heading[2].split()) if heading else ""
             if title.lower() == "description" and earlier and re.fullmatch(_PLAIN_TITLE, document_title):
                 title = document_title
             elif title.lower() != "description" and re.fullmatch(_PLAIN_TITLE, own_title):
                 title = own_title
-            folders = (home.strip().removeprefix("models/"), posixpath.dirname(page.name.removeprefix(checkout.shown)))
-            fragments.append(Fragment(item, title, page, folders))
+            fragments.append(Fragment(item, title, path, content))
     return fragments
 
 
-def _page(uri: ForeignValue, words: Mapping[str, str], checkout: Checkout, ledger: Ledger) -> markdown.Page | None:
-    """Return the content of a fragment; None, with a finding, if it is not found or cannot be a section."""
+def _content(uri: ForeignValue, words: Mapping[str, str], checkout: Checkout, ledger: Ledger) -> tuple[str, str] | None:
+    """Return the path of a fragment and its text without comments; None, with a finding, if it is not found."""
     text = (uri.text() or "").strip().removeprefix("models/")
     path = plain_path(checkout.root, text) if not text.startswith("/") and ".." not in text.split("/") else None
     if path is None or not path.is_file():
         uri.leave("is not found in the checkout")
         return None
-    content = read_bytes(path, checkout.shown + text, markdown.MAX_BYTES).decode("utf-8-sig", "replace")
+    raw = read_bytes(path, checkout.shown + text, _MOST_BYTES)
+    if len(raw) > _MOST_BYTES:
+        uri.leave(f"is not carried over: it is larger than {_MOST_BYTES >> 10} KiB")
+        return None
+    content = raw.decode("utf-8-sig", "replace")
     for word, value in words.items():
-        if not word or len(content) + content.count(word) * len(value) > 2 * markdown.MAX_BYTES:
+        if not word or len(content) + content.count(word) * len(value) > 2 * _MOST_BYTES:
             message = f"{show(printable(word))} is not replaced: the text would be too long"
             ledger.findings.append(uri.problem(message))
         else:
             content = content.replace(word, value)
-    lines = content.replace("\r\n", "\n").split("\n")
-    hidden = next((number for number, line in enumerate(lines, start=1) if markdown.HIDDEN.search(line)), None)
-    if hidden:
-        message = "characters that are never seen are left out"
-        ledger.findings.append(Problem(checkout.shown + text, hidden, 1, message))
-    page = markdown.Page("\n".join(markdown.HIDDEN.sub(" ", line) for line in lines).encode(), checkout.shown + text)
-    ledger.findings += page.problems
-    if page.problems:
-        uri.leave("is not carried over: it cannot be a section of another document")
-        return None
-    return page
-
-
-def _in_checkout(target: str, folders: Sequence[str], packaged: Mapping[str, str]) -> str:
-    """Return a link's path in the checkout: from its top, or from the first folder that has a packaged file there."""
-    path = markdown.unquoted(target.partition("#")[0].partition("?")[0])
-    if path.startswith("/"):
-        return posixpath.normpath(path.lstrip("/"))
-    places = [posixpath.normpath(posixpath.join(folder, path)) for folder in folders]
-    return next((place for place in places if place in packaged), places[0])
+    content = _COMMENT.sub("", content.replace("\r\n", "\n"))
+    return text, "\n".join(_HIDDEN.sub(" ", line) for line in content.split("\n")).strip("\n")
 
 
 def _describe(sketch: Sketch, item: ForeignValue, text: str, ledger: Ledger) -> None:

@@ -7,14 +7,13 @@ own after PR_SET_NO_NEW_PRIVS). Containers need nothing for it either.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import platform
 import resource
 import struct
 import sys
-
-from packager.base import systemcalls
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """The index of a machine's numbers in _CALLS, and its AUDIT_ARCH (linux/audit.h)."""
@@ -47,6 +46,14 @@ _CALLS = {
 _OWN_LIMITS = (302, 261)
 """The numbers of prlimit64, which stays for the process itself: its limit of processor time grows with each task."""
 
+# linux/prctl.h
+_PR_SET_SECCOMP = 22
+_PR_SET_NO_NEW_PRIVS = 38
+
+# linux/seccomp.h, and the size of an instruction of linux/filter.h
+_SECCOMP_MODE_FILTER = 2
+_INSTRUCTION_BYTES = 8
+
 # linux/bpf_common.h, linux/seccomp.h
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
@@ -63,11 +70,28 @@ def confine() -> list[str]:
         lacking.append(f"{platform.system()} has no filter of system calls")
     elif platform.machine() not in _MACHINES:
         lacking.append(f"the filter of system calls is not known for {platform.machine()}")
-    elif number := systemcalls.keep_only(_filter(*_MACHINES[platform.machine()])):
+    elif number := _keep_only(_filter(*_MACHINES[platform.machine()])):
         lacking.append(f"the system refuses a filter of system calls: {os.strerror(number)}")
     for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
         resource.setrlimit(limit, (0, 0))
     return lacking
+
+
+class _Program(ctypes.Structure):
+    """A filter for the kernel (linux/filter.h, `sock_fprog`)."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _keep_only(program: bytes) -> int:
+    """Let this process make only the system calls that a filter allows; return 0, or the number of the error."""
+    library = ctypes.CDLL(None, use_errno=True)
+    filter_ = _Program(len(program) // _INSTRUCTION_BYTES, program)
+    if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 and (
+        library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filter_), 0, 0) == 0
+    ):
+        return 0
+    return ctypes.get_errno()
 
 
 def _filter(column: int, architecture: int) -> bytes:
