@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LARGE = 9 << 30
 
-FORMS = {
+FORMS: dict[str, list[Item | bytes]] = {
     "a folder": [Item(b"p/", b"5", mode=0o755)],
     "the GNU format": [Item(b"p/a", fields={"magic": GNU, "prefix": b"p"})],
     "an unknown key": [extended(record(b"GNU.sparse.name", b"p/evil")), Item(b"p/a")],
@@ -45,7 +45,7 @@ def test_header_of_another_form_is_refused(tmp_path: Path) -> None:
         assert refused(gzip.compress(archive_of(*items)), tmp_path).endswith("by another program than mlpack"), name
 
 
-OTHERS = [
+OTHERS: list[tuple[list[Item | bytes], str]] = [
     ([Item(b"././@LongLink", b"L", b"p/long\0"), Item(b"p/b")], "././@LongLink is not a plain file"),
     ([extended(record(b"path", b"p/a"), kind=b"g"), Item(b"p/b")], "././@PaxHeader is not a plain file"),
     ([extended(record(b"path", b"p/a")), extended(record(b"path", b"p/b")), Item(b"p/c")], "p/a is not a plain file"),
