@@ -142,10 +142,9 @@ gitops: setup ## let controllers of Flux, which are built from their Go modules 
 imagevolumes: setup ## run packages from image volumes on a cluster of its own, with a containerd that is built and cached
 	@$(WITH_KUBECTL) python -m tests.imagevolumes
 
-fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and registries; compare archive readers; SEED=x makes the same again
+fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and registries; SEED=x makes the same again
 	python -m tests.fuzz specs archives imports -n $(N) $(WITH_SEED)
 	python -m tests.fuzz packages registries -n $$(($(N) / 10)) $(WITH_SEED) # each takes ten times as long
-	python -m tests.fuzz.differential -n $$(($(N) * 3 / 10)) $(WITH_SEED) # four programs read each
 
 requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says
 	python -m tests.service.requests -n $(N) $(WITH_SEED)

@@ -315,7 +315,7 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
             with file.open("wb") as stream:
                 _download(registry, remote, stream, file.name, progress)
             result.mkdir()
-            archive.extract(file, result, _COMPONENT)
+            archive.extract(file, result, _COMPONENT, is_ours=False)
             inside = list(result.iterdir())
             if len(inside) == 1 and inside[0].is_dir():
                 _lift(inside[0], result)

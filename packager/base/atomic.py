@@ -136,10 +136,15 @@ def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> None:
         work.rename(destination)  # which fails where there is more than an empty folder
     elif not _exchange(work, destination):
         # Two folders cannot be exchanged in one step here: for a moment there is none. A process that is killed then
-        # leaves `old`, which the next sweep puts back.
+        # leaves the old one, which the next sweep puts back.
+        old.mkdir()
         with workfolder.signals_blocked():
-            destination.rename(old)
-            work.rename(destination)
+            destination.rename(old / destination.name)
+            try:
+                work.rename(destination)
+            except OSError:
+                (old / destination.name).rename(destination)
+                raise
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ Tests: cluster/test_receive.py.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from packager.package import tarheader
 from packager.package.path_checks import ContentError
 from packager.package.tarheader import BLOCK, DamageError
 
@@ -33,6 +33,9 @@ _CHUNK = 1 << 20
 
 # More bytes than tar uses to fill its last record, which is 10 KiB by default.
 _TAIL = 1 << 20
+
+
+_RECORD = re.compile(rb"([1-9][0-9]{0,4}) ")
 
 
 class LimitError(ContentError):
@@ -154,7 +157,7 @@ class TarStream:
             records["path" if header.kind in b"L" else "linkpath"] = content.partition(b"\0")[0]
         elif header.kind in b"x":
             try:
-                records |= tarheader.records(content)
+                records |= _read_records(content)
             except ContentError:
                 return False
         return True
@@ -177,13 +180,13 @@ def _with_records(header: Arrival, records: dict[str, bytes], *, is_known: bool)
 
 
 def _parsed(block: bytes) -> Arrival:
-    if _number(block[148:156]) != tarheader.checksum(block):
+    if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
         raise DamageError("a header's checksum is wrong")
     size = _number(block[124:136])
     if size < 0:
         raise DamageError("a size is negative")
     target = block[157:257].partition(b"\0")[0].decode("utf-8", "surrogateescape")
-    return Arrival(tarheader.path_of(block), block[156], size, _number(block[100:108]), _number(block[136:148]), target)
+    return Arrival(_path(block), block[156], size, _number(block[100:108]), _number(block[136:148]), target)
 
 
 def _number(field: bytes) -> int:
@@ -195,3 +198,31 @@ def _number(field: bytes) -> int:
     if digits.strip(b"01234567"):
         raise DamageError("a number in a header is invalid")
     return int(digits or b"0", 8)
+
+
+def _path(block: bytes) -> str:
+    """Return the path in a header; the prefix belongs to it in ustar only."""
+    prefix = block[345:500].partition(b"\0")[0] if block[257:265] == b"ustar\x0000" else b""
+    name = block[:100].partition(b"\0")[0]
+    return (prefix + b"/" + name if prefix else name).decode("utf-8", "surrogateescape")
+
+
+def _read_records(content: bytes) -> dict[str, bytes]:
+    """Return the records of an extended header, each of the form LENGTH KEY=VALUE and a line feed.
+
+    Raises:
+        DamageError: The content has another form, or a key twice.
+    """
+    records: dict[str, bytes] = {}
+    start = 0
+    while start < len(content):
+        length = _RECORD.match(content, start)
+        end = start + int(length[1]) if length else 0
+        record = content[length.end() : end] if length else b""
+        key, equals, value = record[:-1].partition(b"=")
+        text = key.decode("utf-8", "backslashreplace")
+        if end > len(content) or record[-1:] != b"\n" or not equals or text in records:
+            raise DamageError("an extended header is invalid")
+        records[text] = value
+        start = end
+    return records

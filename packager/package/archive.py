@@ -17,7 +17,6 @@ from packager.base.paths import argument
 from packager.package import tarheader
 from packager.package.path_checks import (
     DOCKERIGNORE,
-    ActiveNameError,
     ContentError,
     Contents,
     composed,
@@ -25,15 +24,15 @@ from packager.package.path_checks import (
     normalized,
     shown,
 )
-from packager.package.tarheader import BLOCK, FOLDER, RECORD, DamageError, FormError
+from packager.package.tarheader import BLOCK, RECORD, DamageError, FormError
 from packager.package.tree import chunks, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from tarfile import TarInfo
 
     from packager.base.limits import Limits
-    from packager.package.tarheader import Member
     from packager.package.tree import Entry, Tree
 
 # Below this, zlib takes less time than the import of isal and the start of its thread are worth.
@@ -142,12 +141,18 @@ def _write(
     return inventory, end + -end % RECORD
 
 
-def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: bool = True) -> None:
     """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
 
     The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
-    `folder`, and no more than `limits` allow. Any tar extracts the same files: an archive that could be read in two
-    ways is refused. Memory stays within a few MiB, beside the list of names.
+    `folder`, and no more than `limits` allow. Any tar extracts the same files from an archive of ours: each header, and
+    the end, is what `write` makes. Memory stays within a few MiB, beside the list of names.
+
+    Args:
+        archive: The archive.
+        folder: The folder.
+        limits: The limits.
+        is_ours: Whether it has to be an archive of `write`; else another program may have packed it.
 
     Raises:
         VerificationError: The archive is damaged, or contains files that no package has; those before are in `folder`.
@@ -155,23 +160,21 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
         OSError: `folder` cannot be written.
     """
     contents = Contents(limits)
-    top = "FOLDER"
     try:
         with _open_archive(archive) as file:
             source = _Source(file, archive, limits)
-            top = _top(source.start())
-            for member in tarheader.members(source.exactly):
+            for member in tarheader.members(source.exactly, is_ours=is_ours):
                 _unpack(member, source, folder, contents)
-            source.finish()
+            if is_ours:
+                source.finish()
+            for _ in source.pieces():
+                pass
     except FormError as error:
-        again = f"tar --format={error.form} -czf {shlex.quote(argument(archive))} {top}"
-        raise VerificationError(f"{archive}: {error}", hint=f"pack its folder again: {again}") from None
+        unpack = f"tar -xzf {shlex.quote(argument(archive))}"
+        hint = f"if you have packed it again, unpack it with `{unpack}`, and name its folder instead"
+        raise VerificationError(f"{archive}: {error}", hint=hint) from None
     except DamageError as error:
         raise VerificationError(f"{archive} is not a tar archive, or is damaged: {error}") from None
-    except ActiveNameError as error:
-        raise VerificationError(
-            f"{archive}: {error}", hint=f"exclude it: tar --exclude={shlex.quote(error.part)}"
-        ) from None
     except ContentError as error:
         raise VerificationError(f"{archive}: {error}") from None
     except EOFError:
@@ -232,39 +235,22 @@ def _open_archive(path: Path) -> IO[bytes]:
         raise unreadable(path, error) from None
 
 
-def _top(start: bytes) -> str:
-    """Return the top folder of an archive that begins with `start`, if a command can contain it unquoted."""
-    match = re.match(rb"(\./)?([A-Za-z0-9_][A-Za-z0-9._-]*)/", start)
-    return match[2].decode() if match and match[2] != b"PaxHeaders" else "FOLDER"
-
-
-def _unpack(member: Member, source: _Source, folder: Path, contents: Contents) -> None:
-    name = shown(member.path)
-    if member.mode & 0o7000:
-        raise ContentError(f"{name} has the mode {member.mode:04o}")
-    if member.mode & 0o002:
-        raise ContentError(f"{name} has the mode {member.mode:04o}: everyone may write to it")
-    above, _, last = normalized(member.path).rpartition("/")
+def _unpack(member: TarInfo, source: _Source, folder: Path, contents: Contents) -> None:
+    above, _, last = normalized(member.name).rpartition("/")
     is_own = last == DOCKERIGNORE and "/" not in above  # in the package's folder, which may be at the top
-    inactive(above if is_own else normalized(member.path))
-    if member.kind == FOLDER:
-        if member.mode & 0o700 != 0o700:
-            raise FormError(f"{name} has the mode {member.mode:04o}: its owner cannot use the folder")
-        _make_folders(folder, composed(contents.add_folder(member.path)))
+    inactive(above if is_own else normalized(member.name))
+    if member.isdir():
+        _make_folders(folder, composed(contents.add_folder(member.name)))
         return
-    path = composed(contents.add_file(member.path, member.size))
-    if member.path.endswith(("/", "/.")):
-        raise FormError(f"{name} is a file, but its name ends like a folder's")
-    if not member.mode & 0o400 or (member.mode & 0o111 and not member.mode & 0o100):
-        raise FormError(f"{name} has the mode {member.mode:04o}: others may read or run it, but its owner may not")
-    _make_folders(folder, path.rpartition("/")[0])
+    path = composed(contents.add_file(member.name, member.size))
+    _make_folders(folder, above)
     with (folder / path).open("xb", buffering=0) as file:
         left = member.size
         while left:
             left -= file.write(source.exactly(min(left, _PIECE_BYTES)))
         os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
     if any(source.exactly(-member.size % BLOCK)):
-        raise FormError(f"unexpected data after the end of {name}")
+        raise FormError(f"unexpected data after the end of {shown(path)}")
 
 
 def _make_folders(folder: Path, path: str) -> None:
@@ -289,12 +275,7 @@ class _Source:
         self._size = os.fstat(file.fileno()).st_size
         self._unpacked_bytes = 0
         self._ready = b""
-        self._offset = 0
-
-    def start(self) -> bytes:
-        """Return some bytes, which stay to be read. Raises as `exactly` does."""
-        self._ready = self._decompress_next()
-        return self._ready[:BLOCK]
+        self._offset = 0  # in `_ready`
 
     def exactly(self, size: int) -> bytes:
         """Return the next `size` bytes. Raises EOFError when there are fewer, and ContentError when too many come."""
@@ -311,20 +292,15 @@ class _Source:
             yield self._decompress_next()
 
     def finish(self) -> None:
-        """Read to the end of the gzip stream, which contains its checksum; only empty blocks may follow."""
-        rest, length = self._ready[self._offset :], 0
-        while not rest.strip(b"\0"):
-            length += len(rest)
-            try:
-                rest = self._decompress_next()
-            except EOFError:
-                break
-        else:
-            raise FormError("unexpected data after the end of the archive")
-        if not self._unzip.eof:
-            raise EOFError
-        if length % BLOCK:
-            raise FormError("the last block of the archive is incomplete")
+        """Read what fills the last record of the tar, and the end of the gzip stream, which contains its checksum."""
+        position = self._unpacked_bytes - len(self._ready) + self._offset
+        is_empty = not any(self.exactly(-position % RECORD))
+        try:
+            if not is_empty or self._ready[self._offset :] or self._decompress_next():
+                raise FormError("unexpected data after the end of the archive")
+        except EOFError:
+            if not self._unzip.eof:
+                raise
         if self._unzip.unused_data or self._read(1):
             raise FormError("unexpected data after the end of the gzip stream")
 

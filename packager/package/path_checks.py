@@ -137,19 +137,11 @@ def composed(path: str) -> str:
     return path
 
 
-class ActiveNameError(ContentError):
-    """A name that programs act on. Attribute: part, the part of the path that is such a name."""
-
-    def __init__(self, path: str, part: str) -> None:
-        super().__init__(f"{shown(path)}: a package contains no file or folder with the name {shown(part)}")
-        self.part = part
-
-
 def inactive(path: str) -> str:
-    """Return `path`. Raises ActiveNameError if programs act on a part of it by its name."""
+    """Return `path`. Raises ContentError if programs act on a part of it by its name."""
     part = active_part(path)
     if part is not None:
-        raise ActiveNameError(path, part)
+        raise ContentError(f"{shown(path)}: a package contains no file or folder with the name {shown(part)}")
     return path
 
 

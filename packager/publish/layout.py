@@ -19,7 +19,7 @@ from packager.base.problems import show
 from packager.base.values import Value
 from packager.package import tarheader
 from packager.package.path_checks import ContentError
-from packager.package.tarheader import BLOCK, FILE, FOLDER, RECORD
+from packager.package.tarheader import BLOCK, RECORD
 from packager.publish.reference import dashed, is_digest
 from packager.publish.registry import INDEX, MANIFEST, MANIFEST_BYTES
 from packager.publish.transport import PIECE
@@ -311,22 +311,22 @@ def _members(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]
             raise ContentError("it is cut off")
         return content
 
-    for member in tarheader.members(exactly):
-        match = _BLOB.fullmatch(member.path)
-        if not is_ours and member.kind == FOLDER and member.path.rstrip("/") in _FOLDERS:
+    for member in tarheader.members(exactly, is_ours=is_ours):
+        match = _BLOB.fullmatch(member.name)
+        if not is_ours and member.isdir() and member.name.rstrip("/") in _FOLDERS:
             continue
-        is_named = member.path in ("oci-layout", "index.json") or (not is_ours and _BESIDE.fullmatch(member.path))
-        if member.kind != FILE or not (match or (is_named and member.path not in small)):
-            raise ContentError(f"unexpected entry {member.path!r}")
+        is_named = member.name in ("oci-layout", "index.json") or (not is_ours and _BESIDE.fullmatch(member.name))
+        if member.isdir() or not (match or (is_named and member.name not in small)):
+            raise ContentError(f"unexpected entry {member.name!r}")
         if match is None:
             if member.size > MANIFEST_BYTES:
-                raise ContentError(f"{member.path} has more than {MANIFEST_BYTES >> 20} MiB")
-            small[member.path] = exactly(member.size)
+                raise ContentError(f"{member.name} has more than {MANIFEST_BYTES >> 20} MiB")
+            small[member.name] = exactly(member.size)
         else:
             layout.add(f"sha256:{match[1]}", member.size, stream.tell())
             digest = _digest(exactly, member.size, advance)
             if digest != match[1]:
-                raise ContentError(f"{member.path} has the digest sha256:{digest}")
+                raise ContentError(f"{member.name} has the digest sha256:{digest}")
         exactly(-member.size % BLOCK)
     if _compact(small.get("oci-layout", b"")) != _LAYOUT or "index.json" not in small:
         raise ContentError("it has no oci-layout of version 1.0.0, or no index.json")

@@ -53,6 +53,23 @@ def test_folder_replaces_another_as_a_whole(
     assert names(tmp_path) == ["a"]
 
 
+def test_folder_that_cannot_take_its_place_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/old").touch()
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == "folder":
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(ToolError, match="input/output error"), atomic.folder(tmp_path / "a"):
+        pass
+    assert (names(tmp_path), names(tmp_path / "a")) == (["a"], ["old"])
+
+
 def test_failed_folder_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.mkdir()

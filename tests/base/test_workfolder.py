@@ -1,10 +1,12 @@
-"""Folders of killed processes are removed; folders that others made are not, whatever their names and contents."""
+"""Work folders of killed processes are removed, those of running ones and of other users are not."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +15,9 @@ from packager.base import workfolder
 from packager.base.errors import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-NAME = ".mlpack-0123456789abcdef0123456789abcdef"
+NAME = ".mlpack-work-abcd1234"
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
@@ -34,7 +35,7 @@ def left(parent: Path) -> Path:
         f"    (work / 'file').touch(); (work / 'folder/sub').mkdir(parents=True); (work / 'folder/sub/x').touch()\n"
         f"    {KILL}"
     )
-    [path] = parent.glob(".mlpack-*")
+    [path] = parent.glob(".mlpack-work-*")
     return path
 
 
@@ -48,7 +49,7 @@ def tree(folder: Path) -> dict[str, object]:
 
 def test_sweep_removes_folder_of_a_killed_process(tmp_path: Path) -> None:
     work = left(tmp_path)
-    assert sorted(path.name for path in work.iterdir()) == ["file", "folder", "mark"]
+    assert sorted(path.name for path in work.iterdir()) == ["file", "folder", "lock"]
     workfolder.sweep(tmp_path)
     assert tree(tmp_path) == {}
 
@@ -62,35 +63,32 @@ def test_sweep_keeps_folder_of_a_running_process(tmp_path: Path) -> None:
     assert tree(tmp_path) == {}
 
 
-def site(parent: Path) -> None:
-    """A folder of the user's that begins like ours."""
-    for name in ("site", "abc123", "abcdefgh", "0" * 31, "0" * 33, "G" * 32):
-        (parent / f".mlpack-{name}").mkdir(mode=0o700)
+def test_sweep_removes_folder_without_a_lock_after_a_day(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "file").touch()
+    workfolder.sweep(tmp_path)
+    assert sorted(tree(tmp_path)) == [NAME, f"{NAME}/file"]
+    os.utime(tmp_path / NAME, (0, time.time() - 25 * 60 * 60))
+    workfolder.sweep(tmp_path)
+    assert tree(tmp_path) == {}
 
 
-def named_like_ours(parent: Path) -> None:
-    (parent / NAME).mkdir(mode=0o700)
-    (parent / NAME / "file").write_text("theirs")
-
-
-def with_more_in_it(parent: Path) -> None:
-    (left(parent) / "theirs").touch()
-
-
-def a_link(parent: Path) -> None:
-    (parent / "elsewhere").mkdir()
-    left(parent / "elsewhere").rename(parent / "elsewhere/work")
-    (parent / NAME).symlink_to("elsewhere/work")
-
-
-@pytest.mark.parametrize(
-    "put",
-    [named_like_ours, with_more_in_it, a_link],
-)
-def test_sweep_keeps_folders_without_our_mark(tmp_path: Path, put: Callable[[Path], None]) -> None:
-    put(tmp_path)
+def test_sweep_keeps_other_names_and_links(tmp_path: Path) -> None:
+    for name in ("site", "work", "work-abcd123", "work-abcd12345", "packages"):
+        (tmp_path / f".mlpack-{name}").mkdir()
+        os.utime(tmp_path / f".mlpack-{name}", (0, 0))
+    (tmp_path / "elsewhere").mkdir()
+    left(tmp_path / "elsewhere").rename(tmp_path / "elsewhere/work")
+    (tmp_path / NAME).symlink_to("elsewhere/work")
     before = tree(tmp_path)
-    assert before
+    workfolder.sweep(tmp_path)
+    assert tree(tmp_path) == before
+
+
+def test_sweep_keeps_folders_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left(tmp_path)
+    before = tree(tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: 1 + os.getuid())
     workfolder.sweep(tmp_path)
     assert tree(tmp_path) == before
 
@@ -136,14 +134,13 @@ def test_sweep_restores_old_output_without_a_replacement(tmp_path: Path) -> None
 def test_temporary_folders_are_swept_by_the_same_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     killed(f"with workfolder.temporary() as folder:\n    (folder / 'x').touch()\n    {KILL}")
-    [(work, _)] = [item for item in tree(tmp_path).items() if "/" not in item[0]]
-    site(tmp_path)
+    [work] = tmp_path.iterdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with workfolder.temporary() as folder:
         assert list(folder.iterdir()) == []
         (folder / "y").touch()
-        assert not (tmp_path / work).exists()
-    assert len(tree(tmp_path)) == 6
+        assert not work.exists()
+    assert tree(tmp_path) == {}
 
 
 def test_missing_temporary_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

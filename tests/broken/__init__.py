@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from tests.broken.faults_of_kinds import FAULTS_OF_KINDS, MODEL
 if TYPE_CHECKING:
     from packager.package.opened import Package
 
-__all__ = ["FAULTS", "MODELS", "Fault", "build", "make", "seal"]
+__all__ = ["FAULTS", "MODELS", "Fault", "build", "make", "pack", "seal"]
 
 FAULTS = (*FAULTS_OF_HELLO, *FAULTS_OF_KINDS)
 
@@ -38,6 +39,17 @@ def build(folder: Path, model: str = "hello-mpi") -> Path:
     folder.mkdir(parents=True)
     tree.write(render(plan(loaded, choose(loaded.spec, None, None), Options())), folder)
     return folder
+
+
+def pack(folder: Path, path: Path) -> None:
+    """Pack all files of a folder as a build would, whatever they are."""
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as packed:
+        for file in sorted(filter(Path.is_file, folder.rglob("*"))):
+            member = tarfile.TarInfo(f"{folder.name}/{file.relative_to(folder).as_posix()}")
+            status = file.stat()
+            member.size, member.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
+            with file.open("rb") as content:
+                packed.addfile(member, content)
 
 
 def make(good: Path, folder: Path, *faults: Fault) -> Path:

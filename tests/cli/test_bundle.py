@@ -252,7 +252,7 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([], "no oci-layout"),
         ([LAYOUT], "no index.json"),
         ([index(), ("oci-layout", b"{}")], "no oci-layout"),
-        ([LAYOUT, index(), ("../x", b"")], "unexpected entry"),
+        ([LAYOUT, index(), ("../x", b"")], "leads out of the package"),
         ([LAYOUT, index(), LAYOUT], "unexpected entry"),
         ([LAYOUT, index(), blob(b"stray")], "no manifest names"),
         ([LAYOUT, index(), blob(b"a"), blob(b"a")], "is there twice"),

@@ -161,7 +161,7 @@ def test_help_loads_neither_stages_nor_large_libraries() -> None:
 def test_build_and_verify_load_no_unused_modules(tmp_path: Path) -> None:
     loaded = modules_loaded_by("build", "hello-mpi", "-d", str(tmp_path))
     assert "packager.builder.render" in loaded
-    assert loaded & {"jsonschema", "packager.base.process", "rich", "tarfile"} == set()
+    assert loaded & {"jsonschema", "packager.base.process", "rich"} == set()
     loaded = modules_loaded_by("verify", str(tmp_path / "hello-mpi.tar.gz"), "--kubectl", "absent")
     assert "packager.verify" in loaded
     assert loaded & {"jsonschema", "packager.verify.server", "packager.workloads.overlay"} == set()

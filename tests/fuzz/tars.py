@@ -132,14 +132,6 @@ SUMS: tuple[Callable[[bytes], bytes], ...] = (
 )
 
 
-def make(random: Random) -> bytes:
-    """Return a tar.gz: a valid one, or one with a few headers in other forms."""
-    items: list[Item | bytes] = [_varied(random, item) for item in random.sample(GOOD, random.randint(1, 4))]
-    if random.random() < 0.3:
-        items[:0] = [Item(b"p/", b"5", mode=random.choice((0o755, 0o700, 0o775)))]
-    return zipped(random, harmed(random, items))
-
-
 def harmed(random: Random, items: list[Item | bytes]) -> bytes:
     """Return a tar of `items`, a few of which are in other forms."""
     for _ in range(random.choice((0, 1, 1, 1, 1, 2, 2, 3))):
@@ -151,23 +143,6 @@ def harmed(random: Random, items: list[Item | bytes]) -> bytes:
 def zipped(random: Random, tar: bytes) -> bytes:
     """Return a tar as gzip, sometimes in another form."""
     return random.choice(_GZIPS)(tar) if random.random() < 0.1 else gzip.compress(tar, 1, mtime=0)
-
-
-def _varied(random: Random, item: Item) -> Item:
-    """Return a member, sometimes in another form that is valid, too."""
-    match random.randrange(7):
-        case 0:
-            top, _, name = item.name.partition(b"/")
-            return replace(item, name=name, fields={"prefix": top})
-        case 1:
-            return replace(item, fields={"uname": b"someone", "gname": b"users", "uid": b"0001750\0"})
-        case 2:
-            size = b"%011o " % len(item.content)
-            return replace(item, fields={"mode": b"%06o \0" % item.mode, "size": size, "major": b"0000000\0"})
-        case 3:
-            return replace(item, mode=item.mode & random.choice((0o700, 0o750, 0o775)))
-        case _:
-            return item
 
 
 def _any_item(random: Random, items: list[Item | bytes]) -> tuple[int, Item]:

@@ -92,16 +92,13 @@ SCENARIOS = (
     ),
 )
 
-_WORK_FOLDER = re.compile(r"\.mlpack-[0-9a-f]{32}")
+_WORK_FOLDER = re.compile(r"\.mlpack-work-[a-z0-9_]{8}")
 _JOURNAL_STEPS = 29
 """The moments of a command that completes or undoes a journal, of which one is the last."""
 
-_LOOKALIKE = ".mlpack-0123456789abcdef0123456789abcdef"
 _USER_FILES = (
     ".mlpack-site/site.env",
     ".mlpack-abcdefgh/a/b",
-    f"{_LOOKALIKE}/file",
-    f"{_LOOKALIKE}/folder/x",
     "thesis.tex",
 )
 
@@ -165,9 +162,16 @@ class Trial:
         if not wrong and self._is_pending():
             wrong = self._end_journal()
         if not wrong:
+            self._age_work_folders()
             code = _end(self._start(self._scenario.again))
             wrong = f"the next run ended with {code}" if code else self._judge_again() or self._judge_user_files(theirs)
         return wrong
+
+    def _age_work_folders(self) -> None:
+        """Make the work folders old: one whose process was killed before it had a lock is removed after a day only."""
+        for folder in (self._out, self._temporary):
+            for path in filter(_has_work_folder, _state(folder)):
+                os.utime(folder / path, (0, 0))
 
     def _judge(self) -> str | None:
         """Return the outputs that are neither old nor new after the kill; work folders may exist."""
@@ -298,7 +302,7 @@ def _run_command(argv: Argv, log: int) -> int:
 
 
 def _is_work_folder(name: str) -> bool:
-    return name != _LOOKALIKE and _WORK_FOLDER.fullmatch(name) is not None
+    return _WORK_FOLDER.fullmatch(name) is not None
 
 
 def _has_work_folder(path: str) -> bool:
@@ -356,7 +360,7 @@ def _is_step(event: str, arguments: tuple[Any, ...]) -> bool:
     if not is_change(event, arguments) or isinstance(arguments[0], int):
         return False
     name = os.path.basename(os.fsdecode(arguments[0]))  # noqa: PTH119
-    return _is_work_folder(name) or name in ("mark", "file", "folder")
+    return _is_work_folder(name) or name in ("unlocked", "lock", "file", "folder")
 
 
 def _kill_before(step: int) -> None:

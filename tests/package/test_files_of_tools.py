@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.package import tree
+from tests.broken import pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,6 @@ def test_verify_says_where_a_manifest_of_ones_own_may_be(mlpack: Mlpack, package
 
 def test_verify_refuses_a_file_of_a_tool_in_an_archive(mlpack: Mlpack, package: Path, tmp_path: Path) -> None:
     (package / f"{OVERLAY}/.mlops.env.swp").write_text("x")
-    with tarfile.open(tmp_path / "packed.tar.gz", "w:gz") as archive:
-        archive.add(package, "hello-mpi")
+    pack(package, tmp_path / "packed.tar.gz")
     done = mlpack("verify", tmp_path / "packed.tar.gz")
     assert done.code == 5

@@ -39,7 +39,7 @@ STEPS = [
 
 def without_work(contents: dict[str, bytes]) -> dict[str, bytes]:
     """Return the files without those of work folders, which a later run removes."""
-    return {path: content for path, content in contents.items() if not re.match(r"\.mlpack-[0-9a-f]{32}/", path)}
+    return {path: content for path, content in contents.items() if not re.match(r"\.mlpack-work-[a-z0-9_]{8}/", path)}
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -131,7 +131,7 @@ def test_interrupted_change_is_completed_or_undone(
 def test_edits_since_the_interruption_are_kept(
     end: Callable[[Path], None], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert stopped(lambda: journal.change(folder, STEPS), 4, monkeypatch)  # before folder/b
+    assert stopped(lambda: journal.change(folder, STEPS), 5, monkeypatch)  # before folder/b
     before = without_work(files(folder))
     for path in ("a", "folder/b"):
         (folder / path).write_bytes(b"edited")

@@ -23,85 +23,71 @@ if TYPE_CHECKING:
 
 LARGE = 9 << 30
 
-FORMS = [
-    ([Item(b"a", fields={"magic": GNU, "prefix": b"p"})], "a has a header of the GNU tar format, expected ustar"),
-    (
-        [extended(record(b"path", b"p/a")), extended(record(b"path", b"p/b")), Item(b"p/c")],
-        "p/a has two extended headers in a row",
-    ),
-    (
-        [extended(record(b"path", b"p/a"), kind=b"g"), Item(b"p/b")],
-        "././@PaxHeader is a global header, which not every tar can read",
-    ),
-    (
-        [Item(b"././@LongLink", b"L", b"p/long\0"), Item(b"p/b")],
-        "././@LongLink is a GNU header for a long name, which not every tar can read",
-    ),
-    ([Item(b"p/a", b"S")], "p/a is a sparse file, but a package contains only plain files"),
-    (
-        [extended(record(b"GNU.sparse.name", b"p/evil")), Item(b"p/a")],
-        "././@PaxHeader: the key GNU.sparse.name is not one of path, size, mtime, atime, ctime",
-    ),
-    ([Item(b"p/a", b"\0")], "p/a is a file of the old tar format (v7), but a package contains only plain files"),
-    ([Item(b"p/a/")], "p/a/ is a file, but its name ends like a folder's"),
-    ([Item(b"p/a\0b")], "p/a: unexpected data after the end of the name in its header"),
-    ([Item(b"p/a", fields={"link": b"/etc/passwd"})], "p/a: the field for the link in its header is not empty"),
-    ([Item(b"p/a", fields={"uname": b"\x1b[2J"})], "p/a: the owner's name in its header contains control characters"),
-    (
-        [Item(b"p/a", content=b"12345", fields={"size": b"\x80" + bytes(10) + b"\x05"})],
-        r"p/a: the size in its header is '\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05', expected octal digits",
-    ),
-    ([extended(record(b"size", b"5")), Item(b"p/a")], "././@PaxHeader: the size '5' must be in the header itself"),
-    (
-        [extended(record(b"size", b"%d" % LARGE)), Item(b"p/a", content=b"12345")],
-        "p/a has a size in its extended header and another one in its header",
-    ),
-    ([extended(record(b"path", b"p/a"), record(b"path", b"p/b")), Item(b"p/c")], "././@PaxHeader: duplicate key path"),
-    ([extended(b"99 path=p/a\n"), Item(b"p/c")], "././@PaxHeader: expected LENGTH KEY=VALUE, found '99 path=p/a\\n'"),
-    (
-        [extended(record(b"path", b"p/a\0b")), Item(b"p/c")],
-        r"././@PaxHeader: the path 'p/a\x00b' is empty or contains a NUL",
-    ),
+FORMS: dict[str, list[Item | bytes]] = {
+    "a folder": [Item(b"p/", b"5", mode=0o755)],
+    "the GNU format": [Item(b"p/a", fields={"magic": GNU, "prefix": b"p"})],
+    "an unknown key": [extended(record(b"GNU.sparse.name", b"p/evil")), Item(b"p/a")],
+    "a path twice": [extended(record(b"path", b"p/a"), record(b"path", b"p/b")), Item(b"p/c")],
+    "a path with a NUL": [extended(record(b"path", b"p/a") + b"\0"), Item(b"p/c")],
+    "a size in two fields": [extended(record(b"size", b"%d" % LARGE)), Item(b"p/a", content=b"12345")],
+    "a size in base 256": [Item(b"p/a", content=b"12345", fields={"size": b"\x80" + bytes(10) + b"\x05"})],
+    "data after the name": [Item(b"p/a\0b")],
+    "a link's target": [Item(b"p/a", fields={"link": b"/etc/passwd"})],
+    "an owner": [Item(b"p/a", fields={"uname": b"me"})],
+    "a mode that a umask changes": [Item(b"p/a", mode=0o666)],
+    "another form of the checksum": [Item(b"p/a", checksum=lambda block: b"%07o\0" % sum(block))],
+}
+"""Archives with a header that another program writes, or that not all programs read alike."""
+
+
+def test_header_of_another_form_is_refused(tmp_path: Path) -> None:
+    for name, items in FORMS.items():
+        assert refused(gzip.compress(archive_of(*items)), tmp_path).endswith("by another program than mlpack"), name
+
+
+OTHERS: list[tuple[list[Item | bytes], str]] = [
+    ([Item(b"././@LongLink", b"L", b"p/long\0"), Item(b"p/b")], "././@LongLink is not a plain file"),
+    ([extended(record(b"path", b"p/a"), kind=b"g"), Item(b"p/b")], "././@PaxHeader is not a plain file"),
+    ([extended(record(b"path", b"p/a")), extended(record(b"path", b"p/b")), Item(b"p/c")], "p/a is not a plain file"),
     ([Item(b"p/a", content=b"1", fill=b"x")], "unexpected data after the end of p/a"),
-    (
-        [Item(b"p/a"), bytes(512), Item(b"p/b")],
-        "there is an empty block in the middle, which some readers take as the end",
-    ),
-    ([Item(b"p/a", mode=0o666)], "p/a has the mode 0666: everyone may write to it"),
-    ([Item(b"p/", b"5", mode=0o600)], "p/ has the mode 0600: its owner cannot use the folder"),
+    ([Item(b"p/a"), bytes(512), Item(b"p/b")], "there is an empty block in the middle"),
+    ([Item(b"p/a", fields={"size": b"\xff" * 12})], "a header is damaged: its size is negative"),
+    ([Item(b"p/a", checksum=lambda _block: b" " * 8)], "a header is damaged: bad checksum"),
 ]
 
 
-@pytest.mark.parametrize(("items", "message"), FORMS)
-def test_ambiguous_tar_is_refused(items: list[Item | bytes], message: str, tmp_path: Path) -> None:
-    assert refused(gzip.compress(archive_of(*items)), tmp_path) == message
+def test_ambiguous_tar_is_refused(tmp_path: Path) -> None:
+    for items, message in OTHERS:
+        assert message in refused(gzip.compress(archive_of(*items)), tmp_path / message.replace("/", ""))
 
 
-def test_second_archive_is_refused(tmp_path: Path) -> None:
-    content = archive_of(Item(b"p/a")) + archive_of(Item(b"p/b"))
-    assert refused(gzip.compress(content), tmp_path) == "unexpected data after the end of the archive"
+def test_tar_with_another_end_is_refused(tmp_path: Path) -> None:
+    content = archive_of(Item(b"p/a"))
+    for number, (end, message) in enumerate(
+        (
+            (b"", "the archive ends too early"),
+            (bytes(9216), "unexpected data after the end of the archive"),
+            (bytes(8703) + b"x", "unexpected data after the end of the archive"),
+            (bytes(8704) + content, "unexpected data after the end of the archive"),
+        )
+    ):
+        assert refused(gzip.compress(content + end), tmp_path / f"{number}") == message
 
 
+TAR = archive_of(Item(b"p/a"), end=bytes(9728))
 GZIPS = {
-    "two members": (
-        gzip.compress(archive_of(Item(b"p/a"))[:512]) + gzip.compress(bytes(1024)),
-        "the archive ends too early",
-    ),
-    "garbage behind it": (
-        gzip.compress(archive_of(Item(b"p/a"))) + b"\0",
-        "unexpected data after the end of the gzip stream",
-    ),
+    "two members": (gzip.compress(TAR[:512]) + gzip.compress(TAR[512:]), "the archive ends too early"),
+    "garbage": (gzip.compress(TAR) + b"\0", "unexpected data after the end of the gzip stream"),
 }
 
 
-@pytest.mark.parametrize("form", GZIPS)
-def test_ambiguous_gzip_is_refused(form: str, tmp_path: Path) -> None:
-    content, message = GZIPS[form]
-    assert refused(content, tmp_path) == message
+def test_ambiguous_gzip_is_refused(tmp_path: Path) -> None:
+    for form, (content, message) in GZIPS.items():
+        assert refused(content, tmp_path / form) == message
 
 
 def test_gzip_header_with_more_than_a_name_is_refused(tmp_path: Path) -> None:
-    content = bytearray(gzip.compress(archive_of(Item(b"p/a"))))
+    content = bytearray(gzip.compress(TAR))
     content[3] = 4
     path = tmp_path / "odd.tar.gz"
     path.write_bytes(content)
@@ -110,16 +96,8 @@ def test_gzip_header_with_more_than_a_name_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path} is not a gzip archive, or is damaged: it does not start with a gzip header"
 
 
-@pytest.mark.parametrize("checksum", [b"        ", b"%07o\0"])
-def test_wrong_or_unusual_checksum_is_refused(checksum: bytes, tmp_path: Path) -> None:
-    item = Item(b"p/a", checksum=lambda block: checksum % sum(block) if b"%" in checksum else checksum)
-    path = tmp_path / "odd.tar.gz"
-    path.write_bytes(gzip.compress(archive_of(item)))
-    with pytest.raises(VerificationError, match="is not a tar archive, or is damaged: the header of p/a is damaged"):
-        archive.extract(path, tmp_path)
-
-
 def refused(content: bytes, folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
     path = folder / "odd.tar.gz"
     path.write_bytes(content)
     with pytest.raises(VerificationError) as caught:

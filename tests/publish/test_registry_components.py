@@ -30,14 +30,18 @@ ORAS = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def put(registry: FakeRegistry, files: dict[str, str], kind: str = FLUX) -> str:
-    """Store a component, and return its digest."""
+    """Store a component as programs in Go pack it: with a folder, times and owners, and without a full last record."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        folder = tarfile.TarInfo("./")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(folder)
         for name, text in files.items():
             member = tarfile.TarInfo(name)
-            member.size = len(text)
+            member.size, member.mtime, member.uname, member.mode = len(text), 1700000000.5, "me", 0o664
             archive.addfile(member, io.BytesIO(text.encode()))
-    layer = gzip.compress(packed.getvalue())
+    content = packed.getvalue().rstrip(b"\0")
+    layer = gzip.compress(content + bytes(-len(content) % 512 + 1024))
     registry.blobs |= {digest_of(content): content for content in (layer, artefact.EMPTY)}
     return registry.put("team/nodes", "1", artefact.of_file(kind, "component", layer))
 

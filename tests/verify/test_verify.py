@@ -13,7 +13,7 @@ from packager.kubernetes.kubectl import kustomize
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests import kubectls
-from tests.broken import seal
+from tests.broken import pack, seal
 from tests.files import replace
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_secret_value_in_env_file_is_refused(mlpack: Run, with_secrets: Path, ku
 def test_tarball_findings_name_paths_in_the_tarball(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
     replace(package / SINGLE / "pod.yaml", "name: hello-mpi-env", "name: other-env")
-    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    pack(package, path)
     done = mlpack("verify", path, "--kubectl", kubectl)
     assert done.code == 5
     assert f"edited: {path}:{SINGLE}/pod.yaml\n" in done.stderr
@@ -378,7 +378,7 @@ def test_invalid_options_are_refused(options: list[str], message: str, mlpack: R
 
 def test_max_size_and_max_files_limit_archives(mlpack: Run, package: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
-    subprocess.run(["tar", "--format=ustar", "-czf", path, package.name], cwd=package.parent, check=True)
+    pack(package, path)
     for option, value in (("--max-size", "1Ki"), ("--max-files", "3")):
         done = mlpack("verify", path, option, value)
         assert (done.code, done.stdout) == (5, "")
@@ -400,7 +400,7 @@ def test_hint_to_fix_a_mode_runs_in_a_shell(mlpack: Run, package: Path, kubectl:
     script = "quickstart/scripts/hello.sh"
     (package / script).chmod(0o644)
     folder = package.rename(tmp_path / "-a b")
-    subprocess.run(["tar", "--format=ustar", "-czf", "p.tar.gz", "--", folder.name], cwd=tmp_path, check=True)
+    pack(folder, tmp_path / "p.tar.gz")
     done = mlpack("verify", "--kubectl", kubectl, "--", folder.name)
     fix = f"chmod 0755 './-a b/{script}'"
     assert done.stdout == f"-a b/{script}: expected the mode 0755, found 0644 ({fix})\n"

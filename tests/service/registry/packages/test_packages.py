@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.service.config import PackagesConfig, RegistryConfig
+from tests.broken import pack
 from tests.service.page.conftest import Site, text_of
 from tests.service.registry.packages.conftest import DEMO, build
 from tests.service.registry.packages.fake_registry import registry
@@ -66,8 +66,7 @@ def test_bundled_package_runs_with_filled_values(site: Site) -> None:
 
 def test_package_of_a_registry_is_pulled_only_at_registration(tmp_path: Path, packages_folder: Path) -> None:
     archive = tmp_path / "demo.tar.gz"
-    with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
-        tar.add(packages_folder / "demo", "demo")
+    pack(packages_folder / "demo", archive)
     with registry() as fake:
         digest = fake.push("team/demo", "1.0", archive.read_bytes())
         body = {"source": f"oci://{fake.host}/team/demo:1.0"}
