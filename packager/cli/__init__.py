@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
-from typer import completion
+from typer import completion as typer_completion
 
 from packager import __version__
 from packager.base import signals
@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
     for number in _STOPPING:
         signal.signal(number, _stop)
     if "_MLPACK_COMPLETE" in os.environ:
-        cast("Any", completion).completion_init()  # typer does so only together with its own --install-completion
+        # typer does so only together with its own --install-completion
+        cast("Any", typer_completion).completion_init()
     try:
         sys.exit(_run(arguments, host))
     except _Stopped as stopped:

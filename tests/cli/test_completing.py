@@ -4,9 +4,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from typer import completion
-
-from packager import cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +57,6 @@ def completed(mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch) ->
     program = package.with_name("kubectl")
     program.write_text(_KUBECTL, encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr(cli, "completion", completion)  # the verb of this name hides it once it is loaded
     monkeypatch.setenv("_MLPACK_COMPLETE", "complete_bash")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError
 from packager.base.values import replace
-from packager.service.access.tokens import Caller, caller, create
+from packager.service.access.tokens import Caller, caller, create, identifier
 from packager.service.store.quota import Quota
 from packager.service.store.revisions import ExistsError, MismatchError
 from packager.service.store.rows import StoredJob
@@ -254,6 +254,13 @@ def test_second_job_with_the_key_of_a_request_is_refused(store: Store) -> None:
     assert store.job_of_request("other") is None
     added(store)  # jobs without a key
     added(store)
+
+
+def test_token_is_refused_once_it_has_expired(store: Store) -> None:
+    for days, is_valid in ((1, True), (0, False)):
+        token, text = create(store, f"ada-{days}", "user", days)
+        assert (caller(store, text) is not None) is is_valid
+        assert identifier(store, text) == (token.id if is_valid else None)
 
 
 def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> None:
