@@ -19,7 +19,8 @@ from packager.base.runner import SYSTEM
 from packager.configure.upgrade import plan as stage
 from packager.configure.upgrade.plan import FileResult, UpgradePlan
 from packager.configure.upgrade.replay import Choice, Conflict, OwnText
-from packager.package import integrity, inventory, journal
+from packager.kubernetes.podsecurity import Level
+from packager.package import integrity, inventory, journal, layout
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from packager.configure.upgrade.plan import PlannedFile
     from packager.configure.upgrade.replay import Answer
     from packager.package.opened import Package
+    from packager.verify.report import Report
 
     Archives = Callable[[], Iterable[Path]]
 
@@ -289,16 +291,21 @@ def check(
     upgrade: PreparedUpgrade,
     kubectl: str,
     runner: Runner = SYSTEM,
-) -> None:
-    """Render and verify the package as it will be.
+    accepted: Level | None = None,
+) -> tuple[str, ...]:
+    """Render and verify the package as it is and as it will be.
 
     Args:
         upgrade: The upgrade.
         kubectl: The kubectl that renders.
         runner: Starts kubectl.
+        accepted: The weakest Pod Security level that the new package may need; None for that of the present one.
+
+    Returns:
+        The facts about what the new package takes from its surroundings, such as claims, and the present one does not.
 
     Raises:
-        VerificationError: The package would have problems that the present one does not have.
+        VerificationError: The package would have problems that the present one does not have, or a weaker level.
         ToolError: A part could not be checked, such as without kubectl.
     """
     with workfolder.temporary() as folder:
@@ -308,16 +315,31 @@ def check(
 
             checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
             report = verification.verify(package, checks)
-    problems = list(report.problems)
-    if problems:
-        before = set(map(_identity, verification.verify(upgrade.old, checks).problems))
-        problems = [problem for problem in problems if _identity(problem) not in before]
+    present = verification.verify(upgrade.old, checks)
+    before = set(map(_identity, present.problems))
+    problems = [problem for problem in report.problems if _identity(problem) not in before]
+    problems += _weakened(upgrade.old, present, report, accepted)
     hint = "--no-verify upgrades it nevertheless"
     if problems:
         message = f"the upgraded package would not be valid: {upgrade.old.source} was left as it is"
         raise VerificationError(message, hint=hint, problems=problems)
     if report.unchecked:
         raise ToolError(f"the upgraded package could not be checked: {report.unchecked[0]}", hint=hint)
+    known = {note.message for note in present.notes}
+    return tuple(dict.fromkeys(note.message for note in report.notes if note.message not in known))
+
+
+def _weakened(old: Package, present: Report, report: Report, accepted: Level | None) -> Iterator[Problem]:
+    """Yield a problem for each overlay whose new Pod Security level is weaker than the present and the accepted one."""
+    order = list(Level)
+    levels = {security.overlay: security.level for security in present.security}
+    for security in report.security:
+        level = levels.get(security.overlay) or Level.restricted
+        allowed = max(level, accepted or level, key=order.index)
+        if security.level is not None and order.index(security.level) > order.index(allowed):
+            message = f"{security.overlay} needs Pod Security {security.level}, and met {level}"
+            fix = f"--pod-security {security.level} accepts it"
+            yield Problem(old.shown(layout.kustomization(security.overlay)), 0, 0, message, fix)
 
 
 def _identity(problem: Problem) -> tuple[str, str]:

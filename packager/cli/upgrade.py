@@ -14,7 +14,7 @@ from packager.base import workfolder
 from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError
 from packager.cli.arguments import Output, cache_folder
 from packager.cli.asking import ask, has_terminal
-from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
+from packager.cli.cluster_arguments import PodSecurity, Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import OutputFormat, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
@@ -64,6 +64,7 @@ def upgrade(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not render and verify the result before it is written.")
     ] = False,
+    pod_security: PodSecurity = None,
     resume: Annotated[bool, typer.Option("--continue", help="Complete an upgrade that was interrupted.")] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Undo an upgrade that was interrupted.")] = False,
     kubectl: Program = "kubectl",
@@ -72,9 +73,11 @@ def upgrade(
     """Upgrade a package's folder to a newer build and keep the edits; all files change, or none.
 
     Values, options and ids are set in the new files; other edits are merged line by line. Where both changed the same
-    place, it asks on a terminal; without one, it changes nothing and ends with 9. Prints the paths of changed files.
+    place, it asks on a terminal; without one, it changes nothing and ends with 9. A new package that needs a weaker Pod
+    Security level than the present one needs --pod-security LEVEL. Prints the paths of changed files.
     """
     from packager.app import upgrade as use_case
+    from packager.app.verify import level
     from packager.cli.registry_arguments import local_package
 
     if resume or abort:
@@ -93,7 +96,8 @@ def upgrade(
     with use_case.prepared(folder, newer, decisions, base=base, archives=_pulled) as prepared:
         _show(prepared, output)
         if not (no_verify or prepared.conflicts or prepared.is_done):
-            use_case.check(prepared, kubectl, host(ctx).runner)
+            for fact in use_case.check(prepared, kubectl, host(ctx).runner, level(pod_security)):
+                say(f"new: {fact}")
         if prepared.conflicts and (dry_run or not mark):
             raise prepared.error
         if not (dry_run or prepared.is_done):
