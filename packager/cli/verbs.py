@@ -31,45 +31,59 @@ class Verb(NamedTuple):
     summary: str
 
 
-VERBS = {
-    "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
-    "configure": Verb("configure", "Set where a package is and which user runs it."),
-    "lock": Verb("lock", "Write the digests of a package's images into the package."),
-    "site": Verb("site", "Create, show and check the defaults of a site."),
-    "diff": Verb("diff", "Show what was edited in a package since it was built."),
-    "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
-    "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
-    "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
-    "run": Verb("run", "Run overlays, or tasks of an MLCube, one by one."),
-    "dev": Verb("dev", "Copy changed code into running pods, and start it again."),
-    "status": Verb("status", "Show the state of a deployed package, and the reasons."),
-    "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
-    "results": Verb("results", "Copy what a package has written to a local folder."),
-    "workspace": Verb("workspace", "Copy files to and from a package's storage."),
-    "delete": Verb("delete", "Delete what a package has applied."),
-    "history": Verb("history", "List the deployments of a package."),
-    "task": Verb("task", "Create and follow the jobs of a task service."),
-    "serve": Verb("serve", "Serve the REST API of the task service."),
-    "operator": Verb("operator", "Install, look at or remove an operator that workloads need."),
-    "push": Verb("push", "Push a package to a registry."),
-    "pull": Verb("pull", "Pull a package from a registry."),
-    "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
-    "key": Verb("key", "Make the keys that sign packages."),
-    "bundle": Verb("bundle", "Write a package with its images into one file."),
-    "load": Verb("load", "Store a bundle in a registry."),
-    "image": Verb("image", "Build or push a package's image."),
-    "list": Verb("models", "List the models, their variants and aliases."),
-    "show": Verb("models", "Show a model: its variants, overlays and parameters."),
-    "init": Verb("init", "Create a folder with a commented spec, ready to build."),
-    "import": Verb("importing", "Make a model of a workload of another system."),
-    "lint": Verb("lint", "Check specs, and print one line for each problem."),
-    "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
-    "schema": Verb("schema", "Print the JSON Schema of specs."),
-    "verify": Verb("verify", "Check a package, and print one line for each finding."),
-    "version": Verb("version", "Print the version of mlpack."),
-    "completion": Verb("completion", "Print the completion script of a shell."),
+GROUPS = {
+    "Make a package": {
+        "init": Verb("init", "Create a folder with a commented spec, ready to build."),
+        "list": Verb("models", "List the models, their variants and aliases."),
+        "show": Verb("models", "Show a model: its variants, overlays and parameters."),
+        "lint": Verb("lint", "Check specs, and print one line for each problem."),
+        "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
+        "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
+        "import": Verb("importing", "Make a model of a workload of another system."),
+        "schema": Verb("schema", "Print the JSON Schema of specs."),
+        "image": Verb("image", "Build or push a package's image."),
+    },
+    "Use a package": {
+        "verify": Verb("verify", "Check a package, and print one line for each finding."),
+        "configure": Verb("configure", "Set where a package is and which user runs it."),
+        "diff": Verb("diff", "Show what was edited in a package since it was built."),
+        "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
+        "lock": Verb("lock", "Write the digests of a package's images into the package."),
+        "site": Verb("site", "Create, show and check the defaults of a site."),
+    },
+    "Run it": {
+        "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
+        "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
+        "run": Verb("run", "Run overlays, or tasks of an MLCube, one by one."),
+        "dev": Verb("dev", "Copy changed code into running pods, and start it again."),
+        "status": Verb("status", "Show the state of a deployed package, and the reasons."),
+        "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
+        "results": Verb("results", "Copy what a package has written to a local folder."),
+        "workspace": Verb("workspace", "Copy files to and from a package's storage."),
+        "history": Verb("history", "List the deployments of a package."),
+        "delete": Verb("delete", "Delete what a package has applied."),
+        "operator": Verb("operator", "Install or look at an operator that workloads need."),
+    },
+    "Registry": {
+        "push": Verb("push", "Push a package to a registry."),
+        "pull": Verb("pull", "Pull a package from a registry."),
+        "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
+        "key": Verb("key", "Make the keys that sign packages."),
+        "bundle": Verb("bundle", "Write a package with its images into one file."),
+        "load": Verb("load", "Store a bundle in a registry."),
+    },
+    "Task service": {
+        "task": Verb("task", "Create and follow the jobs of a task service."),
+        "serve": Verb("serve", "Serve the REST API of the task service."),
+    },
+    "Others": {
+        "completion": Verb("completion", "Print the completion script of a shell."),
+        "version": Verb("version", "Print the version of mlpack."),
+    },
 }
-"""Every verb, in the order of `mlpack --help`."""
+"""Every verb, by what a person does, in the order of `mlpack --help`."""
+
+VERBS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
 
 
 class Verbs(TyperGroup):
@@ -80,6 +94,12 @@ class Verbs(TyperGroup):
         super().__init__(**{**attributes, "commands": stand_ins})
 
         self.params.append(_quiet(_QUIET))
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write the verbs of each group in a section of its own."""
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, verb.summary) for name, verb in group.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the name of the verb that `args` begin with, its command, and the remaining arguments."""
