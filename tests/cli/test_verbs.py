@@ -42,8 +42,10 @@ def test_verb_loads_under_its_name() -> None:
 
 def test_help_prints_full_summaries_at_80_columns(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    rows = [line.split(maxsplit=1) for line in mlpack("--help").stdout.partition("Commands:\n")[2].splitlines()]
-    assert rows == [[name, verb.summary] for name, verb in verbs.VERBS.items()]
+    for title, group in verbs.GROUPS.items():
+        section = mlpack("--help").stdout.partition(f"{title}:\n")[2].partition("\n\n")[0]
+        rows = [line.split(maxsplit=1) for line in section.splitlines()]
+        assert rows == [[name, verb.summary] for name, verb in group.items()]
 
 
 def test_mlpack_imports_only_the_verb_that_runs() -> None:
