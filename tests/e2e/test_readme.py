@@ -99,7 +99,7 @@ def test_quick_start_of_the_readme_trains_and_tunes_and_serves_a_model(site: Sit
     printed = f"import urllib.request; print({metrics})"
     text = site.in_pod(f"{tuned} --overlay serving", f"python3 -c {shlex.quote(printed)}")
     assert "llamacpp:tokens_predicted_total" in text
-    claim = "--with output-pvc --site OUTPUT_CLAIM=tuned"
+    claim = "--with output-pvc --site OUTPUT_CLAIM=tuned --site OUTPUT_FOLDER=llm-finetune-cpu"
     served = site.build("llm-serving", f"--mode cpu --set variants.0.resources.requests.cpu=50m {claim}")
     site.run(f"mlpack configure {served} --uid 12345 --gid 12346")
     site.run(f"mlpack deploy {served} --timeout 10m")
