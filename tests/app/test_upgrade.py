@@ -29,6 +29,7 @@ from packager.modelspec.catalog import bundled
 from packager.package import integrity, journal, layout, tree
 from packager.package.archive import extract
 from packager.package.opened import opened
+from tests.broken import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -349,13 +350,15 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
     fresh = shutil.copytree(new, tmp_path / "fresh" / package.name)
     for folder in (package, fresh):
         configured(folder, EVERYTHING)
-    with opened(package) as current:
+    configured(fresh, configure.Answers(assignments=(Assignment("--set", "OUTPUT_FOLDER", "."),)))
+    with opened(package) as current, opened(fresh) as todays:
         edits = diff.read(current).edits
+        (kept,) = [edit for edit in diff.read(todays).edits if edit.key == "OUTPUT_FOLDER"]
     with upgrade.prepared(package, new, Decisions()) as prepared:
         upgrade.check(prepared, str(kubectl))
         upgrade.write(prepared)
     with opened(package) as current:
-        assert {*diff.read(current).edits} == {as_today(edit, new) for edit in edits}
+        assert {*diff.read(current).edits} == {kept, *(as_today(edit, new) for edit in edits)}
         assert integrity.check(current, DEFAULT).problems == []
         assert current.digest == opened_digest(new)
     for overlay in sorted((package / layout.OVERLAYS).iterdir()):
@@ -485,7 +488,8 @@ def test_base_is_found_beside_folder_and_among_pulled_packages(
     (package.parent / "broken.tar.gz").write_bytes(b"no archive")
     folder = package.parent if place == "beside" else tmp_path / "cache"
     folder.mkdir(exist_ok=True)
-    archive = Path(shutil.make_archive(str(folder / "x"), "gztar", hello_mpi.parent, hello_mpi.name))
+    archive = folder / "x.tar.gz"
+    pack(hello_mpi, archive)
     with upgrade.prepared(package, new, Decisions(), archives=lambda: [archive]) as prepared:
         assert prepared.conflicts == ()
         assert prepared.base == archive

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from packager import cli
 from packager.cli.host import Host
 from tests import demo
+from tests.broken import pack
 from tests.life import JOB, launcher, worker
 from tests.screen import Screen, Typed, Written
 
@@ -90,7 +91,7 @@ def terminal(life: Life, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TZ", "UTC")
-    shutil.make_archive("hello-mpi", "gztar", ".", "hello-mpi")
+    pack(Path("hello-mpi"), Path("hello-mpi.tar.gz"))
     made = Terminal(life, monkeypatch)
     life.wait = lambda _seconds: made.look()
     return made

@@ -89,7 +89,7 @@ def test_workspace_of_cube_rebuilds_package_only_after_change(
     built = package.stat().st_mtime_ns
     assert mlpack("workspace", "pull", "cube", "back").code == 0
     assert package.stat().st_mtime_ns == built
-    assert mlpack("workspace", "ls", "cube/mlcube.yaml", "--claim", "disk").code == 0
+    assert mlpack("workspace", "ls", "cube/mlcube.yaml").code == 0
     (tmp_path / "cube/mlcube.yaml").touch()
     assert mlpack("workspace", "ls", "cube").code == 0
     assert package.stat().st_mtime_ns > built
@@ -101,8 +101,6 @@ def test_workspace_refuses_cube_arguments_for_package(mlpack: Mlpack, pod: Local
     assert pod.claim.is_dir()
     done = mlpack("workspace", "push", "hello-mpi")
     assert (done.code, done.stderr) == (2, "error: hello-mpi is not an MLCube: name the local folder\n")
-    done = mlpack("workspace", "ls", "hello-mpi", "--claim", "disk")
-    assert (done.code, done.stderr) == (2, "error: --claim: hello-mpi is not an MLCube\n")
 
 
 @pytest.mark.thorough
