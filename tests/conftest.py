@@ -34,20 +34,6 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make test-as-user`."""
-    parser.addoption("--one-of-each", action="store_true", help="run each test with the first of its parameters only")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one item of each test function, if the option asks for it."""
-    if config.getoption("--one-of-each"):
-        first = {item.nodeid.partition("[")[0]: item.nodeid for item in reversed(items)}
-        kept = set(first.values())
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
-        items[:] = [item for item in items if item.nodeid in kept]
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Remove the hooks for passed assertions, which only the plugin for goldens needs, when it writes them.
 
