@@ -33,7 +33,7 @@ WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 # The tests that only `make e2e-all` runs. A variable of this name in the environment has no effect.
 AND_NOT := and not thorough
 
-.PHONY: help setup package tools test test-all lint types fmt golden quickstart sessions docs pictures kubectls matrix matrix-all bare cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests check release-check release fixtures site lock
+.PHONY: help setup package tools test test-all lint types fmt golden quickstart sessions docs pictures kubectls matrix matrix-all bare cluster cluster-down e2e e2e-all registries gitops imagevolumes bench fuzz requests mutations check release-check release fixtures site lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -148,6 +148,10 @@ fuzz: setup ## try N=10000 damaged specs, archives, packages, imports and regist
 
 requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says
 	python -m tests.service.requests -n $(N) $(WITH_SEED)
+
+mutations: setup ## make ten of the 60 mistakes of tests/mutations, by turns, each of which the tests must catch
+	@$(WITH_KUBECTL) python -m tests.mutations --turn "$$(git rev-list --count HEAD)" --of 6 \
+		--marker "not thorough and not matrix and not release"
 
 check: lint types test-all matrix e2e ## run what CI runs, but for the bare system
 

@@ -74,6 +74,11 @@ def test_line_of_64_kib_is_reported(below: str, message: str) -> None:
     assert list(problems(text.encode(), "x.env")) == [(Weight.MISREAD, problem)]
 
 
+def test_value_begins_after_the_first_equals_sign() -> None:
+    read = [(line.number, line.key, line.value) for line in envfile.lines(b"A=b=c\n# B=1\n C=\n")]
+    assert read == [(1, "A", "b=c"), (3, "C", "")]
+
+
 def test_plain_file_has_no_problems() -> None:
     for text in ["# A=1\n", "A=1\r\nB=\r\n", "\ufeffA=1", "A=a#b\nB='"]:
         assert list(problems(text.encode(), "x.env")) == []
