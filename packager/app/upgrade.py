@@ -325,8 +325,8 @@ def check(
         raise VerificationError(message, hint=hint, problems=problems)
     if report.unchecked:
         raise ToolError(f"the upgraded package could not be checked: {report.unchecked[0]}", hint=hint)
-    known = {note.message for note in present.notes}
-    return tuple(dict.fromkeys(note.message for note in report.notes if note.message not in known))
+    present_facts = {note.message for note in present.notes}
+    return tuple(dict.fromkeys(note.message for note in report.notes if note.message not in present_facts))
 
 
 def _weakened(old: Package, present: Report, report: Report, accepted: Level | None) -> Iterator[Problem]:

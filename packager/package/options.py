@@ -208,8 +208,8 @@ _FOLDER_KEYS = {
     "checkpoint": _folder("checkpoint", "checkpoints", PACKAGE_NAME, "checkpoint"),
 }
 
-VOLUME_FOLDERS: Mapping[str, str] = {place: key.name for place, key in _FOLDER_KEYS.items()}
-"""The key for the folder of a volume, by the place that the folder is for. Packages up to 0.2.0 have no such key."""
+VOLUME_FOLDERS = tuple(key.name for key in _FOLDER_KEYS.values())
+"""The keys that name a folder of a volume. Packages up to 0.2.0 have none of them."""
 
 CLAIMS = frozenset(key.name for key in (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM, _MODEL_CLAIM, _BUCKET_CLAIM))
 """The keys of `site.env` that name a claim; each becomes a volume of its own."""
@@ -646,7 +646,7 @@ def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, st
         if key.only in _VARIABLES and _VARIABLES[key.only] not in environment:
             continue
         value = site.get(key.name)
-        if value is None and key.name in VOLUME_FOLDERS.values():
+        if value is None and key.name in VOLUME_FOLDERS:
             continue  # in a package of an earlier version, no option reads it; in others, kubectl names the missing key
         if not value:
             yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")

@@ -216,13 +216,13 @@ class _Plan:
         """Keep the place of files on a volume, whose root it is where the package has no key for a folder yet."""
         read = self._read_keys()
         for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
-            for key in VOLUME_FOLDERS.values():
+            for key in VOLUME_FOLDERS:
                 if key in read and self._is_new_key(path, key):
                     yours = self._undone.get(path) or self._old.reader.read(path, diff.MOST_BYTES)
                     self._undone[path] = envfile.assign(yours, key, ".", path)
 
     def _read_keys(self) -> set[str]:
-        """Return the keys of site.env that today's options read of the names that are on in some overlay."""
+        """Return the keys of site.env that the options read, as they are today, which are on in some overlay."""
         on = set()
         for overlay in self._old.overlays:
             path = layout.kustomization(overlay)
@@ -340,7 +340,7 @@ class _Plan:
             before = package.reader.read(source, diff.MOST_BYTES)
         if before is not None and source in self._former_images:
             before = images.with_image(before, self._former_images[source])
-        for key in VOLUME_FOLDERS.values():
+        for key in VOLUME_FOLDERS:
             if before is not None and key in set(envfile.keys(yours)) and self._is_new_key(source, key):
                 before = envfile.assign(
                     before, key, next(line.value for line in envfile.lines(new) if line.key == key), source
