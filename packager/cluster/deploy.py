@@ -17,7 +17,7 @@ from packager.cluster.hold import held, hold_of
 from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
-from packager.cluster.storage import kept_results, lasting_storage, lost_with_pods
+from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
 from packager.kubernetes.objects import shown
 from packager.verify import Checks, trust
 
@@ -95,7 +95,7 @@ class PreparedDeploy:
     def loss(self) -> str | None:
         """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
         lost = self.lost_results
-        return None if lost is None else f"{lost}; to keep them: {lasting_storage(self.target.package.source)}"
+        return None if lost is None else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
 
     @property
     def lost_results(self) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
-from packager.cluster.copying import pod_end
+from packager.cluster.shell import pod_end
 from packager.cluster.supervisor import STATE, code_folder, is_supervised
 from packager.kubernetes.kubectl.messages import FORBIDDEN
 from packager.kubernetes.kubectl.refusals import error_from

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import DeniedError, HungError
 from packager.cluster.labels import HOLD, RENDERED
 from packager.cluster.ownership import key
-from packager.cluster.storage import lost_with_pods
+from packager.cluster.results import lost_with_pods
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import annotation, is_running, main_container, name

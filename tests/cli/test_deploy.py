@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DEPLOY = ("deploy", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
 NOTE = (
-    "note: results are lost when the pods are deleted: OUTPUT_DIR is on emptyDir; "
-    "to keep them: mlpack configure hello-mpi --storage host-path (or nfs, pvc)"
+    "note: results are deleted when their pod ends: OUTPUT_DIR is on emptyDir; "
+    "copy them while it runs, or keep them: mlpack configure hello-mpi --storage host-path (or nfs, pvc)"
 )
 SCRIPT = "hello-mpi/quickstart/scripts/hello.sh"
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from packager.cluster.record import past_runs
-from tests.cluster.test_results import member, packed
 from tests.fake_cluster import item
 from tests.life import JOB, POD
+from tests.local_pod import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +34,11 @@ def stamped(log: str) -> str:
 
 
 @pytest.fixture
-def run(life: Life) -> Life:
+def run(life: Life, tmp_path: Path) -> Life:
     """A cluster in which the MPIJob runs and then ends, and its workers with their results still run."""
     life.moments += [life.start, lambda: None, life.end]
     life.logs = {f"{JOB}-launcher-0": stamped(f"starting\n{LOSS}"), f"{JOB}-worker-0": "", f"{JOB}-worker-1": ""}
-    life.archive = packed((member("./model.bin"), b"weights")).getvalue()
+    life.output = write(tmp_path / "pod", {"model.bin": b"weights"})
     return life
 
 
@@ -108,9 +108,9 @@ def test_missing_results_are_reported_after_the_end(mlpack: Mlpack, life: Life, 
     life.moments += [lambda: None, life.end_pod]
     life.logs = {POD: "hello\n"}
     done = mlpack(*DEPLOY, "--overlay", "single-node", "--hold", "0")
-    assert "results are lost when the pods are deleted" in done.stderr
+    assert "results are deleted when their pod ends" in done.stderr
     assert done.code == 7
-    assert "error: pod/hello-mpi-single-node has ended, and its results were deleted with its pods" in done.stderr
+    assert "error: pod/hello-mpi-single-node has ended, and its results were deleted then" in done.stderr
     (made,) = (tmp_path / "runs" / POD).iterdir()
     answer = json.loads((made / "verdict.json").read_text())
     assert (answer["phase"], answer["results"], len(answer["missing"])) == ("succeeded", [], 1)
