@@ -10,10 +10,9 @@ from packager.cli.asking import has_terminal, require_yes
 from packager.cli.console import OutputFormat, emit_data, emit_json_line, print_error, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_deployed
-from packager.cli.watching import QUIET_SECONDS, bad_end, finish_records, print_finding, watch_and_show
+from packager.cli.watching import bad_end, print_finding, watch_and_record
 from packager.cluster import deploy
 from packager.cluster import sequence as use_case
-from packager.cluster.record import RunRecords
 from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:
@@ -146,16 +145,14 @@ class RunSession:
             emit_data(deploy.printed(target, self.output))
         print_deployed(deployed)
         waiting = replace(target, kubectl=replace(target.kubectl, deadline=self.deadline))
-        records = RunRecords(waiting, self.results, patience=QUIET_SECONDS, tell=say) if self.results else None
-        verdicts = watch_and_show(
+        verdicts, missing = watch_and_record(
             waiting,
             rendered=target.manifests.digest,
             timeout=self.seconds,
             patience=self.patience,
             follow_log=self.follow_log,
-            records=records,
+            results=self.results,
         )
-        missing = finish_records(records) if records else None
         if missing and all(verdict.phase.is_good for _, verdict in verdicts):
             raise missing
         return verdicts

@@ -35,7 +35,7 @@ def status(
 
     Exit code 0 while all is well; 7 when it has failed, cannot run, or does not exist.
     """
-    from packager.cli.watching import report_end, warn_unseen, watch_and_show
+    from packager.cli.watching import report_end, warn_unseen, watch_and_record
     from packager.cluster import status as use_case
     from packager.cluster.follow import follow_all
     from packager.kubernetes.verdict import Phase
@@ -45,7 +45,8 @@ def status(
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
         if watch and output is None:
-            for one, verdict in watch_and_show(target):
+            ended, _ = watch_and_record(target)
+            for one, verdict in ended:
                 report_end(one, verdict)
             return
         if watch and output is not None:

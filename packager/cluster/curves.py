@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.logreader import LogReader
+from packager.cluster.logreader import ContainerLog, read_once
 from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import added, lines_of
 from packager.diagnosis.curves.terminal import drawn
 from packager.kubernetes.objects import name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from packager.cluster.target import Target
     from packager.diagnosis.curves.points import Curve
 
-__all__ = ["MOST_PODS", "as_json", "curves", "drawn", "number"]
+__all__ = ["MOST_PODS", "as_json", "curves", "curves_of", "drawn", "number"]
 
 MOST_PODS = 8
 """The maximum number of pods whose logs are read, the main one first."""
@@ -29,9 +29,15 @@ def curves(target: Target) -> tuple[Curve, ...]:
         ClusterError: The cluster does not answer, or refuses to return a log.
     """
     snapshot = target.observe(events=False)
+    pods = target.manifests.kind.listed(snapshot.pods)[:MOST_PODS] if snapshot else ()
+    return curves_of((name(pod), read_once(ContainerLog(target.kubectl, pod))) for pod in pods)
+
+
+def curves_of(logs: Iterable[tuple[str, Iterator[bytes]]]) -> tuple[Curve, ...]:
+    """Return the curves in logs, each with the name of its pod."""
     result: dict[tuple[str, str], Curve] = {}
-    for pod in target.manifests.kind.listed(snapshot.pods)[:MOST_PODS] if snapshot else ():
-        result = added(result, name(pod), lines_of(LogReader(target.kubectl, pod).read(pod)))
+    for pod, log in logs:
+        result = added(result, pod, lines_of(log))
     return tuple(result.values())
 
 

@@ -95,7 +95,11 @@ class PreparedDeploy:
     def loss(self) -> str | None:
         """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
         lost = self.lost_results
-        return None if lost is None else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
+        return (
+            None
+            if lost is None
+            else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
+        )
 
     @property
     def lost_results(self) -> str | None:

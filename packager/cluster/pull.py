@@ -33,8 +33,8 @@ _HEADER_BYTES = 64 << 10
 _RESERVE = 1 << 30
 """The bytes that stay free on the disk, unless half of the free bytes are fewer."""
 
-# Not every busybox has a tar that reads a list; xargs may start several, whose archives follow each other. GNU tar reads
-# a backslash in a name as an escape, unless it is told not to.
+# Not every busybox has a tar that reads a list; xargs may start several, whose archives follow each other.
+# GNU tar reads a backslash in a name as an escape, unless it is told not to.
 _PACK = (
     ENTER
     + """
@@ -124,9 +124,7 @@ def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int]
             raise remote.read_error(error) from None
 
 
-def unpack(
-    stream: IO[bytes], work: Pull, folder: Path, advance: Callable[[int], object] = lambda _size: None
-) -> None:
+def unpack(stream: IO[bytes], work: Pull, folder: Path, advance: Callable[[int], object] = lambda _size: None) -> None:
     """Write the pending files of a tar into an existing folder, and skip everything else.
 
     Raises:

@@ -62,8 +62,6 @@ def test_a_record_contains_logs_manifests_values_results_and_verdict(mlpack: Mlp
         f"logs/{JOB}-worker-0/worker.log",
         f"logs/{JOB}-worker-1/worker.log",
         "manifests.yaml",
-        "metrics.jsonl",
-        "metrics.svg",
         "mlops.env",
         "output/model.bin",
         "verdict.json",
@@ -82,13 +80,8 @@ def test_a_record_contains_logs_manifests_values_results_and_verdict(mlpack: Mlp
 
 
 @pytest.mark.usefixtures("run")
-def test_numbers_of_the_log_are_lines_of_json_and_a_table(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_numbers_of_the_log_are_a_table(mlpack: Mlpack) -> None:
     done = mlpack(*DEPLOY)
-    rows = [json.loads(line) for line in (record(tmp_path) / "metrics.jsonl").read_text().splitlines()]
-    origin = {"pod": f"{JOB}-launcher-0", "container": "launcher"}
-    assert rows == [{**origin, "step": step, "loss": loss} for step, loss in ((1, 3.0), (2, None), (3, 1.5))]
-    assert "<polyline" not in (record(tmp_path) / "metrics.svg").read_text()  # the gap leaves two dots
-    assert (record(tmp_path) / "metrics.svg").read_text().count("<circle") == 2
     table = [line.split() for line in done.stderr.splitlines() if line.startswith(("NAME", "loss"))]
     assert table == [
         ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
