@@ -30,6 +30,8 @@ def print_parts(parts: Iterable[Part]) -> None:
 def print_deployed(deployed: Deployed) -> None:
     """Print the applied objects, the deleted ones, and the changes that the cluster has made."""
     print_changes(deployed.changes)
+    for warning in deployed.warnings:
+        say(f"the server warns: {warning}")
     for removed in deployed.removed:
         say(f"{removed} is deleted: the overlay does not contain it any more")
     verb = "are" if ", " in deployed.workload else "is"

@@ -51,9 +51,9 @@ def status(
             return
         if watch and output is not None:
             for update in follow_all(target):
-                answer = use_case.status_from(target.per_workload[update.index], update.snapshot, update.verdict)
-                emit_output(answer.as_json(), [answer.workload], output)
-            answers = [answer]
+                parts = zip(target.per_workload, update.per_workload or (update,), strict=True)
+                answers = [use_case.status_from(one, part.snapshot, part.verdict) for one, part in parts]
+                emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output)
         else:
             answers = [use_case.status(one, with_curves=plot) for one in target.per_workload]
             if output is not None:

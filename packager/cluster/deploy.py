@@ -132,6 +132,7 @@ class Deployed:
         objects: All objects that were applied, each as a name for kubectl.
         removed: The objects that were deleted because the overlay no longer contains them, as names for kubectl.
         changes: The changes that the cluster's policies and webhooks have made to the objects.
+        warnings: The warnings of the server about the objects.
     """
 
     workload: str
@@ -141,6 +142,7 @@ class Deployed:
     objects: tuple[str, ...]
     removed: tuple[str, ...] = ()
     changes: tuple[AdmissionChange, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -152,6 +154,7 @@ class Deployed:
             "objects": list(self.objects),
             "removed": list(self.removed),
             "changes": list(map(str, self.changes)),
+            "warnings": list(self.warnings),
         }
 
 
@@ -279,7 +282,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     target, author = prepared.target, prepared.author
     stamped = target.stamped(author)
     surplus = prepared.surplus
-    planned = deploy.apply_all(
+    planned, warnings = deploy.apply_all(
         target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
     )
     return Deployed(
@@ -290,6 +293,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
         _resources(target),
         tuple(map(shown, surplus)),
         tuple(object_changes(json.loads(stamped)["items"], planned)),
+        warnings,
     )
 
 

@@ -407,20 +407,31 @@ class LogStreams:
         """The error of the first log that cannot be read now."""
         return next((stream.error for stream in self._streams.values() if stream.error), None)
 
-    def follow(self, pod: Object, container: str | None = None, part: LogRange = WHOLE) -> bool:
+    def follow(
+        self, pod: Object, container: str | None = None, part: LogRange = WHOLE, *, is_deleted: bool = False
+    ) -> bool:
         """Begin to read a log when its container has started; call it again with each new state of the pod.
+
+        Args:
+            pod: The pod.
+            container: The container's name; None for the pod's main container.
+            part: The part of the log to read.
+            is_deleted: Whether the pod no longer exists.
 
         Returns:
             Whether the log is read; it is not while MOST_STREAMS others are.
         """
         key = uid(pod), container or main_container(pod)
         with self._lock:
-            if stream := self._streams.get(key):
-                stream.log.pod = pod
+            earlier = self._streams.get(key)
+            if earlier:
+                earlier.log.pod = pod
                 with self._news:
                     self._news.notify_all()
-                return True
-            log = ContainerLog(self._kubectl, pod, container, part)
+                if is_deleted or not earlier.log.is_gone or earlier.thread.is_alive():
+                    return True
+            log = earlier.log if earlier else ContainerLog(self._kubectl, pod, container, part)
+            log.is_gone = False
             if self._is_over.is_set() or not log.has_begun:
                 return True
             if sum(stream.thread.is_alive() for stream in self._streams.values()) >= MOST_STREAMS:
@@ -459,15 +470,19 @@ class LogStreams:
             yield from self.parts(0.02)
         yield from self.parts()
         for stream in list(self._streams.values()):
-            if stream.log.is_gone or (stream.log.has_end and stream.log.has_ended):
+            log = stream.log
+            if log.is_gone and not log.has_end:
+                missing = f"the end of the log of {log.shown} is missing: the pod was deleted before it was read"
+                yield LogPart(log, missing)
+            if log.is_gone or (log.has_end and log.has_ended):
                 continue
             stream.error = None
             try:
-                for block in read_once(stream.log, patience):
-                    yield LogPart(stream.log, block)
+                for block in read_once(log, patience):
+                    yield LogPart(log, block)
             except ClusterError as error:
                 stream.error = error
-            yield from (LogPart(stream.log, note) for note in _taken(stream.log.notes))
+            yield from (LogPart(log, note) for note in _taken(log.notes))
 
     def _stop(self) -> None:
         self._is_over.set()
@@ -505,9 +520,6 @@ class LogStreams:
                 stream.error = ClusterError(f"the log of {log.shown} cannot be read: {error}")
             self._put(*(LogPart(log, note) for note in _taken(log.notes)))
             self._answer(key)
-            if log.is_gone and not log.has_end:
-                missing = f"the end of the log of {log.shown} is missing: the pod was deleted before it was read"
-                self._put(LogPart(log, missing))
             if log.is_gone or (log.has_ended and stream.error is None):
                 return
             with self._news:  # the state of the pod is known a moment later

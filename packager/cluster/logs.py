@@ -152,7 +152,9 @@ class Feed:
             yield from self._warn("you may not watch pods: logs of pods that are deleted within seconds may be missing")
         living = set(map(uid, snapshot.pods))
         deleted = [pod for pod in self.watch.pods_since(created(snapshot.workload)) if uid(pod) not in living]
-        self._follow(pod for pod in deleted if self._selection.worker is None and self._selected([pod]))
+        for pod in deleted if self._selection.worker is None else ():
+            if self._selected([pod]):
+                self.streams.follow(pod, self._selection.container, self._part, is_deleted=True)
         if not self._follow(pods):
             yield from self._warn("too many pods run at the same time: logs of some are printed when others have ended")
         self._part = LogRange(None, self._part.since, self._part.has_times)  # all lines of later pods are new

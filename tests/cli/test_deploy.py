@@ -307,7 +307,7 @@ def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Ml
     done = mlpack(*DEPLOY, "--timeout", "60s")
     assert done.code == 8
     assert done.stderr.endswith(
-        f"error: {MPIJOB} was running when last seen, 60 s ago\n"
+        f"error: {MPIJOB} was running when last seen, 58 s ago\n"
         "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
     )
 
