@@ -53,14 +53,19 @@ OWNERS = {
     "selectors": {"base/process.py"},
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py"},
-    "tarfile": {"package/archive.py", "package/tarheader.py"},
+    "tarfile": {
+        "cluster/devcode.py",
+        "cluster/pull.py",
+        "cluster/push.py",
+        "package/archive.py",
+        "package/tarheader.py",
+    },
     "tempfile": {"base/workfolder.py"},
-    # A watch and logs are read while others wait, digests during a copy, and SQLite is written by one thread at a time.
+    # A watch and logs are read while others wait, and SQLite is written by one thread at a time.
     "threading": {
         "base/process.py",
-        "cluster/livelogs.py",
+        "cluster/logreader.py",
         "cluster/podwatch.py",
-        "cluster/resumable.py",
         "service/store/databases.py",
     },
     "typer": {"cli/"},

@@ -10,6 +10,7 @@ import typer
 from packager.cli.arguments import Output, runs_folder
 from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_cluster
 from packager.cli.console import emit_output, emit_table, say
+from packager.cli.deployed import build_words, deployed_rows
 
 if TYPE_CHECKING:
     from packager.cluster.history import History
@@ -53,34 +54,18 @@ def _show(answer: History) -> None:
     for resource, why in answer.unseen.items():
         say(f"{resource} are not among these: {why}")
     if answer.deployments:
-        emit_table(_deployments(answer), gap="  ")
+        emit_table(deployed_rows(answer.deployments, answer.digest), gap="  ")
     elif answer.error is None:
         say(f"nothing of {answer.package} is deployed")
     if answer.records:
         emit_table(_records(answer), gap="  ")
 
 
-def _deployments(answer: History) -> list[tuple[str, ...]]:
-    lines: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
-    for item in answer.deployments:
-        when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
-        build = _build(item.digest, item.version, answer)
-        lines.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
-    return lines
-
-
 def _records(answer: History) -> list[tuple[str, ...]]:
     return [
         ("CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"),
         *(
-            (run.created, run.workload, run.phase, _build(run.digest, run.version, answer), str(run.folder))
+            (run.created, run.workload, run.phase, build_words(run.digest, run.version, answer.digest), str(run.folder))
             for run in answer.records
         ),
     ]
-
-
-def _build(digest: str | None, version: str | None, answer: History) -> str:
-    if digest is None:
-        return "applied by kubectl"
-    shown = f"{version} " if version else ""
-    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == answer.digest else "")
