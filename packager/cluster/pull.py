@@ -63,7 +63,7 @@ class Pull:
 
 
 def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull:
-    """Return what a pull has to read.
+    """Return the files that a pull has to read.
 
     Args:
         remote: The remote folder.
@@ -95,7 +95,7 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
 def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int], object] = lambda _size: None) -> None:
     """Read the pending files into a local folder, which is created if missing.
 
-    What is still pending afterwards could not be read, or has been deleted.
+    Files that are still pending afterwards could not be read, or have been deleted.
 
     Raises:
         ClusterError: The remote folder cannot be read.

@@ -148,7 +148,7 @@ class Push:
 
 
 def compare_for_push(remote: RemoteFolder, local: LocalFolder, *, force: bool) -> Push:
-    """Return what a push has to send.
+    """Return the files that a push has to send.
 
     Args:
         remote: The remote folder.

@@ -35,17 +35,17 @@ def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
             if image not in (expected := images.get(name, {image})):
                 change = f"the image of container {name}: {' or '.join(sorted(expected))} -> {image}"
                 is_edited = bool(_edited(snapshot, pod))
-                message = f"somebody has changed {change}" if is_edited else f"the cluster has changed {change}"
+                message = f"a user has changed {change}" if is_edited else f"the cluster has changed {change}"
                 remedy = None if is_edited else Remedy.of(Action.INSPECT_MUTATIONS)
                 yield Finding("ImageChanged", shown(pod), message, remedy, blocks=False)
         if pod is snapshot.workload or shown(pod) == shown(snapshot.workload):  # its image is compared with itself
             for name in _edited(snapshot, pod):
-                message = f"somebody has changed the definition of container {name} since it was deployed"
+                message = f"a user has changed the definition of container {name} since it was deployed"
                 yield Finding("ImageChanged", shown(pod), message, blocks=False)
 
 
 def _edited(snapshot: Snapshot, pod: Object) -> list[str]:
-    """Return the containers that the kubelet starts again because somebody has changed them in the pod."""
+    """Return the containers that the kubelet starts again because a user has changed them in the pod."""
     texts = (_EDITED.search(str(event.get("message"))) for event in snapshot.about(pod, "Killing"))
     return list(dict.fromkeys(match[1] for match in texts if match))
 

@@ -111,7 +111,7 @@ def test_history_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack,
     assert [deployment["workload"] for deployment in answer["deployments"]] == [f"pod/{POD}"]
 
 
-def test_status_without_package_lists_what_is_deployed(mlpack: Mlpack, life: Life) -> None:
+def test_status_without_package_lists_all_deployments(mlpack: Mlpack, life: Life) -> None:
     assert mlpack("status", "-n", "team").stderr == "nothing is deployed in this namespace; -A looks in all\n"
     assert mlpack("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify", "--no-wait").code == 0
     listed = mlpack("status", "-n", "team")

@@ -88,7 +88,7 @@ def log_of(
 
 
 def read(log: ContainerLog) -> bytes:
-    """Return what a read yields, also if it breaks off."""
+    """Return the bytes that a read yields, also if it breaks off."""
     data = bytearray()
     try:
         for block in read_once(log):

@@ -28,7 +28,7 @@ def test_changed_images_are_named_during_the_run_and_after_it() -> None:
         assert [(one.message, one.blocks) for one in findings] == [(message, False)]
 
 
-def test_image_that_somebody_has_changed_is_not_blamed_on_the_cluster() -> None:
+def test_image_that_a_user_has_changed_is_not_blamed_on_the_cluster() -> None:
     snapshot = recorded("job-retried")
     pods = deepcopy(snapshot.pods)
     pods[0]["spec"]["containers"][0]["image"] = "mine"
@@ -39,10 +39,10 @@ def test_image_that_somebody_has_changed_is_not_blamed_on_the_cluster() -> None:
         "involvedObject": {"kind": "Pod", "name": pods[0]["metadata"]["name"], "uid": pods[0]["metadata"]["uid"]},
     }
     job, *_ = changed_images(replace(snapshot, pods=pods, events=(*snapshot.events, edited)))
-    assert (job.message.partition(":")[0], job.remedy) == ("somebody has changed the image of container main", None)
+    assert (job.message.partition(":")[0], job.remedy) == ("a user has changed the image of container main", None)
     alone = Snapshot({**pods[0], "kind": "Pod", "apiVersion": "v1"}, (), (pods[0],), (edited,))
     (of_pod,) = changed_images(alone)
-    assert of_pod.message == "somebody has changed the definition of container main since it was deployed"
+    assert of_pod.message == "a user has changed the definition of container main since it was deployed"
 
 
 def test_container_that_a_webhook_has_added_gets_no_hint_about_values() -> None:
