@@ -10,10 +10,11 @@ import typer
 from packager.cli.arguments import Output, runs_folder
 from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_cluster
 from packager.cli.console import emit_output, emit_table, say
-from packager.cli.deployed import build_words, deployed_rows
 
 if TYPE_CHECKING:
-    from packager.cluster.history import History
+    from collections.abc import Iterable
+
+    from packager.cluster.history import Deployment, History
 
 
 @with_cluster
@@ -69,3 +70,21 @@ def _records(answer: History) -> list[tuple[str, ...]]:
             for run in answer.records
         ),
     ]
+
+
+def deployed_rows(deployments: Iterable[Deployment], digest: str | None = None) -> list[tuple[str, ...]]:
+    """Return a table; `digest` is that of the build that the user named."""
+    rows: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
+    for item in deployments:
+        when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
+        build = build_words(item.digest, item.version, digest)
+        rows.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
+    return rows
+
+
+def build_words(digest: str | None, version: str | None, named: str | None) -> str:
+    """Return a build in words, and whether it is the one that the user named."""
+    if digest is None:
+        return "applied by kubectl"
+    shown = f"{version} " if version else ""
+    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == named else "")

@@ -27,47 +27,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunSession:
-    """One call of `mlpack run`.
+    """One call of `mlpack run`."""
 
-    Attributes:
-        again: The command line that continues this run.
-        is_cube: Whether the tasks are those of an MLCube.
-        is_built: Whether the package was built for this run.
-        limit: Holds the error of the timeout.
-        timeout: The timeout of the whole run, as the user has written it; None for none.
-        seconds: The timeout in seconds.
-        deadline: The end of the timeout, by the runner's clock.
-        patience: See `packager.cluster.follow`.
-        output: The form of the results on stdout; None for nothing.
-        follow_log: Whether the logs are printed to stdout.
-        replace: Whether finished or different jobs of the same names are deleted.
-        yes: Whether every question is answered with yes.
-        resume: Whether tasks that have succeeded are skipped.
-        keep_going: Whether the remaining tasks are run after one has failed.
-        force_conflicts: Whether fields of other field managers are taken over.
-        results: The folder of the records of all tasks; None for no record.
-        hold: See `packager.cluster.deploy.prepare`.
-        targets: The tasks, in order.
-    """
-
-    again: str
-    is_cube: bool
-    is_built: bool
-    limit: Limit
-    timeout: str | None
-    seconds: float | None
-    deadline: float | None
-    patience: float
-    output: OutputFormat | None
-    follow_log: bool
-    replace: bool
-    yes: bool
-    resume: bool
-    keep_going: bool
-    force_conflicts: bool
-    results: Path | None
-    hold: float
-    targets: Sequence[Target] = ()
+    again: str  # the command line that continues this run
+    is_cube: bool  # whether the tasks are those of an MLCube
+    is_built: bool  # whether the package was built for this run
+    limit: Limit  # holds the error of the timeout
+    timeout: str | None  # the timeout of the whole run, as the user has written it; None for none
+    seconds: float | None  # the timeout in seconds
+    deadline: float | None  # the end of the timeout, by the runner's clock
+    patience: float  # see `packager.cluster.follow`
+    output: OutputFormat | None  # the form of the results on stdout; None for nothing
+    follow_log: bool  # whether the logs are printed to stdout
+    replace: bool  # whether finished or different jobs of the same names are deleted
+    yes: bool  # whether every question is answered with yes
+    resume: bool  # whether tasks that have succeeded are skipped
+    keep_going: bool  # whether the remaining tasks are run after one has failed
+    force_conflicts: bool  # whether fields of other field managers are taken over
+    results: Path | None  # the folder of the records of all tasks; None for no record
+    hold: float  # see `packager.cluster.deploy.prepare`
+    targets: Sequence[Target] = ()  # the tasks, in order
     _current: Target | None = None
     _is_applied: bool = False
     _may_delete: set[str] = field(default_factory=set)

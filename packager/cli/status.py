@@ -11,7 +11,7 @@ from packager.base.errors import UsageError
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, open_target, with_cluster
 from packager.cli.console import OutputFormat, emit, emit_output, emit_table, say
-from packager.cli.deployed import deployed_rows
+from packager.cli.history import deployed_rows
 from packager.cli.plots import print_curves
 
 if TYPE_CHECKING:

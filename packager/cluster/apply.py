@@ -56,20 +56,14 @@ class DeployState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The state of the cluster before a deploy.
+    """The state of the cluster before a deploy."""
 
-    Attributes:
-        state: The state of the workload.
-        live: The existing workload.
-        differences: The differences between the existing objects and the manifests, with the object's name. For a
-            workload that is the same, they are the changes that the cluster's policies make.
-        deployed_by: The user who deployed the existing workload, if known.
-    """
-
-    state: DeployState
-    live: Object | None = None
+    state: DeployState  # the state of the workload
+    live: Object | None = None  # the existing workload
+    # the differences between the existing objects and the manifests, with the object's name. For a workload that is the
+    # same, they are the changes that the cluster's policies make.
     differences: tuple[tuple[str, Difference], ...] = ()
-    deployed_by: str | None = None
+    deployed_by: str | None = None  # the user who deployed the existing workload, if known
 
 
 def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:

@@ -7,7 +7,7 @@ the programs start when all of the old ones have ended.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
@@ -16,7 +16,7 @@ from packager.cluster import deploy as deploying
 from packager.cluster.devcode import ModelCode, PackageCode
 from packager.cluster.follow import follow_all
 from packager.cluster.labels import DEPLOYED_BY, DEV
-from packager.cluster.logreader import LogRange, LogStreams
+from packager.cluster.logreader import LogRange, LogStreams, Prefixes
 from packager.cluster.ownership import key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from packager.cluster.delete import Deleted
     from packager.cluster.deploy import Deployed
     from packager.cluster.devcode import Code, CodeFolder
-    from packager.cluster.logreader import LogPart
     from packager.cluster.logs import Part
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
@@ -237,7 +236,6 @@ class DevLoop:
     _has_begun: bool = False
     _code: Code | None = None
     _copied: str = ""
-    _open: str = field(default="")  # the pod of an unfinished line
 
     @property
     def _target(self) -> Target:
@@ -252,7 +250,7 @@ class DevLoop:
         """
         folder, clock = self.prepared.code, self._target.kubectl.runner.clock
         self._code, state = folder.read(), folder.state()
-        asked, failures = clock(), 0
+        asked, failures, prefixes = clock(), 0, Prefixes()
         with LogStreams(self._target.kubectl) as logs:
             while True:
                 try:
@@ -270,7 +268,10 @@ class DevLoop:
                     self._pods = ()
                     self._target.kubectl.runner.sleep(_PAUSE)
                 for part in logs.parts(LOOK_SECONDS):
-                    yield self._line(part)
+                    text = part.content
+                    if isinstance(text, bytes):
+                        text = prefixes.put(name(part.log.pod), text, has_name=len(self._pods) > 1)
+                    yield text
                 if folder.state() != state:
                     yield from self._read_code()
                     state = folder.state()
@@ -366,15 +367,3 @@ class DevLoop:
                 if update.is_last:
                     hint = self._target.command("status")
                     raise ClusterError(f"{self._target.shown_all} cannot run: {summary}", hint=hint)
-
-    def _line(self, part: LogPart) -> Part:
-        """Return a part of a log; a line begins with the name of its pod, if there are several."""
-        if isinstance(part.content, str):
-            return part.content
-        pod, data = name(part.log.pod), part.content
-        before, is_new = b"\n" if self._open and self._open != pod else b"", self._open != pod
-        self._open = "" if data.endswith(b"\n") else pod
-        if len(self._pods) < 2:
-            return before + data
-        prefix, end = f"[{pod}] ".encode(), b"\n" if data.endswith(b"\n") else b""
-        return before + (prefix if is_new else b"") + data.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + end

@@ -70,17 +70,11 @@ class CodeFolder(Protocol):
 
 @dataclass
 class ModelCode:
-    """The code of a variant of a model.
+    """The code of a variant of a model."""
 
-    Attributes:
-        spec: The spec file.
-        settings: The changes of the spec.
-        variant: The precision and the mode of the variant.
-    """
-
-    spec: Path
-    settings: Sequence[Setting]
-    variant: tuple[str | None, str | None]
+    spec: Path  # the spec file
+    settings: Sequence[Setting]  # the changes of the spec
+    variant: tuple[str | None, str | None]  # the precision and the mode of the variant
     _places: frozenset[Path] = frozenset()
 
     def state(self) -> State:
@@ -106,13 +100,9 @@ class ModelCode:
 
 @dataclass
 class PackageCode:
-    """The code of a package's folder.
+    """The code of a package's folder."""
 
-    Attributes:
-        folder: The folder of the package.
-    """
-
-    folder: Path
+    folder: Path  # the folder of the package
     _places: frozenset[Path] = frozenset()
 
     @property

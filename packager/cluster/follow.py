@@ -39,22 +39,14 @@ MAX_SILENCE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The result of one poll.
+    """The result of one poll."""
 
-    Attributes:
-        verdict: The verdict on the workload.
-        snapshot: The snapshot that the verdict is about; while the cluster does not answer, the last one.
-        silence: Seconds for which the cluster has not answered; 0 after an answer.
-        error: The reason why the cluster did not answer.
-        is_last: Whether the wait is over: the state is final, or only a user can fix it.
-        per_workload: The newest update of each of several workloads; this update is that of the worst one.
-    """
-
-    verdict: Verdict
-    snapshot: Snapshot | None
-    silence: float = 0
-    error: ClusterError | None = None
-    is_last: bool = False
+    verdict: Verdict  # the verdict on the workload
+    snapshot: Snapshot | None  # the snapshot that the verdict is about; while the cluster does not answer, the last one
+    silence: float = 0  # seconds for which the cluster has not answered; 0 after an answer
+    error: ClusterError | None = None  # the reason why the cluster did not answer
+    is_last: bool = False  # whether the wait is over: the state is final, or only a user can fix it
+    # the newest update of each of several workloads; this update is that of the worst one
     per_workload: tuple[Update, ...] = ()
 
     @property

@@ -365,6 +365,23 @@ class LogPart:
     content: bytes | str
 
 
+class Prefixes:
+    """Puts the name of its pod before each line of a log, where there are several."""
+
+    def __init__(self) -> None:
+        self._open = ""  # the pod of an unfinished last line
+
+    def put(self, pod: str, data: bytes, *, has_name: bool) -> bytes:
+        """Return a block of lines of a pod, on a line of its own."""
+        is_new = self._open != pod
+        before = b"\n" if self._open and is_new else b""
+        self._open = "" if data.endswith(b"\n") else pod
+        if not has_name:
+            return before + data
+        prefix, end = f"[{pod}] ".encode(), b"\n" if data.endswith(b"\n") else b""
+        return before + (prefix if is_new else b"") + data.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + end
+
+
 @dataclass(eq=False)
 class _Stream:
     """A thread that follows a log."""
@@ -376,11 +393,7 @@ class _Stream:
 
 
 class LogStreams:
-    """Reads logs as they are written, until the block ends.
-
-    Args:
-        kubectl: The user's kubectl.
-    """
+    """Reads logs as they are written, until the block ends."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
@@ -450,7 +463,7 @@ class LogStreams:
         """Yield the parts that were read, and wait for the first one at most this long."""
         with suppress(queue.Empty):
             yield self._parts.get(timeout=seconds) if seconds else self._parts.get_nowait()
-            for _ in range(_BLOCKS):
+            for _ in range(4 * _BLOCKS):  # while they are taken, others arrive
                 yield self._parts.get_nowait()
 
     def finish(self, patience: float = PATIENCE) -> Iterator[LogPart]:

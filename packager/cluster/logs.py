@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.follow import follow_one
-from packager.cluster.logreader import WHOLE, ContainerLog, LogRange, LogStreams, read_once
+from packager.cluster.logreader import WHOLE, ContainerLog, LogRange, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.target import pod_of_index
 from packager.kubernetes.manifest import Manifest, listing, mapping
@@ -86,7 +86,7 @@ class Feed:
         self._has_read = False
         self._has_warned: set[str] = set()
         self._failing_since = 0.0
-        self._open = ""  # the pod of an unfinished last line on stdout
+        self._prefixes = Prefixes()
 
     @property
     def _is_of_all(self) -> bool:
@@ -204,14 +204,7 @@ class Feed:
     def prefixed(self, pod: str, data: bytes) -> bytes:
         """Return lines with the name of their pod, if there may be several."""
         self.has_written = True
-        before = b"\n" if self._open and self._open != pod else b""
-        is_new = self._open != pod
-        self._open = "" if data.endswith(b"\n") else pod
-        if not self._is_of_all:
-            return before + data
-        prefix = f"[{pod}] ".encode()
-        body, end = (data[:-1], b"\n") if data.endswith(b"\n") else (data, b"")
-        return before + (prefix if is_new else b"") + body.replace(b"\n", b"\n" + prefix) + end
+        return self._prefixes.put(pod, data, has_name=self._is_of_all)
 
 
 def logs(feed: Feed) -> Iterator[Part]:

@@ -65,11 +65,6 @@ class Pull:
 def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull:
     """Return the files that a pull has to read.
 
-    Args:
-        remote: The remote folder.
-        folder: The local folder.
-        force: Whether to replace local files with other contents.
-
     Raises:
         ClusterError: The remote folder cannot be read; or local files differ, each of which is a problem of the error.
     """

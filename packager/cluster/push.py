@@ -150,11 +150,6 @@ class Push:
 def compare_for_push(remote: RemoteFolder, local: LocalFolder, *, force: bool) -> Push:
     """Return the files that a push has to send.
 
-    Args:
-        remote: The remote folder.
-        local: The contents of the local folder.
-        force: Whether to replace remote files with other contents.
-
     Raises:
         ClusterError: Remote files differ, or other entries are in their places; each is a problem of the error.
     """

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from packager.base import atomic, jsonio, privatefolder, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
-from packager.cluster.curves import curves_of
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogRange, LogStreams, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.results import copied, copied_by_index
-from packager.cluster.status import status_from
+from packager.cluster.status import curves_of, status_from
 from packager.kubernetes.objects import container_statuses, created, name, uid
 from packager.package import layout
 

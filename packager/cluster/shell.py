@@ -43,11 +43,7 @@ run "$@"; code=$?; printf '%%s %%s\\n' "$mark" "$code"; read -r released; exit "
 
 
 class BrokenOffError(Exception):
-    """The connection ended before the script did; changes that it has made so far stay.
-
-    Args:
-        reason: The error that explains it.
-    """
+    """The connection ended before the script did; changes that it has made so far stay."""
 
     def __init__(self, reason: MlpackError) -> None:
         super().__init__(str(reason))
@@ -56,10 +52,6 @@ class BrokenOffError(Exception):
 
 class ScriptError(ClusterError):
     """A script has ended with a code other than 0.
-
-    Args:
-        code: The exit code of the script.
-        words: The script's stderr, on one line.
 
     Attributes:
         is_full: Whether a program of the script has found no space, or has used up its quota.
@@ -75,21 +67,13 @@ class ScriptError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class ContainerShell:
-    """The shell of a running container.
+    """The shell of a running container."""
 
-    Attributes:
-        kubectl: The user's kubectl.
-        pod: The pod.
-        container: The container.
-        patience: Seconds without data in either direction after which a script is given up; 0 for never.
-        tell: Called with a message when no data is sent or received.
-    """
-
-    kubectl: Kubectl
-    pod: str
-    container: str
-    patience: float
-    tell: Callable[[str], object]
+    kubectl: Kubectl  # the user's kubectl
+    pod: str  # the pod
+    container: str  # the container
+    patience: float  # seconds without data in either direction after which a script is given up; 0 for never
+    tell: Callable[[str], object]  # called with a message when no data is sent or received
 
     def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
         """Run a script, and return its stdout.

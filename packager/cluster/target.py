@@ -48,25 +48,15 @@ _SINGLE_WORKLOAD_VERBS = ("logs", "results")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One overlay of a package, and a cluster.
+    """One overlay of a package, and a cluster."""
 
-    Attributes:
-        package: The package.
-        overlay: The overlay's name.
-        manifests: The manifests that it applies.
-        kubectl: The user's kubectl.
-        sources: The files of the overlay; None if it could not be read.
-        person: The user, to record in the cluster: user@machine.
-        render: The digest of kubectl's output for the overlay.
-    """
-
-    package: Package
-    overlay: str
-    manifests: Manifests
-    kubectl: Kubectl
-    sources: Sources | None
-    person: str
-    render: str
+    package: Package  # the package
+    overlay: str  # the overlay's name
+    manifests: Manifests  # the manifests that it applies
+    kubectl: Kubectl  # the user's kubectl
+    sources: Sources | None  # the files of the overlay; None if it could not be read
+    person: str  # the user, to record in the cluster: user@machine
+    render: str  # the digest of kubectl's output for the overlay
 
     def observe(self, *, events: bool = True) -> Snapshot | None:
         """Return a snapshot of the workload. Raises ClusterError."""

@@ -67,14 +67,7 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
 
 
 def ending_before_deletion(kind: Workload, workload: Object, events: Sequence[Object], past: Past) -> Verdict | None:
-    """Return the end of a deleted workload, which its ttlSecondsAfterFinished may delete at once; None if unknown.
-
-    Args:
-        kind: The workload's kind.
-        workload: The workload in the last snapshot.
-        events: The events of the namespace, which outlive the workload.
-        past: The facts from earlier snapshots.
-    """
+    """Return the end of a deleted workload, which its ttlSecondsAfterFinished may delete at once; None if unknown."""
     for event in reversed(events_about(events, workload)):
         phase = kind.end_events.get(str(event.get("reason")))
         if phase is Phase.SUCCEEDED:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -472,3 +473,27 @@ def test_deploy_notes_that_it_deploys_one_overlay_of_sequence(mlpack: Mlpack, li
     assert life.objects == []
     assert mlpack(*DEPLOY, "--no-wait").stderr.startswith(note)
     assert "note: this deploys" not in mlpack(*DEPLOY, "--no-wait", "--overlay", "multi-node").stderr
+
+
+def test_deploy_prints_warnings_of_the_server(mlpack: Mlpack, life: Life) -> None:
+    def warn(argv: Sequence[str]) -> Finished | None:
+        done = life.carry_out(argv) if "apply" in argv and "--dry-run=server" not in argv else None
+        return done and replace(done, stderr="Warning: would violate PodSecurity\n")
+
+    life.first = warn
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert (done.code, "the server warns: would violate PodSecurity\n" in done.stderr) == (0, True), done.stderr
+
+
+def test_deploy_shows_log_of_init_container_that_has_failed(mlpack: Mlpack, life: Life) -> None:
+    life.overlays["single-node"][-1]["spec"]["initContainers"] = [{"name": "init", "image": "a:1"}]
+
+    def fail() -> None:
+        ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
+        entry = {"name": "init", "image": "a:1", "state": ended, "restartCount": 0}
+        life.find("Pod", POD)["status"] = {"phase": "Failed", "initContainerStatuses": [entry]}
+
+    life.moments = [fail]
+    done = mlpack(*DEPLOY, "--overlay", "single-node")
+    assert done.code == 7
+    assert done.stderr.endswith("mlpack logs hello-mpi --container init -n team --overlay single-node\n")

@@ -205,7 +205,7 @@ def test_pull_stops_when_the_pod_sends_more_than_the_disk_holds(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pull, "_PACK", "yes\n")
-    monkeypatch.setattr(pull.os, "statvfs", lambda _path: os.statvfs_result((1, 1, *[1 << 20] * 8)))
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((1, 1, *[1 << 20] * 8)))
     with pytest.raises(VerificationError):
         pull.pull(pod.remote, asked(a=b"x"), tmp_path / "here")
     assert read(tmp_path / "here") == {}
