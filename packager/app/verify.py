@@ -13,8 +13,8 @@ from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import tarheader
 from packager.package.opened import opened
+from packager.publish.reference import is_digest
 from packager.verify import Checks, objects, schema
-from packager.verify.expected import is_digest
 
 __all__ = [
     "Checks",

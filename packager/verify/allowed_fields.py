@@ -10,7 +10,7 @@ from packager.kubernetes.allowed.judge import Judge, lists
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import at, dotted
 from packager.package import layout
-from packager.package.options import CLAIMS, KNOWN, PLACEMENT
+from packager.package.options import PLACEMENT
 from packager.verify import options
 from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
 
@@ -94,14 +94,12 @@ def facts(overlay: RenderedOverlay) -> Facts:
     if any(folder.startswith(f"{layout.ADDED}/") for folder, _ in overlay.sources.components):
         on.add(PLACEMENT)  # a component that a site has added may place pods
     site = options.site_values(overlay.sources)
-    of_options = (key.name for name in on for key in KNOWN[name].keys if key.name in CLAIMS)
     package = overlay.sources.declared.name
-    claims = {site[key] for key in of_options if key in site}
     return Facts(
         frozenset(on),
         site,
         frozenset(overlay.names("ConfigMap")),
-        frozenset((*overlay.names("PersistentVolumeClaim"), *claims, *overlay.sources.declared.claims)),
+        options.claims(overlay.sources).union(overlay.names("PersistentVolumeClaim")),
         (package, f"{package}-{overlay.name}") if package else (),
     )
 

@@ -323,13 +323,15 @@ def test_overlay_with_resources_from_outside_is_not_rendered(mlpack: Run, packag
 
 
 def test_custom_resource_without_schema_is_unchecked(mlpack: Run, package: Path, kubectl: Path) -> None:
-    (package / SINGLE / "more.yaml").write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n")
+    (package / SINGLE / "more.yaml").write_text(
+        "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: hello-mpi-a}\n"
+    )
     replace(package / SINGLE / "kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - more.yaml\n")
     with opened(package) as opened_package:
         seal(opened_package)
     done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "Thing")
     assert (done.code, done.stdout) == (6, "")
-    assert "Thing a-single-node was not checked against a schema" in done.stderr
+    assert "Thing hello-mpi-a-single-node was not checked against a schema" in done.stderr
 
 
 SERVER = [

@@ -22,7 +22,6 @@ from packager.verify import (
     containers,
     credentials,
     environment,
-    kinds,
     names,
     objects,
     podspec,
@@ -165,7 +164,7 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
         *references.check(overlay),
         *containers.check(overlay),
         *podspec.check(overlay),
-        *kinds.check(overlay),
+        *objects.check_kinds(overlay),
         *credentials.check(overlay, source.allowed | {credentials.SECRET}),
         *security.breaches(security.exceeded(overlay), level),
     ):
