@@ -1,4 +1,4 @@
-"""Case: a package that is verified, with its edits and rendered overlays, for all checks. Tests: verify/test_verify.py."""
+"""Case: a package that is verified, with its edits and rendered overlays. Tests: verify/test_verify.py."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from packager.base import quantity
 from packager.base.faults import Fault
 from packager.base.fields import text
 from packager.base.values import Value
+from packager.kubernetes.resources import is_whole_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +110,7 @@ def quantities(
 
 def gpus(resources: Resources) -> int | None:
     """Return the number of GPUs that pods with these resources have; None without any, or if it is not a number."""
-    values = [value for name, value in (*resources.limits.items(), *resources.requests.items()) if _is_gpu(name)]
+    values = [value for name, value in (*resources.limits.items(), *resources.requests.items()) if is_whole_gpu(name)]
     return int(text(values[0])) if values and text(values[0]).isdecimal() else None
 
 
@@ -123,13 +124,9 @@ def gpu_faults(resources: Resources, location: Location, key: str) -> Iterator[F
     """
     for part, values in (("requests", resources.requests), ("limits", resources.limits)):
         for name, value in values.items():
-            if _is_gpu(name) and not re.fullmatch("[1-9][0-9]*", text(value)):
+            if is_whole_gpu(name) and not re.fullmatch("[1-9][0-9]*", text(value)):
                 message = f"expected a whole number from 1, found {text(value)!r}: each GPU gets a process"
                 yield Fault((*location, part, name), message, f"write it as 1, 2, …, or set `{key}`")
-
-
-def _is_gpu(name: str) -> bool:
-    return name.endswith("/gpu")
 
 
 def prefix(role: str) -> str:
@@ -152,5 +149,5 @@ def quantity_key(resources: Resources, part: str, name: str) -> str:
         value = resources.limits[name] if part == "limits" else None
         is_apart = other is not None and quantity.parse(text(other)) != quantity.parse(text(value or 0))
         return f"{_KEYS[name]}_LIMIT" if is_apart else _KEYS[name]
-    gpus = [resource for resource in (*resources.limits, *resources.requests) if _is_gpu(resource)]
+    gpus = [resource for resource in (*resources.limits, *resources.requests) if is_whole_gpu(resource)]
     return GPUS if name in gpus[:1] else ""

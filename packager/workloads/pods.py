@@ -14,7 +14,7 @@ from packager.base.values import Value
 from packager.base.yamlio import MISREAD
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.kubernetes.resources import is_gpu
+from packager.kubernetes.resources import is_gpu_or_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +158,7 @@ class Pods(Value, frozen=True):
             for container in containers
             for part in ("limits", "requests")
             for name in mapping(at(self.spec, (*container, "resources", part)))
-            if self.computes and is_gpu(str(name))
+            if self.computes and is_gpu_or_part(str(name))
         )
 
     @property
@@ -273,6 +273,9 @@ def number_of_pods(value: Any) -> int:
 
 EPHEMERAL = frozenset(("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected"))
 """The sources of volumes that are deleted with their pod (https://kubernetes.io/docs/concepts/storage/volumes)."""
+
+LASTING = frozenset(("persistentVolumeClaim", "hostPath", "nfs", "csi"))
+"""The sources of volumes that stay when their pod is deleted."""
 
 
 def outlives_pods(volume: Mapping[str, Any]) -> bool:
