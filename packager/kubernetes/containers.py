@@ -18,27 +18,16 @@ _LAST_SIGNAL = 64
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of a pod, as the kubelet saw it last.
-
-    Attributes:
-        name: The name.
-        state: "waiting", "running" or "terminated"; None before the kubelet has said so.
-        exit_code: The exit code, if it has ended.
-        signal: The signal that ended it, if the exit code contains one.
-        reason: The reason why it waits or has ended, in the word of Kubernetes.
-        started: When it was started the last time, as an RFC 3339 time.
-        finished: When it ended.
-        restarts: The number of restarts.
-    """
+    """A container of a pod, as the kubelet saw it last."""
 
     name: str
-    state: str | None
-    exit_code: int | None
-    signal: int | None
-    reason: str | None
-    started: str | None
-    finished: str | None
-    restarts: int
+    state: str | None  # "waiting", "running" or "terminated"; None before the kubelet has said so
+    exit_code: int | None  # the exit code, if it has ended
+    signal: int | None  # the signal that ended it, if the exit code contains one
+    reason: str | None  # the reason why it waits or has ended, in the word of Kubernetes
+    started: str | None  # when it was started the last time, as an RFC 3339 time
+    finished: str | None  # when it ended
+    restarts: int  # the number of restarts
 
     def as_json(self) -> dict[str, Any]:
         """Return the container for `-o json`."""

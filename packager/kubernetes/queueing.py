@@ -14,17 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """The objects of Kueue in the namespace of a workload that it holds.
+    """The objects of Kueue in the namespace of a workload that it holds."""
 
-    Attributes:
-        name: The LocalQueue of the workload.
-        workloads: Kueue's Workloads of the namespace.
-        local_queue: The LocalQueue; None if it does not exist, or the user may not see it.
-    """
-
-    name: str
-    workloads: tuple[Object, ...] = ()
-    local_queue: Object | None = None
+    name: str  # the LocalQueue of the workload
+    workloads: tuple[Object, ...] = ()  # kueue's Workloads of the namespace
+    local_queue: Object | None = None  # the LocalQueue; None if it does not exist, or the user may not see it
 
     @property
     def cluster_queue(self) -> str:

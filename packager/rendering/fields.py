@@ -23,15 +23,11 @@ if TYPE_CHECKING:
 
 
 class KnownFields(Value, frozen=True):
-    """The fields of a mapping, each with the fields of its own value: a mapping, or a list of mappings.
+    """The fields of a mapping, each with the fields of its own value: a mapping, or a list of mappings."""
 
-    Attributes:
-        fields: The fields by name; None for a field without mappings, or with keys that the user chooses.
-        listed: Whether these are the fields of each item of a list.
-    """
-
+    # the fields by name; None for a field without mappings, or with keys that the user chooses
     fields: Mapping[str, KnownFields | None] = field(default_factory=dict)
-    listed: bool = False
+    listed: bool = False  # whether these are the fields of each item of a list
 
 
 def _plain(names: str) -> dict[str, KnownFields | None]:

@@ -24,17 +24,11 @@ _HINT = "mlpack configure --image NAME:TAG, or edit IMAGE in mlops.env"
 
 
 class ImagesEntry(Value, frozen=True):
-    """An entry of `images` in a kustomization.
+    """An entry of `images` in a kustomization."""
 
-    Attributes:
-        name: The image that it replaces, as the manifests name it.
-        document: The kustomization.
-        location: The location of the entry.
-    """
-
-    name: str
-    document: Document
-    location: Location
+    name: str  # the image that it replaces, as the manifests name it
+    document: Document  # the kustomization
+    location: Location  # the location of the entry
 
 
 def is_name(target: Mapping[str, Any]) -> bool:

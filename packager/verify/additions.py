@@ -79,23 +79,14 @@ def code(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) 
 
 
 class _File(Value, frozen=True):
-    """A file of a ConfigMap that pods mount.
+    """A file of a ConfigMap that pods mount."""
 
-    Attributes:
-        manifest: The manifest that the file is from: the ConfigMap, or the workload that gives it another path.
-        location: The location of the file in the manifest.
-        part: The part of the ConfigMap: `data` or `binaryData`.
-        key: The key.
-        path: The path in the volume if it is not the key; else empty.
-        value: The content; empty for a value that users change.
-    """
-
-    manifest: Manifest
-    location: Location
-    part: str
+    manifest: Manifest  # the manifest that the file is from: the ConfigMap, or the workload that gives it another path
+    location: Location  # the location of the file in the manifest
+    part: str  # the part of the ConfigMap: `data` or `binaryData`
     key: str
-    path: str
-    value: str
+    path: str  # the path in the volume if it is not the key; else empty
+    value: str  # the content; empty for a value that users change
 
     @property
     def identity(self) -> tuple[str, str, str]:

@@ -31,21 +31,13 @@ LONGEST_LINE = 1_000
 
 
 class EditedLine(Value, frozen=True):
-    """An edited line.
+    """An edited line."""
 
-    Attributes:
-        file: The file as the user named it.
-        line: The number of the line, from 1; for a deleted line, the number of the line at its place.
-        before: The sealed line; None for a new line.
-        after: The present line; None for a deleted line.
-        expected: Whether the edit changes only an id, a value or a switch, which are left to the user.
-    """
-
-    file: str
-    line: int
-    before: str | None
-    after: str | None
-    expected: bool
+    file: str  # the file as the user named it
+    line: int  # the number of the line, from 1; for a deleted line, the number of the line at its place
+    before: str | None  # the sealed line; None for a new line
+    after: str | None  # the present line; None for a deleted line
+    expected: bool  # whether the edit changes only an id, a value or a switch, which are left to the user
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}"
@@ -60,19 +52,12 @@ class EditedLine(Value, frozen=True):
 
 
 class Edits(Value, frozen=True):
-    """The edits of a package.
-
-    Attributes:
-        package: The package.
-        paths: The edited files, below the package's root.
-        lines: The edited lines; at most `MOST_LINES`.
-        is_complete: Whether `lines` contains all edited lines.
-    """
+    """The edits of a package."""
 
     package: Package
-    paths: tuple[str, ...]
-    lines: tuple[EditedLine, ...]
-    is_complete: bool = True
+    paths: tuple[str, ...]  # the edited files, below the package's root
+    lines: tuple[EditedLine, ...]  # the edited lines; at most `MOST_LINES`
+    is_complete: bool = True  # whether `lines` contains all edited lines
 
     @property
     def are_expected(self) -> bool:

@@ -33,22 +33,14 @@ _NEWEST = 1_000
 
 
 class Exceeded(Value, frozen=True):
-    """A field that asks for more than a level allows.
+    """A field that asks for more than a level allows."""
 
-    Attributes:
-        level: The strictest level that allows the field.
-        manifest: The manifest with the field.
-        field: The path of the field.
-        reason: The reason why a stricter level forbids the field.
-        place: The file, line and column of the field.
-        versions: The requested minor versions of Kubernetes in which a stricter level forbids the field.
-    """
-
-    level: Level
-    manifest: str
-    field: str
-    reason: str
-    place: Position
+    level: Level  # the strictest level that allows the field
+    manifest: str  # the manifest with the field
+    field: str  # the path of the field
+    reason: str  # the reason why a stricter level forbids the field
+    place: Position  # the file, line and column of the field
+    # the requested minor versions of Kubernetes in which a stricter level forbids the field
     versions: tuple[str, ...] = ()
 
 

@@ -39,26 +39,17 @@ _DESCRIPTIONS = {
 
 
 class Amount(Value, frozen=True):
-    """One number.
+    """One number."""
 
-    Attributes:
-        key: The key in mlops.env.
-        value: The value as built.
-        description: The comment above it, and its description in the README.
-        fields: The fields of the workload that take it, as fieldPaths of a kustomize replacement.
-        delimiter: The text of a field before the value, which is the rest; None if the value is all of the field.
-        selector: The labels that the workload has to have; None for any.
-        may_be_per_gpu: Whether the value may be `PER_GPU`; the fields then take the number of GPUs.
-        processes: The fields that take a number of GPUs too, if the number of processes is `PER_GPU`.
-    """
-
-    key: str
-    value: str
-    description: str
-    fields: tuple[str, ...]
+    key: str  # the key in mlops.env
+    value: str  # the value as built
+    description: str  # the comment above it, and its description in the README
+    fields: tuple[str, ...]  # the fields of the workload that take it, as fieldPaths of a kustomize replacement
+    # the text of a field before the value, which is the rest; None if the value is all of the field
     delimiter: str | None = None
-    selector: str | None = None
-    may_be_per_gpu: bool = False
+    selector: str | None = None  # the labels that the workload has to have; None for any
+    may_be_per_gpu: bool = False  # whether the value may be `PER_GPU`; the fields then take the number of GPUs
+    # the fields that take a number of GPUs too, if the number of processes is `PER_GPU`
     processes: tuple[str, ...] = ()
 
 

@@ -22,22 +22,14 @@ _OWN = f"{table.ANNOTATION}mlpack/"
 
 
 class Unlisted(Value, frozen=True):
-    """A part of an object that is not in the table.
+    """A part of an object that is not in the table."""
 
-    Attributes:
-        location: The location in the object; empty for the object as a whole.
-        message: The problem, with the expected and the found value.
-        word: The word of `--allow` that permits the part; None if none does.
-        options: The options that make the part, all of which are off.
-        at_key: Whether the problem is the key, not its value.
-        missing: The kind of the object that the value refers to and the package lacks; empty without a reference.
-    """
-
-    location: Location
-    message: str
-    word: str | None
-    options: tuple[str, ...] = ()
-    at_key: bool = True
+    location: Location  # the location in the object; empty for the object as a whole
+    message: str  # the problem, with the expected and the found value
+    word: str | None  # the word of `--allow` that permits the part; None if none does
+    options: tuple[str, ...] = ()  # the options that make the part, all of which are off
+    at_key: bool = True  # whether the problem is the key, not its value
+    # the kind of the object that the value refers to and the package lacks; empty without a reference
     missing: str = ""
 
 
