@@ -15,27 +15,13 @@ REASON = "OOMKilled"
 
 
 def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
-    """Return the finding that a container was killed for its memory use.
-
-    Args:
-        subject: The pod, as `pod/x`.
-        container: The name of the container.
-        limit: The memory that it may take.
-        log: The last lines of the container.
-    """
+    """Return the finding that a container was killed for its memory use."""
     message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
     return Finding(REASON, subject, message, Remedy.of(Action.RAISE_MEMORY), log=log, container=container)
 
 
 def killed_process(subject: str, where: str, limit: str | None, ended: str) -> Finding:
-    """Return the finding that a process was killed for its memory use although its workload or container ended well.
-
-    Args:
-        subject: The pod, as `pod/x`.
-        where: The part of the pod that the process was in.
-        limit: The memory that it may take.
-        ended: The workload or the container that ended with success.
-    """
+    """Return the finding that a process was killed for its memory use although its workload or container ended well."""
     most = f"the limit of {limit}" if limit else "available"
     message = (
         f"a process in {where} was killed for using more memory than {most}, and {ended} still ended with exit code 0"

@@ -72,12 +72,7 @@ def doubts(key: str, values: Generated) -> Iterator[Problem]:
 
 
 def idle(entries: Iterable[ImagesEntry], origins: Iterable[Origin]) -> Iterator[Problem]:
-    """Yield a problem for each entry of `images` that changes no image, as replacements set them later.
-
-    Args:
-        entries: The entries of the kustomization with the replacements, and of all that it includes.
-        origins: The manifests and patches.
-    """
+    """Yield a problem for each entry of `images` that changes no image, as replacements set them later."""
     unchecked = list(entries)
     documents = [origin.document.data for origin in origins if isinstance(origin, Written | Operations)]
     names = {image.bare(text) for text in _images(documents)} - {image.WRITTEN} if unchecked else set()

@@ -31,13 +31,7 @@ class Origin(Protocol):
     """A part of a manifest as it is written in the package."""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """Return how many steps of `location` this origin contains, and the position of the last; None if it has none.
-
-        Args:
-            location: A path into the rendered manifest.
-            manifest: The rendered manifest.
-            at_key: Whether the problem is about the last key of the path, not its value.
-        """
+        """Return how many steps of `location` this origin contains, and the position of the last; None if it has none."""
 
 
 class Written(Value, frozen=True):

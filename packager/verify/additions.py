@@ -28,16 +28,7 @@ CODE = "code"
 
 
 def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for each workload that an edit adds.
-
-    Args:
-        overlay: An overlay of the package, with its edits.
-        original: The overlay without its edits.
-        allowed: The kinds that the user allows.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
-    """
+    """Yield a finding for each workload that an edit adds."""
     workloads = _workloads(overlay, allowed)
     if len(workloads) < 2 or original.edits.are_expected:
         return

@@ -55,15 +55,7 @@ def check_object(
     allowed: Collection[str],
     elsewhere: Sequence[str] = (),
 ) -> Iterator[Problem]:
-    """Yield a finding for each unlisted field, label and annotation of an object.
-
-    Args:
-        overlay: The overlay of a package that contains the object.
-        manifest: The object.
-        known: The facts about the overlay.
-        allowed: The words of `--allow`.
-        elsewhere: The sorted paths of the object's fields that other checks report.
-    """
+    """Yield a finding for each unlisted field, label and annotation of an object."""
     for unlisted in judged(overlay, manifest, known, allowed):
         if not _is_among(unlisted, elsewhere):
             yield _problem(overlay, manifest, unlisted)

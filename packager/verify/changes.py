@@ -75,11 +75,7 @@ def _short(line: str | None, *, whole: bool = False) -> str:
 
 
 def read(package: Package, edited: Sequence[str]) -> Edits:
-    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
+    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory."""
     lines = list(itertools.islice(_all_lines(package, edited), MOST_LINES + 1))
     return Edits(package, tuple(edited), tuple(lines[:MOST_LINES]), len(lines) <= MOST_LINES)
 
@@ -105,13 +101,7 @@ def _masked(change: EditedLine, path: str) -> EditedLine:
 
 
 def permitted(path: str, before: bytes, now: bytes) -> bytes:
-    """Return the sealed content of a file with only the ids, values and switches of its present content.
-
-    Args:
-        path: The path of the file below the package's root.
-        before: The sealed content.
-        now: The present content.
-    """
+    """Return the sealed content of a file with only the ids, values and switches of its present content."""
     if path.endswith(".env"):
         return _without_new_keys(before, now)
     try:

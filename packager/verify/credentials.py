@@ -30,14 +30,6 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
     """Yield a finding for every Secret and service account that a pod uses and no option of the package provides.
 
     An option does not provide the account, or a Secret, if an edit has switched the option on or changed the name.
-
-    Args:
-        overlay: A rendered overlay.
-        allowed: The kinds that the user allows.
-        original: The overlay without its edits; None if there are none.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
     """
     account = None if ACCOUNT in allowed else _sealed_account(overlay, original)
     of_options = _sealed_secrets(overlay, original)

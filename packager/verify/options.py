@@ -57,13 +57,7 @@ def supporting(sources: Sources, versions: Sequence[str]) -> tuple[str, ...]:
 
 
 def check(sources: Sources, overlay: str, versions: Collection[str] = ()) -> Iterator[Problem]:
-    """Yield a finding for each component that is listed twice, for options that conflict, and for invalid values.
-
-    Args:
-        sources: The files of the overlay.
-        overlay: The name of the overlay.
-        versions: The minor versions of Kubernetes that the user has named.
-    """
+    """Yield a finding for each component that is listed twice, for options that conflict, and for invalid values."""
     listed: dict[str, Position] = {}
     for folder, place in sources.components:
         if folder in listed:

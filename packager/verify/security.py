@@ -162,15 +162,7 @@ def breaches(fields: tuple[Exceeded, ...], allowed: Level) -> Iterator[Problem]:
 
 
 def lowered(fields: Sequence[Exceeded], original: Original) -> tuple[Exceeded, ...]:
-    """Return the fields that an edit has added; switching on an option of the package is an edit, too.
-
-    Args:
-        fields: Every field of an overlay with its edits that exceeds the level "restricted".
-        original: The overlay without its edits.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
-    """
+    """Return the fields that an edit has added; switching on an option of the package is an edit, too."""
     if not fields or not original.edits.paths:
         return ()
     own = {_identity(field) for field in (exceeded(original.sealed) if original.sealed else ())}

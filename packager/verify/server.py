@@ -22,11 +22,7 @@ _SECONDS = 120.0
 
 
 def check(case: OverlayCase, kubectl: Kubectl) -> Iterator[Finding]:
-    """Yield the problems that the cluster reports, and the reasons if it could not check the overlay.
-
-    Raises:
-        ToolError: kubectl is missing or timed out.
-    """
+    """Yield the problems that the cluster reports, and the reasons if it could not check the overlay."""
     name, source, found = case.overlay.name, str(case.case.package.source), False
     with workfolder.temporary() as folder:
         file = folder / "manifests.yaml"

@@ -99,9 +99,6 @@ def notes(
         exceeded: Its fields that exceed a Pod Security level, the most privileged first.
         original: The overlay without its edits.
         of_edits: Whether the notes name what was not taken when the overlay was sealed.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
     """
     compares = of_edits and bool(original.edits.paths)
     sealed: dict[str, dict[str, None]] = {}

@@ -129,11 +129,6 @@ def quantity_key(resources: Resources, part: str, name: str) -> str:
     """Return the key of a quantity in mlops.env, without the prefix of a role; an empty text if it is not there.
 
     A request and an equal limit have one key.
-
-    Args:
-        resources: The resources of a container.
-        part: `requests` or `limits`.
-        name: The name of the resource.
     """
     if name in _KEYS:
         other = resources.requests.get(name) if part == "limits" else None

@@ -76,14 +76,7 @@ def pod_refusal(snapshot: Snapshot, item: Object) -> Finding | None:
 def unreported_job_end(
     subject: str, who: str, pods: Sequence[Object], attempts: int
 ) -> tuple[Verdict, datetime | None] | None:
-    """Return the end of a Job's last pod if the Job does not report it, because the Job controller is not running.
-
-    Args:
-        subject: The package's name of its workload.
-        who: The words for one of the pods in messages.
-        pods: All pods of the Job.
-        attempts: The number of pods that the Job creates at most.
-    """
+    """Return the end of a Job's last pod if the Job does not report it, because the Job controller is not running."""
     last = max(pods, key=created, default=None)
     phase = status(last).get("phase") if last else None
     if last is None or is_being_deleted(last) or phase not in ("Succeeded", "Failed"):

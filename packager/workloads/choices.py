@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def invalid_choices(manifest: Manifest, choices: Mapping[Location, tuple[str, ...]]) -> Iterator[Fault]:
-    """Yield a fault for each value of a manifest that is none of the choices for its location; a missing one is valid.
-
-    Args:
-        manifest: The workload.
-        choices: By location, the values that are accepted: two or more.
-    """
+    """Yield a fault for each value that is none of the choices for its location; a missing one is valid."""
     for location, accepted in choices.items():
         value = at(manifest.data, location)
         if value is not None and value not in accepted:

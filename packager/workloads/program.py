@@ -91,12 +91,7 @@ class Run(Value, frozen=True):
         return len(self.scripts) > 1
 
     def containers(self, pods: str, main: str = "[name=^main$]") -> tuple[str, ...]:
-        """Return the fieldPaths of the containers that run something of the model, in the pods at the path `pods`.
-
-        Args:
-            pods: The fieldPath of a PodSpec.
-            main: The step to the main container.
-        """
+        """Return the fieldPaths of the containers that run something of the model, in the pods at the path `pods`."""
         init = (f"{pods}.initContainers.[name=^init$]",) if self.init else ()
         return (*init, f"{pods}.containers.{main}")
 

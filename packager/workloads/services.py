@@ -26,13 +26,7 @@ _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 def companion_faults(
     serving: Pods, companion: Manifest, added_labels: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Fault]:
-    """Yield selectors of an object that do not select the pods that serve, and references to missing objects.
-
-    Args:
-        serving: The pods that get the requests.
-        companion: A Service, a PodDisruptionBudget or an Ingress.
-        added_labels: The labels that a controller adds to those of their template.
-    """
+    """Yield selectors of an object that do not select the pods that serve, and references to missing objects."""
     labels = {**mapping(serving.metadata.get("labels")), **added_labels}
     if companion.kind == "Service":
         yield from _selected(serving.manifest, labels, companion, ("spec", "selector"))

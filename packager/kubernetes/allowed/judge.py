@@ -34,12 +34,7 @@ class Unlisted(Value, frozen=True):
 
 
 class Judge:
-    """Judges the objects of one package or template.
-
-    Args:
-        facts: The options, values and names of the package or template.
-        allowed: The words of `--allow`.
-    """
+    """Judges the objects of one package or template."""
 
     def __init__(self, facts: Facts, allowed: Collection[str] = ()) -> None:
         self._facts = facts

@@ -55,10 +55,6 @@ def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM
     """Render the kustomization in `folder`.
 
     `folder` must contain only the files that `packager.rendering.kustomization` has read, which refuses addresses.
-
-    Raises:
-        ToolError: There is no such kubectl, or it did not end.
-        RenderError: kubectl refused the kustomization, or printed nothing.
     """
     command = [program, "kustomize", str(folder)]
     done = runner.run(command, timeout=_SECONDS, max_bytes=MAX_BYTES, memory=MEMORY_BYTES, variables=_FEWER_COLLECTIONS)

@@ -43,10 +43,6 @@ def lost(snapshot: Snapshot, jobs: Sequence[Object]) -> list[Finding]:
 
     The programs of other pods end by themselves when one is told to stop, often before it has ended: such a failure
     is a consequence.
-
-    Args:
-        snapshot: The state of the workload and its pods.
-        jobs: The Jobs that fail, or have failed.
     """
     ends = [ended_at(pod) for pod, _ in failures(snapshot)]
     if None in ends:

@@ -66,13 +66,7 @@ class Rendezvous(Value, frozen=True):
     reserved: Callable[[str], str | None] | None = None
 
     def environment(self, role: str, port: int | None, counts: Mapping[str, int]) -> Iterator[PodVariable]:
-        """Yield the variables of a role's pods, their values filled in.
-
-        Args:
-            role: The role.
-            port: The port.
-            counts: The number of pods of each role.
-        """
+        """Yield the variables of a role's pods, their values filled in."""
         yield PodVariable(NAME, _NAME_FIELD, is_field=True)
         for variable in self.variables:
             if not variable.roles or role in variable.roles:
