@@ -31,7 +31,7 @@ class Origin(Protocol):
     """A part of a manifest as it is written in the package."""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """Return how many steps of `location` this origin contains, and the position of the last; None if it has none."""
+        """Return how many steps of `location` this origin contains, and the position of the last; None without any."""
 
 
 class Written(Value, frozen=True):

@@ -214,7 +214,7 @@ class Sources:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """Write the files that were read into a temporary folder, and yield its path. The folder is removed at the end."""
+        """Write the files that were read into a temporary folder, yield its path, and remove it at the end."""
         with workfolder.temporary() as folder:
             try:
                 for path, content in self.files.items():

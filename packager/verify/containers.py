@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import quantity
 from packager.base.names import IMAGE
 from packager.kubernetes import resources
-from packager.kubernetes.manifest import mapping, text
-from packager.kubernetes.ranges import INT32, out_of_range
+from packager.kubernetes.manifest import INT32, mapping, out_of_range, text
 from packager.verify import sizes
 
 if TYPE_CHECKING:

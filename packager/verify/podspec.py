@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.names import LABEL, LABEL_LENGTH, SUBDOMAIN, SUBDOMAIN_LENGTH, VARIABLE
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import listing, mapping, text
-from packager.kubernetes.ranges import INT32, out_of_range
+from packager.kubernetes.manifest import INT32, listing, mapping, out_of_range, text
 from packager.workloads import structures
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import similar
-from packager.kubernetes import expansion, mountpath
-from packager.kubernetes.expansion import Expander
+from packager.kubernetes import environment, mountpath
+from packager.kubernetes.environment import Expander
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
 from packager.workloads.structures import added_variables
@@ -155,7 +155,7 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             here = (*location, field, index)
-            for name in expansion.references(str(argument)):
+            for name in environment.references(str(argument)):
                 if variables is not None and name not in variables.values:
                     message = f"$({name}) is not a variable of the container and is not expanded"
                     yield overlay.problem(pods.manifest, here, message, similar(name, variables.values))
@@ -168,7 +168,9 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
                     message = f"the {maps}, mounted there, {holds} no {name!r}"
                     yield overlay.problem(pods.manifest, here, message, similar(name, files))
     if expander.is_exceeded:
-        message = f"variables and arguments are longer than {expansion.MOST >> 20} MiB when their $(NAME) are expanded"
+        message = (
+            f"variables and arguments are longer than {environment.MOST >> 20} MiB when their $(NAME) are expanded"
+        )
         yield overlay.problem(pods.manifest, (*location, "env"), message)
 
 

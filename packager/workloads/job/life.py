@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, ClassVar
 from packager.kubernetes.objects import created, name, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
-from packager.workloads.batchjob import (
+from packager.workloads.controllers import (
+    CONTROLLER_SILENCE,
     attempts_begun,
     attempts_message,
+    counted,
+    disrupted,
+    disruptions,
     earlier_attempts,
+    generated_prefix,
+    ignored_by_controller,
     is_ending,
     is_past_deadline,
     not_retried,
@@ -25,8 +31,6 @@ from packager.workloads.batchjob import (
     replaces_pods,
     unreported_job_end,
 )
-from packager.workloads.controllers import CONTROLLER_SILENCE, generated_prefix, ignored_by_controller
-from packager.workloads.disruptions import counted, disrupted, disruptions
 from packager.workloads.job import array
 from packager.workloads.workload import Role, Workload
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, integer, text
-from packager.kubernetes.ranges import INT32
+from packager.kubernetes.manifest import INT32, at, integer, text
 from packager.workloads.indexed import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
 from packager.workloads.launchers import by_torchrun, torchrun_faults
 from packager.workloads.pods import Pods, number_of_pods

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, integer, listing, mapping, text
-from packager.kubernetes.ranges import INT32
-from packager.workloads.choices import invalid_choices
+from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, text
 from packager.workloads.jobset.elastic import LEAST
 from packager.workloads.jobset.rendezvous import COUNTS, NAME
 from packager.workloads.pods import number_of_pods
+from packager.workloads.structure import invalid_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.manifest import at, listing, mapping, text
-from packager.kubernetes.ranges import INT32
+from packager.kubernetes.manifest import INT32, at, listing, mapping, text
 from packager.workloads import podgroups
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks

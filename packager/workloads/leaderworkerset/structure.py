@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from packager.base.faults import Fault
 from packager.base.problems import show
-from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.ranges import INT32
-from packager.workloads import services
-from packager.workloads.choices import invalid_choices
+from packager.kubernetes.manifest import INT32, at, mapping
 from packager.workloads.leaderworkerset.variables import VARIABLES, WORKER, reserved_reason
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.structure import Structure
+from packager.workloads.structure import Structure, invalid_choices, probes, selector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,12 +82,12 @@ class LeaderWorkerSet(Structure):
                 hint = "the pods of a LeaderWorkerSet run until they are deleted"
                 yield Fault(location, f"expected Always, found {show(policy)}", hint)
             for place, container in pods.containers():
-                yield from services.probes(place, container)
+                yield from probes(place, container)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
         """Yield selectors that do not select the leaders, and references to missing objects."""
         leaders = next(iter(self.pods(manifest)))
-        yield from services.companion_faults(leaders, companion, {WORKER: "0"})
+        yield from selector_faults(leaders, companion, {WORKER: "0"})
         selector: Location = ("spec", "selector")
         if companion.kind == "Service" and mapping(at(companion.data, selector)).get(WORKER) != "0":
             message = "selects the workers too, which do not answer requests"

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, integer, listing, mapping
-from packager.kubernetes.ranges import INT32, out_of_range
-from packager.workloads.choices import invalid_choices
+from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, out_of_range
+from packager.workloads.structure import invalid_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.workloads.pods import Pods
+
 
 REPLICAS: Location = ("spec", "mpiReplicaSpecs")
 SLOTS = ("spec", "slotsPerWorker")
@@ -163,3 +163,35 @@ def _main_container(pods: Pods) -> Iterator[Fault]:
         place = (*pods.location, "spec", "containers", 0, "name")
         message = f"the main container {name!r} must be the first: mpi-operator mounts the ssh key only there"
         yield Fault(place, message)
+
+
+_RANK = "mpirun sets it for each rank"
+_BY_LAUNCHER = "the launcher sets it, to reach the workers"
+
+# Beginnings of names: OMPI_MCA_plm_rsh_a is for ..._agent and ..._args.
+_PREFIXES = {
+    # Open MPI 4 and 5, PMIx, and the Hydra of MPICH and Intel.
+    "OMPI_COMM_WORLD_": _RANK,
+    "PMIX_RANK": _RANK,
+    "PMIX_NAMESPACE": _RANK,
+    "PMIX_SERVER_": _RANK,
+    "PMI_": _RANK,
+    "MPI_LOCAL": _RANK,
+    # mpi-launcher.sh and mpi-operator (pkg/controller/mpi_job_controller.go).
+    "OMPI_MCA_plm_rsh_a": _BY_LAUNCHER,
+    "OMPI_MCA_plm_rsh_no_tree_spawn": _BY_LAUNCHER,
+    "PRTE_MCA_plm_ssh_a": _BY_LAUNCHER,
+    "PRTE_MCA_plm_ssh_no_tree_spawn": _BY_LAUNCHER,
+    "OMPI_MCA_orte_default_hostfile": _BY_LAUNCHER,
+    "OMPI_MCA_orte_keep_fqdn_hostnames": _BY_LAUNCHER,
+    "HYDRA_HOST_FILE": _BY_LAUNCHER,
+    "HYDRA_LAUNCH": _BY_LAUNCHER,
+    "I_MPI_HYDRA_BOOTSTRAP": _BY_LAUNCHER,
+    "I_MPI_HYDRA_HOST_FILE": _BY_LAUNCHER,
+    "K_MPI_JOB_ROLE": "mpi-operator sets it, to the pod's role",
+}
+
+
+def by_mpi(key: str) -> str | None:
+    """Return why `key` must not be set for an MPIJob; None if it may be."""
+    return next((reason for prefix, reason in _PREFIXES.items() if key.startswith(prefix)), None)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from packager.kubernetes.manifest import at, integer, mapping
 from packager.workloads import podgroups
 from packager.workloads.mpijob import checks
-from packager.workloads.mpijob.checks import REPLICAS, SLOTS
-from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.mpijob.checks import REPLICAS, SLOTS, by_mpi
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
 
