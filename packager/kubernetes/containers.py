@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packager.base.values import Value, as_dict
 from packager.kubernetes.objects import container_statuses
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ _SIGNALS = 128
 _LAST_SIGNAL = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Value, frozen=True):
     """A container of a pod, as the kubelet saw it last."""
 
     name: str
@@ -31,16 +30,7 @@ class Container:
 
     def as_json(self) -> dict[str, Any]:
         """Return the container for `-o json`."""
-        return {
-            "name": self.name,
-            "state": self.state,
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "reason": self.reason,
-            "started": self.started,
-            "finished": self.finished,
-            "restarts": self.restarts,
-        }
+        return as_dict(self)
 
 
 def containers(pod: Object) -> tuple[Container, ...]:

@@ -3,6 +3,12 @@
 These are the fields of kustomize's own types (kustomize, api/types) that some kubectl from 1.30 to 1.37 reads, except
 those with which kustomize fetches or runs something that is not in the package.
 
+A folder that a kustomization lists under `transformers` renders to objects that kustomize executes as instructions, and
+some instructions fetch or run programs. So a package may use them only to fill values into patches, as the option `gpu`
+does: such a folder may only render to PatchTransformers that contain their patch. Its files may contain these, or the
+options' own PodTemplate, which must be deleted again. Its patches may only delete, and its replacements only fill in
+patches.
+
 kustomize is written in Go, which reads `Path` and `paTH` as `path`: only the spelling of this table is accepted.
 
 Tests: verify/test_messages.py.
@@ -12,8 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from packager.base import yamlio
 from packager.base.problems import similar
 from packager.base.values import Value, field
+from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -136,3 +144,44 @@ def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
             hint = f"write {known!r}" if known in fields.fields else None
             return f"kubectl reads the key {key!r} as {known!r}", hint
     return f"unknown field {key!r}", similar(key, fields.fields)
+
+
+_KIND = "PatchTransformer"
+_ALLOWED = (("builtin", _KIND), ("v1", "PodTemplate"))
+
+
+def check_transformer(document: Document, text: bytes) -> Iterator[Problem]:
+    """Yield the problems of a manifest in a folder of transformers; `text` is the manifest's whole file."""
+    if not isinstance(document.data, dict):
+        return
+    kind = (document.data.get("apiVersion"), document.data.get("kind"))
+    if kind not in _ALLOWED:
+        message = f"expected a {_KIND} (apiVersion: builtin) or the options' PodTemplate: no others are allowed here"
+        yield document.problem(("kind",), message)
+    elif kind[1] == _KIND:
+        yield from check(document, PATCH_TRANSFORMER)
+        yield from yamlio.indirections(text, document.name)
+
+
+def check_transforming(document: Document) -> Iterator[Problem]:
+    """Yield a finding for each change that a transformers' kustomization makes, other than to the text of patches."""
+    for index, entry in enumerate(listing(document.data.get("patches"))):
+        if not _deletes(mapping(entry).get("patch")):
+            message = "expected `$patch: delete` in the patch: other patches are not allowed there"
+            yield document.problem(("patches", index), message)
+    for index, entry in enumerate(listing(document.data.get("replacements"))):
+        for number, target in enumerate(listing(mapping(entry).get("targets"))):
+            kind = mapping(mapping(target).get("select")).get("kind")
+            if kind != _KIND or target.get("fieldPaths") != ["patch"]:
+                message = f"expected the field `patch` of a {_KIND}: transformers may set nothing else"
+                yield document.problem(("replacements", index, "targets", number), message)
+
+
+def _deletes(patch: Any) -> bool:
+    """Whether a patch only deletes objects."""
+    if not isinstance(patch, str):
+        return False
+    documents, problems = yamlio.load_all(patch.encode(errors="replace"), "")
+    return not (problems or yamlio.indirections(patch.encode(errors="replace"), "")) and all(
+        isinstance(document.data, dict) and document.data.get("$patch") == "delete" for document in documents
+    )

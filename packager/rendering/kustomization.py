@@ -23,7 +23,7 @@ from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
 from packager.package.options import KEYS
 from packager.package.path_checks import shown
-from packager.rendering import fields, images, transformers
+from packager.rendering import fields, images
 from packager.rendering.entries import Entries
 from packager.rendering.origins import Generated, Operations, Position, Renamed, Replaced, Written, selected, split
 from packager.rendering.sources import Sources
@@ -137,7 +137,7 @@ class _Kustomization(Entries):
         allowed = fields.TRANSFORMING if self._transforming else fields.KUSTOMIZATION
         self._refuse(fields.check(self.document, allowed))
         if self._transforming:
-            self._refuse(transformers.check(self.document))
+            self._refuse(fields.check_transforming(self.document))
         for key, hint in _DEPRECATED.items():
             if key in self.document.data:
                 self.note((key,), f"{key} is deprecated, and later versions of kustomize do not support it", hint)
@@ -163,7 +163,7 @@ class _Kustomization(Entries):
             elif document.data is not None:
                 self.sources.refuse(document.problem((), "expected a manifest"))
             if self._transforming:
-                self._refuse(transformers.manifest(document, self.sources.files[path]))
+                self._refuse(fields.check_transformer(document, self.sources.files[path]))
 
     def _transformers(self, entry: Any, location: Location) -> None:
         """Read the kustomization of a folder whose manifests transform those of this one."""

@@ -226,8 +226,8 @@ def test_package_cannot_take_the_names_of_other_objects(mlpack: Mlpack, package:
         seal(changed)
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
-    others = ("ConfigMap team-settings", "PersistentVolumeClaim team-data")
-    others += tuple(f"{kind} frontend" for kind in ("Deployment", "Service", "PodDisruptionBudget"))
+    frontends = (f"{kind} frontend" for kind in ("Deployment", "Service", "PodDisruptionBudget"))
+    others = ("ConfigMap team-settings", "PersistentVolumeClaim team-data", *frontends)
     for other in others:
         name = other.partition(" ")[2]
         message = f"{other}: metadata.name: {name!r} may be an object of others: expected 'hello-mpi'"

@@ -41,7 +41,7 @@ def test_mig_slices_are_replaced_by_the_option_and_start_no_process_each(
     assert notes(mlpack("build", "hello-mpi", "--set", SLICES, "--with", "gpu")) == [
         "note: gpu replaces nvidia.com/mig-1g.5gb: 2 of multi-node (worker) by nvidia.com/gpu: 1"
     ]
-    counts = {}
+    counts: dict[str, bool] = {}
     for resource in (SLICES, SLICES.replace(r"mig-1g\.5gb", "gpu")):
         folder = f"of{len(counts)}"
         per_gpu = ("--set", "overlays.multi-node.slots_per_worker=per-gpu")
