@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, listing, mapping
+from packager.workloads import podgroups
 from packager.workloads.pods import lasting_containers
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-    from packager.workloads.pods import Pods
+from packager.workloads.pods import Pods
 
 
 class Structure(ABC):
@@ -82,9 +83,9 @@ class Structure(ABC):
         """Return the kinds and names of the objects that `maker` makes for the workload, beside its pods."""
         return ()
 
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - the same
-        """Yield each selector and reference of a companion object that does not match the workload."""
-        yield from ()
+    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
+        """Yield each selector and reference of a companion object, such as a PodGroup, that does not match."""
+        yield from podgroups.faults(self.pods(manifest), companion)
 
     def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
         """Whether `maker` makes an object of this kind and name for the workload; its pods are among them."""

@@ -96,6 +96,7 @@ class JobSet(Workload):
 
     name = "JobSet"
     resource = "jobsets.jobset.x-k8s.io"
+    name_label = attempts.JOBSET
     end_events: ClassVar[Mapping[str, Phase]] = {
         "AllJobsCompleted": Phase.SUCCEEDED,  # pkg/constants/constants.go
         "FailedJobs": Phase.FAILED,
@@ -110,10 +111,6 @@ class JobSet(Workload):
         """Return the Jobs, and the Service by which the pods have names."""
         made = Structure().made_objects(Manifest(workload))
         return tuple(f"{'services' if kind == 'Service' else 'jobs.batch'}/{name}" for kind, name in made)
-
-    def selector(self, workload: Object) -> dict[str, str]:
-        """Return the label that JobSet gives the Jobs and their pods."""
-        return {attempts.JOBSET: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
         """Return the labels that the controllers add, except uids and hashes (jobset_controller.go)."""

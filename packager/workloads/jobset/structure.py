@@ -71,10 +71,6 @@ class JobSet(Structure):
         yield from checks.faults(manifest)
         yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
 
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield a PodGroup that waits for another number of pods."""
-        yield from podgroups.faults(self.pods(manifest), companion)
-
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
         """Return the variable with the index."""
         return (VARIABLE,)

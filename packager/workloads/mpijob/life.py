@@ -83,6 +83,7 @@ class MPIJob(Workload):
 
     name = "MPIJob"
     resource = "mpijobs.kubeflow.org"
+    name_label = _JOB
     end_events: ClassVar[Mapping[str, Phase]] = {
         "MPIJobSucceeded": Phase.SUCCEEDED,  # mpi_job_controller_status.go
         "MPIJobFailed": Phase.FAILED,
@@ -100,10 +101,6 @@ class MPIJob(Workload):
         count = _worker_count(workload)
         workers = [f"pods/{name}-worker-{index}" for index in range(min(count, _MAX_NAMED_WORKERS))]
         return (*self.children(name), f"secrets/{name}-ssh", f"configmaps/{name}-config", f"services/{name}", *workers)
-
-    def selector(self, workload: Object) -> dict[str, str]:
-        """Return the label that the operator gives the launcher's pods and the workers."""
-        return {_JOB: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
         """Return the labels that the controllers add (mpi_job_controller.go; pkg/registry/batch/job)."""

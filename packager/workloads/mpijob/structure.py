@@ -55,10 +55,6 @@ class MPIJob(Structure):
         """Yield values that mpi-operator would refuse or misinterpret."""
         yield from checks.faults(manifest, tuple(self.pods(manifest)))
 
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield a PodGroup that waits for another number of pods."""
-        yield from podgroups.faults(self.pods(manifest), companion)
-
     def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - every MPIJob has the same
         """Return MPI's reason."""
         return by_mpi(key)
