@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-from packager.workloads.pods import Pods
+    from packager.workloads.pods import Pods
 
 
 class Structure(ABC):
