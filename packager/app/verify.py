@@ -38,15 +38,10 @@ if TYPE_CHECKING:
 
 
 class Verification(Value, frozen=True):
-    """The result of verifying a package.
+    """The result of verifying a package."""
 
-    Attributes:
-        report: The problems, notes and unchecked parts.
-        proofs: Sentences about a second build, and about the bundle that contains it.
-    """
-
-    report: Report
-    proofs: tuple[str, ...] = ()
+    report: Report  # the problems, notes and unchecked parts
+    proofs: tuple[str, ...] = ()  # sentences about a second build, and about the bundle that contains it
 
     @property
     def is_valid(self) -> bool | None:

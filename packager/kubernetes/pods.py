@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from packager.base.values import Value, as_dict
 from packager.kubernetes.objects import condition, container_statuses, is_being_deleted, shown, status, true_condition
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
@@ -221,3 +222,48 @@ CAUSES: Mapping[str, str] = MappingProxyType(
     }
 )
 """The cause of each reason."""
+
+
+_SIGNALS = 128
+"""The number that a shell, and a container runtime, add to the signal that ended a program."""
+
+_LAST_SIGNAL = 64
+
+
+class Container(Value, frozen=True):
+    """A container of a pod, as the kubelet saw it last."""
+
+    name: str
+    state: str | None  # "waiting", "running" or "terminated"; None before the kubelet has said so
+    exit_code: int | None  # the exit code, if it has ended
+    signal: int | None  # the signal that ended it, if the exit code contains one
+    reason: str | None  # the reason why it waits or has ended, in the word of Kubernetes
+    started: str | None  # when it was started the last time, as an RFC 3339 time
+    finished: str | None  # when it ended
+    restarts: int  # the number of restarts
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the container for `-o json`."""
+        return as_dict(self)
+
+
+def containers(pod: Object) -> tuple[Container, ...]:
+    """Return the pod's containers, init containers first, as far as its status names them."""
+    return tuple(_container(status) for status in container_statuses(pod))
+
+
+def _container(status: Object) -> Container:
+    state, facts = next(iter((status.get("state") or {}).items()), (None, None))
+    facts = facts or {}
+    code = facts.get("exitCode")
+    signal = (code or 0) - _SIGNALS
+    return Container(
+        status["name"],
+        state,
+        code,
+        signal if 0 < signal <= _LAST_SIGNAL else None,
+        facts.get("reason"),
+        facts.get("startedAt"),
+        facts.get("finishedAt"),
+        status.get("restartCount", 0),
+    )
