@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from packager.base.values import Value
+from packager.base.errors import ToolError, VerificationError
+from packager.base.shortening import bounded
+from packager.base.values import Value, as_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,11 @@ class Security(Value, frozen=True):
     level: Level | None  # None if the overlay has a workload whose pods were not checked, or no workload
     exceeded: tuple[Exceeded, ...]
     levels: Mapping[Level, list[str]]  # the versions of Kubernetes in which the overlay meets each level
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the level for `-o json`."""
+        fields = [{**as_dict(field), "place": field.place._asdict()} for field in self.exceeded]
+        return {**as_dict(self), "exceeded": fields}
 
 
 class OverlayReport(Value, frozen=True):
@@ -65,3 +72,27 @@ class Report(Value, frozen=True):
     renders: Mapping[str, str] = {}
     files: Mapping[str, frozenset[str]] = {}
     received: str | None = None  # the digest of all files as they are; None if one is missing, unread or was not sealed
+    proofs: tuple[str, ...] = ()  # sentences about a second build, and about the bundle that contains the package
+
+    @property
+    def is_valid(self) -> bool | None:
+        """Whether the package is valid; None when that could not be determined."""
+        return False if self.problems else None if self.unchecked else True
+
+    @property
+    def exit_code(self) -> int:
+        """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
+        if self.problems:
+            return VerificationError.exit_code
+        return ToolError.exit_code if self.unchecked else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        content = as_dict(self)
+        del content["files"], content["proofs"]
+        for findings in ("problems", "notes"):
+            content[findings] = [finding.as_json() for finding in content[findings]]
+        for values in ("objects", "changes"):
+            content[values] = [as_dict(value) for value in content[values]]
+        content["security"] = [security.as_json() for security in self.security]
+        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
