@@ -69,15 +69,15 @@ def judged(
     kinds: Collection[tuple[str, str]] = MADE,
 ) -> Iterator[Unlisted]:
     """Yield each unlisted part of an object; if its kind is not in `kinds`, only those in its metadata and its pods."""
-    judge = Judge(known, allowed)
-    yield from judge.metadata(manifest)
+    judge = Judge(known, manifest, frozenset(allowed))
+    yield from judge.metadata()
     is_known = (manifest.api, manifest.kind) in kinds and lists(manifest)
     if is_known and (manifest.kind == "Pod" or not is_allowed(manifest, frozenset(allowed))):
-        yield from judge.fields(manifest)
+        yield from judge.fields()
         return
     for pods in overlay.pods:
         if pods.manifest is manifest and pods.location:
-            yield from judge.template(manifest, {"metadata": pods.metadata, "spec": pods.spec}, pods.location)
+            yield from judge.template({"metadata": pods.metadata, "spec": pods.spec}, pods.location)
 
 
 def facts(overlay: RenderedOverlay) -> Facts:
