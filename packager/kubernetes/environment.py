@@ -62,14 +62,11 @@ class Expander:
 
     Args:
         values: The first variables; None for a value that is unknown, whose references stay.
-
-    Attributes:
-        values: The values of the variables, without references to known ones.
-        is_exceeded: Whether references stay as they are because the values together take more than `MOST`.
     """
 
     def __init__(self, values: Mapping[str, str | None] | None = None) -> None:
-        self.values = dict(values or {})
+        self.values = dict(values or {})  # the values of the variables, without references to known ones
+        # whether references stay as they are because the values together take more than `MOST`
         self.is_exceeded = False
         self._left = MOST
 

@@ -28,18 +28,12 @@ _PLAIN = re.compile(r"[\w.+@,-][\w.+@, -]*(/[\w.+@,-][\w.+@, -]*)*/?")
 
 
 class Entries:
-    """The entries of a kustomization.
-
-    Attributes:
-        sources: The files and problems of the overlay that includes the kustomization.
-        folder: The folder of the kustomization, below the package's root.
-        document: The content of the kustomization.
-    """
+    """The entries of a kustomization."""
 
     def __init__(self, sources: Sources, folder: str, document: Document) -> None:
-        self.sources = sources
-        self.folder = folder
-        self.document = document
+        self.sources = sources  # the files and problems of the overlay that includes the kustomization
+        self.folder = folder  # the folder of the kustomization, below the package's root
+        self.document = document  # the content of the kustomization
 
     def entries(self, key: str, above: Location = ()) -> Iterator[tuple[Location, Any]]:
         """Yield each entry of the list at `key` and its location; note a finding if the value is not a list."""

@@ -39,18 +39,13 @@ class Row(Value, frozen=True):
 
 
 class Node:
-    """A field: its rows, and the fields below it.
-
-    Attributes:
-        rows: The rows about the field.
-        steps: The fields below it: by name, `*` for each key of a mapping, `[]` for each item of a list.
-        subtree: All rows about the field or fields below it.
-    """
+    """A field: its rows, and the fields below it."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[Row] = []  # the rows about the field
+        # the fields below it: by name, `*` for each key of a mapping, `[]` for each item of a list
         self.steps: dict[str, Node] = {}
-        self.subtree: list[Row] = []
+        self.subtree: list[Row] = []  # all rows about the field or fields below it
 
 
 @cache
