@@ -50,17 +50,26 @@ def _keep_waiting(_seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """The user's kubectl, with the options that select the cluster."""
+    """The user's kubectl, with the options that select the cluster.
 
-    program: str = "kubectl"  # a name on PATH, or a path
-    namespace: str | None = None  # `-n`; None for the namespace of the kubeconfig's context
-    context: str | None = None  # `--context`; None for the current one
-    kubeconfig: str | None = None  # `--kubeconfig`; None for kubectl's own choice
-    show: Callable[[list[str]], None] = _ignore  # receives each command before it runs
-    # the time, by the clock of `runner`, at which every command is stopped; None for no limit
+    Attributes:
+        program: A name on PATH, or a path.
+        namespace: `-n`; None for the namespace of the kubeconfig's context.
+        context: `--context`; None for the current one.
+        kubeconfig: `--kubeconfig`; None for kubectl's own choice.
+        show: Receives each command before it runs.
+        deadline: The time, by the clock of `runner`, at which every command is stopped; None for no limit.
+        runner: Starts kubectl.
+        connection: The cluster of the first command, for all commands; None to read the kubeconfig at each command.
+    """
+
+    program: str = "kubectl"
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+    show: Callable[[list[str]], None] = _ignore
     deadline: float | None = None
-    runner: Runner = SYSTEM  # starts kubectl
-    # the cluster of the first command, for all commands; None to read the kubeconfig at each command
+    runner: Runner = SYSTEM
     connection: Connection | None = None
 
     def within(self, timeout: float | None) -> Kubectl:

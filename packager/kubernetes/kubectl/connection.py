@@ -49,21 +49,30 @@ class RunsKubectl(Protocol):
 
 
 class Pinned(Value, frozen=True):
-    """The options that select a cluster, as read from the kubeconfig."""
+    """The options that select a cluster, as read from the kubeconfig.
 
-    flags: tuple[str, ...]  # the options of kubectl
-    # the namespace of the context, or of the pod that kubectl runs in; None if there is no cluster
+    Attributes:
+        flags: The options of kubectl.
+        namespace: The namespace of the context, or of the pod that kubectl runs in; None if there is no cluster.
+        file: The private kubeconfig, which no message names; None if kubectl must use the user's kubeconfig.
+    """
+
+    flags: tuple[str, ...]
     namespace: str | None
-    # the private kubeconfig, which no message names; None if kubectl must use the user's kubeconfig
     file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodAccount:
-    """The service account of the pod that kubectl runs in."""
+    """The service account of the pod that kubectl runs in.
 
-    server: str  # the address of the pod's cluster
-    namespace: str  # the namespace that kubectl uses if the kubeconfig names none
+    Attributes:
+        server: The address of the pod's cluster.
+        namespace: The namespace that kubectl uses if the kubeconfig names none.
+    """
+
+    server: str
+    namespace: str
 
     @property
     def config(self) -> dict[str, Any]:
@@ -178,11 +187,17 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A relative path in a kubeconfig."""
+    """A relative path in a kubeconfig.
 
-    kind: str  # `cluster` or `user`
-    name: str  # the name of the cluster or user
-    values: dict[str, Any]  # the mapping that contains the path
+    Attributes:
+        kind: `cluster` or `user`.
+        name: The name of the cluster or user.
+        values: The mapping that contains the path.
+    """
+
+    kind: str
+    name: str
+    values: dict[str, Any]
     key: str
 
     @property

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 class Rendered(Value, frozen=True):
-    """The output of `kubectl kustomize` for an overlay."""
+    """The output of `kubectl kustomize` for an overlay.
 
-    manifests: str  # the YAML stream on stdout
-    warnings: tuple[str, ...]  # the lines on stderr
+    Attributes:
+        manifests: The YAML stream on stdout.
+        warnings: The lines on stderr.
+    """
+
+    manifests: str
+    warnings: tuple[str, ...]
 
 
 MEMORY_BYTES = 256 << 20
@@ -55,6 +60,10 @@ def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM
     """Render the kustomization in `folder`.
 
     `folder` must contain only the files that `packager.rendering.kustomization` has read, which refuses addresses.
+
+    Raises:
+        ToolError: There is no such kubectl, or it did not end.
+        RenderError: kubectl refused the kustomization, or printed nothing.
     """
     command = [program, "kustomize", str(folder)]
     done = runner.run(command, timeout=_SECONDS, max_bytes=MAX_BYTES, memory=MEMORY_BYTES, variables=_FEWER_COLLECTIONS)
