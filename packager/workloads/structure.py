@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, listing, mapping
+from packager.kubernetes.manifest import at, listing, mapping, out_of_range, tree, values_at
 from packager.workloads import podgroups
 from packager.workloads.pods import lasting_containers
 
@@ -40,6 +40,9 @@ class Structure(ABC):
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
     """The least and the most that numbers below the workload's `spec` may be, by their path; `*` is each of a list."""
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    """The values that fields below the workload's `spec` may have, two or more, by their path as in `ranges`."""
+
     defaults: ClassVar[Mapping[str, object]] = MappingProxyType({})
     """The values that its CRD gives to fields which a manifest leaves out, by their dotted path."""
 
@@ -67,6 +70,16 @@ class Structure(ABC):
         """
         yield from ()
 
+    def value_faults(self, manifest: Manifest) -> Iterator[Fault]:
+        """Yield each value of `ranges` and `choices` that the cluster would refuse."""
+        for path, location, value in values_at(manifest.spec, tree((*self.ranges, *self.choices)), ("spec",)):
+            if path in self.ranges:
+                if message := out_of_range(value, self.ranges[path]):
+                    yield Fault(location, message)
+            elif value not in (accepted := self.choices[path]):
+                expected = f"{', '.join(accepted[:-1])} or {accepted[-1]}"
+                yield Fault(location, f"expected {expected}, found {show(value)}", similar(str(value), accepted))
+
     def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - the same
         """Return why the environment variable `key` of its pods must not be set; None if it may be."""
         return None
@@ -90,15 +103,6 @@ class Structure(ABC):
     def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
         """Whether `maker` makes an object of this kind and name for the workload; its pods are among them."""
         return (kind, name) in self.made_objects(manifest)
-
-
-def invalid_choices(manifest: Manifest, choices: Mapping[Location, tuple[str, ...]]) -> Iterator[Fault]:
-    """Yield a fault for each value that is none of the choices for its location; a missing one is valid."""
-    for location, accepted in choices.items():
-        value = at(manifest.data, location)
-        if value is not None and value not in accepted:
-            expected = f"{', '.join(accepted[:-1])} or {accepted[-1]}"
-            yield Fault(location, f"expected {expected}, found {show(value)}", similar(str(value), accepted))
 
 
 _INSTANCE = "app.kubernetes.io/instance"

@@ -324,21 +324,6 @@ def test_options_of_weaker_level_switched_on_by_an_edit_are_refused(mlpack: Run,
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
 
 
-@pytest.mark.parametrize("option", [pytest.param("nfs", marks=pytest.mark.thorough), "host-network"])
-def test_option_of_weaker_level_needs_pod_security_flag(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
-    values = {
-        "nfs": ("NFS_SERVER=nfs.example.com",),
-        "output-nfs": ("OUTPUT_NFS_SERVER=nfs.example.com", "OUTPUT_NFS_PATH=/export"),
-        "dataset-host-path": ("DATASET_HOST_PATH=/srv/data",),
-    }
-    settings = [word for value in values.get(option, ()) for word in ("--set", value)]
-    assert mlpack("configure", package, "--root", "/srv", "--with", option, *settings).code == 0
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert all("when it was sealed (--pod-security " in line for line in done.stdout.splitlines())
-    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
-
-
 ACCOUNT = "runs as the service account 'admin' of the namespace (--allow ServiceAccount permits it)"
 
 

@@ -12,7 +12,6 @@ from packager.base.runner import Runner
 from packager.kubernetes.kubectl import kustomize
 from packager.package.opened import opened
 from packager.verify import Checks, verify
-from tests import kubectls
 from tests.broken import pack, seal
 from tests.files import replace
 
@@ -228,18 +227,6 @@ def test_package_is_unchecked_without_kubectl(mlpack: Run, package: Path) -> Non
         for name in ("multi-node", "single-node")
     )
     assert mlpack("verify", package, "--kubectl", "no-such-kubectl", "-o", "json").json["valid"] is None
-
-
-@pytest.mark.thorough
-def test_two_kubectls_must_render_the_same(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
-    oldest = kubectls.kubectl(kubectls.VERSIONS[0])
-    assert mlpack("verify", package, "--kubectl", kubectl, "--kubectl", oldest).code == 0
-    other = _stub(tmp_path / "other", f'"{kubectl}" "$@" | sed "s/by:.mlpack/by: other/"')
-    done = mlpack("verify", package, "--kubectl", kubectl, "--kubectl", other)
-    assert done.code == 5
-    assert f"{other} does not render the same as {kubectl}: line " in done.stdout
-    ours, others = (f"'app.kubernetes.io/managed-by: {name}'" for name in ("mlpack", "other"))
-    assert f"is {others} instead of {ours}\n" in done.stdout
 
 
 def test_kubectl_warning_is_a_finding(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:

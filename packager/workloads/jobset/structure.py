@@ -33,6 +33,23 @@ class JobSet(Structure):
     companion_kinds = podgroups.KINDS
     suspend = ("spec", "suspend")
     maker = "JobSet"
+    choices = MappingProxyType(
+        {
+            "successPolicy.operator": ("All", "Any"),
+            "startupPolicy.startupPolicyOrder": ("AnyOrder", "InOrder"),
+            "failurePolicy.restartStrategy": ("Recreate", "BlockingRecreate"),
+            # Without RestartJob and RestartJobAndIgnoreMaxRestarts, which JobSet refuses unless a feature gate is on.
+            "failurePolicy.rules.*.action": ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"),
+            "failurePolicy.rules.*.onJobFailureReasons.*": (
+                "BackoffLimitExceeded",
+                "DeadlineExceeded",
+                "FailedIndexes",
+                "MaxFailedIndexesExceeded",
+                "PodFailurePolicy",
+            ),
+            "replicatedJobs.*.dependsOn.*.status": ("Ready", "Complete"),
+        }
+    )
     ranges = MappingProxyType(
         {
             "failurePolicy.maxRestarts": (0, INT32),

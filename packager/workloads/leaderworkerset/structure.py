@@ -10,7 +10,7 @@ from packager.base.problems import show
 from packager.kubernetes.manifest import INT32, at, mapping
 from packager.workloads.leaderworkerset.variables import VARIABLES, WORKER, reserved_reason
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.structure import Structure, invalid_choices, probes, selector_faults
+from packager.workloads.structure import Structure, probes, selector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,12 +22,6 @@ _GROUP: Location = ("spec", "leaderWorkerTemplate")
 _ROLLING: Location = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _SUBDOMAINS: Location = ("spec", "networkConfig", "subdomainPolicy")
 _UNIQUE = "UniquePerReplica"
-
-_CHOICES: dict[Location, tuple[str, ...]] = {
-    (*_GROUP, "restartPolicy"): ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
-    ("spec", "startupPolicy"): ("LeaderCreated", "LeaderReady"),
-    _SUBDOMAINS: ("Shared", _UNIQUE),
-}
 
 _HASH_LENGTH = 10
 """Digits of the hash behind a StatefulSet's name in a label of its pods (pkg/controller/statefulset, ComputeHash)."""
@@ -45,6 +39,13 @@ class LeaderWorkerSet(Structure):
         ("v1", "Service"),
         ("policy/v1", "PodDisruptionBudget"),
         ("networking.k8s.io/v1", "Ingress"),
+    )
+    choices = MappingProxyType(
+        {
+            "leaderWorkerTemplate.restartPolicy": ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
+            "startupPolicy": ("LeaderCreated", "LeaderReady"),
+            "networkConfig.subdomainPolicy": ("Shared", _UNIQUE),
+        }
     )
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType(
         {"replicas": (0, 1_000_000), "leaderWorkerTemplate.size": (1, INT32)}
@@ -67,7 +68,6 @@ class LeaderWorkerSet(Structure):
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield errors for LeaderWorkerSet's webhook, and what the API server then refuses of its pods."""
-        yield from invalid_choices(manifest, _CHOICES)
         groups, size = number_of_pods(manifest.spec.get("replicas")), _size(manifest)
         if groups * size > INT32:
             yield Fault(("spec", "replicas"), f"replicas x size is {groups * size}, the limit is {INT32}")

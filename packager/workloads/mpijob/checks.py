@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, out_of_range
-from packager.workloads.structure import invalid_choices
+from packager.kubernetes.manifest import at, integer, listing, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +24,6 @@ if TYPE_CHECKING:
 REPLICAS: Location = ("spec", "mpiReplicaSpecs")
 SLOTS = ("spec", "slotsPerWorker")
 
-_CHOICES: dict[Location, tuple[str, ...]] = {
-    ("spec", "launcherCreationPolicy"): ("AtStartup", "WaitForWorkersReady"),
-    ("spec", "mpiImplementation"): ("OpenMPI", "Intel", "MPICH"),
-    ("spec", "runPolicy", "cleanPodPolicy"): ("None", "Running", "All"),
-    (*REPLICAS, "Launcher", "restartPolicy"): ("Never", "OnFailure"),
-    (*REPLICAS, "Worker", "restartPolicy"): ("Never", "OnFailure"),
-}
-_RANGES: dict[Location, tuple[int, int | None]] = {
-    ("spec", "runPolicy", "activeDeadlineSeconds"): (1, None),
-    ("spec", "runPolicy", "backoffLimit"): (0, INT32),
-    ("spec", "runPolicy", "ttlSecondsAfterFinished"): (0, INT32),
-    SLOTS: (1, INT32),
-}
 # Kubernetes, pkg/apis/core/validation: MaxSecretSize, for ConfigMaps as well.
 _MAP_BYTES = 1 << 20
 _ROLES = ("Launcher", "Worker")
@@ -53,8 +39,6 @@ _LAUNCHER = "mpi-launcher.sh"
 def faults(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
     """Yield everything of an MPIJob with these pods that mpi-operator would refuse or misinterpret."""
     yield from _replicas(job)
-    yield from invalid_choices(job, _CHOICES)
-    yield from _ranges(job)
     yield from _processes(job, pods)
     yield from _hosts(job)
     for template in pods:
@@ -76,12 +60,6 @@ def _replicas(job: Manifest) -> Iterator[Fault]:
     workers = integer(mapping(replicas.get("Worker")).get("replicas"))
     if workers is not None and workers < 1:
         yield Fault((*REPLICAS, "Worker", "replicas"), f"expected at least 1, found {workers}")
-
-
-def _ranges(job: Manifest) -> Iterator[Fault]:
-    for location, limits in _RANGES.items():
-        if message := out_of_range(at(job.data, location), limits):
-            yield Fault(location, message)
 
 
 def _workers(job: Manifest) -> int:

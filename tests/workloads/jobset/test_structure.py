@@ -130,7 +130,8 @@ spec:
 
 def test_verify_reports_errors_of_a_jobset() -> None:
     problems = [str(problem) for problem in check_kinds(written.overlay(WRONG))]
-    assert [problem.removeprefix("file.yaml:").replace("JobSet a: ", "") for problem in problems] == [
+    found = {problem.removeprefix("file.yaml:").replace("JobSet a: ", "") for problem in problems}
+    assert found == {
         "5:29: spec.successPolicy.operator: expected All or Any, found 'all' (did you mean 'All'?)",
         "5:57: spec.successPolicy.targetReplicatedJobs[0]: role 'wroker' not found (did you mean 'worker'?)",
         (
@@ -183,7 +184,7 @@ def test_verify_reports_errors_of_a_jobset() -> None:
             "(only pods with an index have names by which others find them)"
         ),
         "6:32: spec.coordinator.replicatedJob: role 'wroker' not found (did you mean 'worker'?)",
-    ]
+    }
 
 
 def test_verify_refuses_depends_on_with_startup_order() -> None:
