@@ -93,10 +93,6 @@ class Entries:
         problem = self.document.problem(location, "")
         return Position(problem.file, problem.line, problem.column)
 
-    def note(self, location: Location, message: str, hint: str | None = None) -> None:
-        """Note a finding about a key that kustomize accepts."""
-        self.sources.problems.append(self.document.problem(location, message, hint=hint, at_key=True))
-
     def refuse(self, location: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
         """Note a finding for which kustomize would refuse the overlay."""
         self.sources.refuse(self.document.problem(location, message, hint=hint, at_key=at_key))

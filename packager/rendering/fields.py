@@ -53,7 +53,7 @@ def _one(names: str, **nested: KnownFields) -> KnownFields:
 _OPTIONS = _one("labels annotations disableNameSuffixHash immutable")
 _SELECTOR = _one("group version kind name namespace labelSelector annotationSelector")
 _FILL = _one("delimiter index encoding create")
-_GENERATOR = "name namespace behavior files literals envs env"
+_GENERATOR = "name namespace behavior files literals envs"
 _TARGETS = _list("fieldPaths", select=_SELECTOR, reject=KnownFields(_SELECTOR.fields, listed=True), options=_FILL)
 _PATCHES = _list("path patch", target=_SELECTOR, options=_one("allowNameChange allowKindChange"))
 _IMAGES = _list("name newName newTag tagSuffix digest")
@@ -67,24 +67,17 @@ PATCH_TRANSFORMER = _one("apiVersion kind patch", metadata=_one("name"), target=
 """The fields of a PatchTransformer with an inline patch."""
 
 KUSTOMIZATION = _one(
-    "apiVersion kind namePrefix nameSuffix namespace commonAnnotations commonLabels resources bases components"
-    " transformers crds configurations patchesStrategicMerge buildMetadata",
+    "apiVersion kind namePrefix nameSuffix namespace commonAnnotations resources components transformers crds"
+    " configurations buildMetadata",
     metadata=_one("name namespace labels annotations"),
     labels=_list("pairs includeSelectors includeTemplates", fields=_list("group version kind path create")),
     patches=_PATCHES,
-    patchesJson6902=_PATCHES,
     images=_IMAGES,
-    imageTags=_IMAGES,
     replicas=_list("name count"),
     replacements=REPLACEMENTS,
     configMapGenerator=_list(_GENERATOR, options=_OPTIONS),
     secretGenerator=_list(f"{_GENERATOR} type", options=_OPTIONS),
     generatorOptions=_OPTIONS,
-    vars=_list(
-        "name",
-        objref=_one("apiVersion group version kind name namespace"),
-        fieldref=_one("fieldPath fieldpath"),
-    ),
     sortOptions=_one("order", legacySortOptions=_one("orderFirst orderLast")),
 )
 """The fields of a kustomization, and of a component."""
@@ -110,6 +103,16 @@ _FORBIDDEN = {
         ("generators", "validators", "openapi"),
         "{} is not allowed in a package: it can make kustomize fetch or run something outside the package",
     ),
+}
+
+_DEPRECATED = {
+    "bases": "list them under `resources`",
+    "commonLabels": "use `labels`",
+    "env": "use `envs`",
+    "imageTags": "use `images`",
+    "patchesJson6902": "use `patches`",
+    "patchesStrategicMerge": "use `patches`",
+    "vars": "use `replacements`",
 }
 
 
@@ -139,7 +142,9 @@ def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
     """Return the message about an unknown key, and a hint to the fix."""
     if key in _FORBIDDEN:
         return _FORBIDDEN[key].format(key), None
-    for known in (*fields.fields, *_FORBIDDEN):
+    if key in _DEPRECATED:
+        return f"{key} is deprecated, and later versions of kustomize do not support it", _DEPRECATED[key]
+    for known in (*fields.fields, *_FORBIDDEN, *_DEPRECATED):
         if known.casefold() == key.casefold():  # casefold maps every letter that Go treats as another to that letter
             hint = f"write {known!r}" if known in fields.fields else None
             return f"kubectl reads the key {key!r} as {known!r}", hint
