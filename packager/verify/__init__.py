@@ -171,7 +171,7 @@ def _unknown(case: OverlayCase) -> Iterator[str]:
 
 
 def _dry_run(case: OverlayCase, cluster: Kubectl) -> Iterator[Finding]:
-    """Yield what a cluster finds in an overlay, and the reasons if it could not check it."""
+    """Yield the findings of a cluster about an overlay, and the reasons if it could not check it."""
     from packager.verify import server  # noqa: PLC0415 - compiles many patterns, for this option alone
 
     try:

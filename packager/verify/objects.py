@@ -159,7 +159,7 @@ def _namespace(overlay: RenderedOverlay, manifest: Manifest, expected: str | Non
 
 
 def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for a name that is not the package's: an object that has it already may belong to somebody else.
+    """Yield a finding for a name that is not the package's: an object that has it already may belong to others.
 
     `kubectl apply` would overwrite that object, pods would read it, and `kubectl delete` would delete it.
     """

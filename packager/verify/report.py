@@ -21,7 +21,7 @@ FindingKind = Literal["problem", "note", "unchecked"]
 
 
 class Finding(Value, frozen=True):
-    """What a check returns: a problem, a fact that the user should know, or the reason why something is unknown."""
+    """A result of a check: a problem, a fact that the user should know, or the reason why something is unknown."""
 
     kind: FindingKind
     content: Problem | str  # text only for a reason

@@ -96,7 +96,7 @@ def notes(
 
     Args:
         overlay: The overlay, with its edits.
-        exceeded: Its fields that exceed a Pod Security level, the most privileged first.
+        exceeded: The fields that exceed a Pod Security level, the most privileged first.
         original: The overlay without its edits.
         of_edits: Whether the notes name what was not taken when the overlay was sealed.
     """

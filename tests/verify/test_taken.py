@@ -1,4 +1,4 @@
-"""What an overlay takes from others is printed, even if it is sealed; and no object has the name of another one."""
+"""Notes name the things that an overlay takes from others; and no object of a package has the name of another one."""
 
 from __future__ import annotations
 
