@@ -19,7 +19,7 @@ from packager.configure import image, settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.consent import consent
-from packager.package import archive, integrity
+from packager.package import archive
 from packager.package.opened import opened
 
 __all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
@@ -198,7 +198,6 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
     with opened(path) as package:
         if destination is not None and path.is_dir():
             raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
-        integrity.refuse_undecided(package)
         yield package, chosen_overlays(package, overlay)
 
 

@@ -23,7 +23,6 @@ from packager.publish.registry import Repository
 from packager.publish.signatures import find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import IO
 
     from packager.app.progress import Progress, Tell
@@ -324,12 +323,6 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
     return result
-
-
-def pulled(cache: Path) -> Iterator[Path]:
-    """Yield the archives in the cache, the newest first."""
-    archives = [path for path in (cache / _FOLDER).glob("*/*.tar.gz") if path.is_file()]
-    yield from sorted(archives, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:

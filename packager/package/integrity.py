@@ -8,11 +8,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ToolError, VerificationError
+from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field
-from packager.package import conflictmarks, inventory, layout, outputs, path_checks, tree
+from packager.package import inventory, layout, outputs, path_checks, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
 from packager.package.outputs import ENV_BYTES
@@ -81,7 +81,6 @@ def check(package: Package, limits: Limits) -> Checked:
         problems += _mode_problems(package, entries[path], sealed[path]["mode"])
     problems += _unlisted_files(package, entries, edits)
     problems += _mismatched_lines(package, lines)
-    problems += _undecided(package, [path for path in edits if path in sealed])
     problems += _overlooked_kustomizations(package, entries)
     received = None if problems or unread else received_digest(package, edits)
     return Checked(problems, edits, unread, list(_ignored(package)), received)
@@ -138,49 +137,15 @@ def _ignored(package: Package) -> Iterator[Problem]:
             yield Problem(package.shown(name), 0, 0, message)
 
 
-def undecided(package: Package) -> Iterator[Problem]:
-    """Yield a problem for each place of an edited file at which an upgrade has left a conflict to decide.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
-    yield from _undecided(package, changed(package, ENV_BYTES))
-
-
-def refuse_undecided(package: Package) -> None:
-    """Refuse a package with conflicts of an upgrade that are undecided.
-
-    Raises:
-        VerificationError: There are such places.
-        ToolError: A file cannot be read.
-    """
-    if places := list(undecided(package)):
-        message = f"{package.source} has conflicts of an upgrade; nothing was changed"
-        raise VerificationError(message, problems=places)
-
-
-def changed(package: Package, largest: int | None = None) -> Iterator[str]:
+def changed(package: Package) -> Iterator[str]:
     """Yield the path of each file that differs from its sealed digest.
-
-    Args:
-        package: The package.
-        largest: The size of the largest file that is read, in bytes; None for all files, of which each must be plain.
 
     Raises:
         ToolError: A file cannot be read.
     """
     for path, seal in package.inventory["files"].items():
-        file = package.folder / path
-        is_read = file.exists() if largest is None else file.is_file() and file.stat().st_size <= largest
-        if is_read and package.reader.digest(path) != seal["sha256"]:
+        if (package.folder / path).exists() and package.reader.digest(path) != seal["sha256"]:
             yield path
-
-
-def _undecided(package: Package, paths: Iterable[str]) -> Iterator[Problem]:
-    for path in paths:
-        for line in conflictmarks.places(path, package.reader.read(path, ENV_BYTES)):
-            message = "a conflict of an upgrade is undecided here"
-            yield Problem(package.shown(path), line, 1, message, "keep one version, and delete the marks")
 
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: list[str]) -> Iterator[Problem]:

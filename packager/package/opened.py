@@ -13,7 +13,7 @@ from packager.base.errors import MlpackError, ToolError, UsageError, Verificatio
 from packager.base.limits import DEFAULT
 from packager.base.problems import similar
 from packager.base.values import Value
-from packager.package import archive, inventory, journal, layout, tree
+from packager.package import archive, inventory, layout, tree
 from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
 
@@ -115,7 +115,6 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder,
         _named_in_errors(folder, source),
     ):
-        journal.refuse_pending(folder)
         sealed = inventory.content(folder)
         values = inventory.parsed(sealed, folder)
         entries = tree.walk(folder, limits)
