@@ -159,7 +159,9 @@ def test_placement_without_effect_is_a_problem(mlpack: Run, package: Path, kubec
         assert f"{file}:{line}:" in done.stdout
         assert message in done.stdout
     text = (package / LIST).read_text(encoding="utf-8").replace("  - ../../../site/ours\n", "")
-    (package / LIST).write_text(text.replace("mlops/placement", "mlops/placement\n  - ../../../site/ours\n  #", 1), encoding="utf-8")
+    (package / LIST).write_text(
+        text.replace("mlops/placement", "mlops/placement\n  - ../../../site/ours\n  #", 1), encoding="utf-8"
+    )
     done = mlpack("verify", package, "--kubectl", kubectl)
     site = package / "quickstart/common/mpi/k8s/mlops/site/placement.yaml"
     message = "a component or a patch replaces tolerations of the pods, so this has no effect"
