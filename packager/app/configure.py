@@ -186,6 +186,11 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
         ToolError: A file cannot be written, or another program has changed one since it was read.
     """
     if edits.package.source.is_dir():
+        if (overlay := edits.package.outside) and (
+            foreign := [path for path in edits.changed if not overlay.is_own(path)]
+        ):
+            message = f"{overlay.place(foreign[0])} is a file of the package, which an overlay outside does not change"
+            raise UsageError(message, hint="list a component of your own: --with ./NAME")
         with _locked(edits.package):
             edits.files.check_unchanged()
             yield from _edit(edits.package, edits.changed)
@@ -228,10 +233,12 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
         *map(package.overlay, package.overlays),
         *((package.folder / path).parent for path in settings.site_files(package)),
     ]
-    for folder in folders:  # also where nothing changes any more
+    for folder in folders if package.outside is None else ():  # also where nothing changes any more
         workfolder.sweep_once(folder)
-    for path, content in changed.items():
-        file = package.folder / path
+    for path, edited in changed.items():
+        file, content = package.folder / path, edited
+        if package.outside is not None:
+            file, content = package.outside.place(path), package.outside.written(path, edited, package.name)
         mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.file(file) as stream:

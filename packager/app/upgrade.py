@@ -23,7 +23,7 @@ from packager.base.values import Value
 from packager.configure.upgrade.merge import Choice, Conflict
 from packager.configure.upgrade.plan import FileResult, PlannedFile, UpgradePlan, plan
 from packager.kubernetes.podsecurity import Level
-from packager.package import integrity, layout, tree
+from packager.package import integrity, layout, outside, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
@@ -134,6 +134,8 @@ def prepared(
     """
     if paths.is_file(folder):
         raise UsageError(f"{folder} is an archive, and an upgrade keeps the edits of a folder", hint="unpack it first")
+    if overlay := outside.find(folder):
+        raise UsageError(f"{folder} is an overlay of {overlay.package}", hint=overlay.carry_over)
     workfolder.sweep_once(folder.resolve().parent)
     with opened(folder) as old, opened(newer) as new:
         if old.name != new.name:

@@ -185,8 +185,7 @@ def _is_result(path: str) -> bool:
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
     """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
-    overlays = set(map(layout.kustomization, package.applied))
-    for path in sorted(entries.keys() - overlays):
+    for path in sorted(path for path in entries if layout.overlay_of(path) is None):
         is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(_INCLUDED)
         if path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS and not is_included:
             message = "kubectl would use this as an overlay, but it is not one of the package's"

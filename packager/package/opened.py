@@ -12,8 +12,8 @@ from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.problems import similar
-from packager.base.values import Value
-from packager.package import archive, inventory, layout, tree
+from packager.base.values import Value, replace
+from packager.package import archive, inventory, layout, outside, tree
 from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.limits import Limits
+    from packager.package.outside import OutsideOverlay
 
 
 _NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
@@ -39,6 +40,8 @@ class Package(Value, frozen=True):
         digest: `sha256:…` of the inventory.
         inventory: The content of the inventory.
         reader: Reads its files, and refuses a file that has changed since an earlier check read it.
+        outside: The overlay outside of the package that the user named, whose files are in the place of the package's
+            ones; None for a package.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Package(Value, frozen=True):
     digest: str
     inventory: Mapping[str, Any]
     reader: Reader
+    outside: OutsideOverlay | None = None
 
     @property
     def sequence(self) -> tuple[str, ...]:
@@ -88,7 +92,7 @@ class Package(Value, frozen=True):
 
     def shown(self, path: str) -> str:
         """Return the name of the file `path` of the package for messages: below the path that the user named."""
-        return _shown(self.source, path)
+        return str(self.outside.place(path)) if self.outside else _shown(self.source, path)
 
 
 @contextmanager
@@ -110,6 +114,10 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
     """
     if not paths.exists(path):
         raise not_found(path)
+    if overlay := outside.find(path):
+        with _opened_outside(overlay, limits) as package:
+            yield package
+        return
     source = shown_as or path
     with (
         nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder,
@@ -130,6 +138,28 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
             inventory=values,
             reader=Reader(folder, partial(_shown, source)),
         )
+
+
+@contextmanager
+def _opened_outside(overlay: OutsideOverlay, limits: Limits) -> Iterator[Package]:
+    """Open the package of an overlay outside of it, with the overlay in its place, and with no other overlay."""
+    with opened(overlay.package, limits=limits) as package:
+        if package.digest != overlay.digest:
+            raise overlay.mismatch(package.digest, package.version)
+        if overlay.name not in package.overlays:
+            raise VerificationError(f"{overlay.folder}: {overlay.package} has no overlay {overlay.name!r}")
+        values = {key: value for key, value in package.inventory.items() if key not in ("sequence", "workspace")}
+        with outside.view(overlay, package.name, values) as folder, _named_in_errors(folder, overlay.folder):
+            tree.walk(folder, limits)
+            yield replace(
+                package,
+                folder=folder,
+                source=overlay.folder,
+                overlays=(overlay.name,),
+                inventory=values,
+                reader=Reader(folder, lambda path: str(overlay.place(path))),
+                outside=overlay,
+            )
 
 
 def _shown(source: Path, path: str) -> str:
