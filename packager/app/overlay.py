@@ -17,6 +17,8 @@ from packager.package import integrity, layout, outside
 from packager.package.opened import opened
 from packager.package.outside import FILE, OutsideOverlay
 
+__all__ = ["Choice", "WrittenOverlay", "write"]
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""An overlay of one's own outside of its package: the files that people edit, beside a package that nobody edits.
+"""An overlay of one's own outside of its package: the files that people edit, beside a package that stays as it came.
 
     mine/multi-node/            what `kubectl apply -k` takes
       kustomization.yaml        the overlay's own, with paths into the package

@@ -41,7 +41,7 @@ def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
         mtime: The time of the files in a new archive, in seconds since 1970.
 
     Raises:
-        UsageError: It is an overlay outside of its package.
+        UsageError: The package is one with an overlay outside of it.
         VerificationError: The archive is damaged.
         ToolError: A file cannot be read, or there is no room for the archive.
     """
