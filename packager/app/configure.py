@@ -42,15 +42,10 @@ _MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class PreparedEdits:
-    """Edits that have been decided and not written yet.
+    """Edits that have been decided and not written yet."""
 
-    Attributes:
-        files: The files of the package, with the edits.
-        changed: The new content of files, by path.
-    """
-
-    files: settings.Files
-    changed: Mapping[str, bytes]
+    files: settings.Files  # the files of the package, with the edits
+    changed: Mapping[str, bytes]  # the new content of files, by path
 
     @classmethod
     def of(cls, files: settings.Files) -> Self:

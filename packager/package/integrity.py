@@ -35,20 +35,13 @@ _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
 
 class Checked(Value, frozen=True):
-    """The result of checking a package's files.
+    """The result of checking a package's files."""
 
-    Attributes:
-        problems: The problems of the files.
-        edits: The paths of the edited files that people may edit.
-        unread: The errors about files that could not be read; such files are neither valid nor invalid.
-        notes: The files in the package's folder that are not part of it.
-        received: The digest of all files, see `received_digest`; None if there are problems, or files unread.
-    """
-
-    problems: list[Problem]
-    edits: list[str]
-    unread: list[ToolError]
-    notes: list[Problem] = field(default_factory=list)
+    problems: list[Problem]  # the problems of the files
+    edits: list[str]  # the paths of the edited files that people may edit
+    unread: list[ToolError]  # the errors about files that could not be read; such files are neither valid nor invalid
+    notes: list[Problem] = field(default_factory=list)  # the files in the package's folder that are not part of it
+    # the digest of all files, see `received_digest`; None if there are problems, or files unread
     received: str | None = None
 
 

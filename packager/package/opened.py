@@ -19,7 +19,6 @@ from packager.package.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from packager.base.limits import Limits
@@ -30,27 +29,18 @@ _NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` show
 
 
 class Package(Value, frozen=True):
-    """A package on disk.
+    """A package on disk."""
 
-    Attributes:
-        name: The name in the inventory, whatever the folder is called.
-        folder: The folder with the files: the one that the user named, or the one that the archive was unpacked to.
-        source: The folder or the archive, as the user named it.
-        overlays: The names of its overlays with workloads: the default one first when there is one, then by name.
-        digest: `sha256:…` of the inventory.
-        inventory: The content of the inventory.
-        reader: Reads its files, and refuses a file that has changed since an earlier check read it.
-        outside: The overlay outside of the package that the user named, whose files are in the place of the package's
-            ones; None for a package.
-    """
-
-    name: str
-    folder: Path
-    source: Path
+    name: str  # the name in the inventory, whatever the folder is called
+    folder: Path  # the folder with the files: the one that the user named, or the one that the archive was unpacked to
+    source: Path  # the folder or the archive, as the user named it
+    # the names of its overlays with workloads: the default one first when there is one, then by name
     overlays: tuple[str, ...]
-    digest: str
-    inventory: Mapping[str, Any]
-    reader: Reader
+    digest: str  # `sha256:…` of the inventory
+    inventory: Mapping[str, Any]  # the content of the inventory
+    reader: Reader  # reads its files, and refuses a file that has changed since an earlier check read it
+    # the overlay outside of the package that the user named, whose files are in the place of the package's ones;
+    # None for a package
     outside: OutsideOverlay | None = None
 
     @property
@@ -217,14 +207,10 @@ def _neighbours(path: Path) -> list[str]:
         return []
 
 
-def _unpacked(path: Path, limits: Limits) -> AbstractContextManager[Path]:
+@contextmanager
+def _unpacked(path: Path, limits: Limits) -> Iterator[Path]:
     if not paths.is_file(path):
         raise UsageError(f"{path} is neither a file nor a folder")
-    return _extracted(path, limits)
-
-
-@contextmanager
-def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
     with workfolder.temporary() as work:
         try:
             archive.extract(path, work, limits)

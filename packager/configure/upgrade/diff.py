@@ -41,12 +41,7 @@ class PackageDiff(Value, frozen=True):
 
 
 def read(package: Package) -> PackageDiff:
-    """Return the edits of a package.
-
-    Raises:
-        VerificationError: The package has files that no package has, or text in its inventory that was not delivered.
-        ToolError: A file cannot be read, or changes meanwhile.
-    """
+    """Return the edits of a package."""
     comparison = _Comparison(package)
     sealed = package.inventory["files"]
     entries = {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
@@ -59,11 +54,7 @@ def read(package: Package) -> PackageDiff:
 
 
 def delivered(package: Package, path: str) -> bytes | None:
-    """Return the content that a file was delivered with; None if the inventory has only its digest.
-
-    Raises:
-        VerificationError: The text in the inventory does not match the digest there.
-    """
+    """Return the content that a file was delivered with; None if the inventory has only its digest."""
     text = package.sealed(path)
     if text is not None and hashlib.sha256(text).hexdigest() != package.inventory["files"][path]["sha256"]:
         message = f"{package.shown(INVENTORY)}: the lines of {path_checks.shown(path)} do not match its digest"

@@ -72,11 +72,7 @@ class _State(Value, frozen=True):
 
 
 def plan(old: Package, new: Package, choices: Mapping[str, Choice]) -> UpgradePlan:
-    """Return the upgrade of a package; `choices` has the version to take where a file conflicts, by path.
-
-    Raises:
-        ToolError: A file cannot be read, or changes meanwhile.
-    """
+    """Return the upgrade of a package; `choices` has the version to take where a file conflicts, by path."""
     work = _Plan(old, new, choices)
     files = tuple(work.files())
     keys, options = work.additions({file.path: file for file in files})
