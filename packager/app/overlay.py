@@ -15,7 +15,7 @@ from packager.base.values import Value
 from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
 from packager.package import integrity, layout, outside
 from packager.package.opened import opened
-from packager.package.outside import FILE, OutsideOverlay
+from packager.package.outside import FILE, PLACEMENT, PLACEMENT_COMPONENT, OutsideOverlay
 
 __all__ = ["Choice", "WrittenOverlay", "write"]
 
@@ -126,6 +126,7 @@ def _write(package: Package, folder: Path, contents: Mapping[str, bytes], *, dry
         return written
     files = {own.place(path): own.written(path, content, package.name) for path, content in contents.items()}
     files[folder / FILE] = own.as_json()
+    files[folder / PLACEMENT / layout.KUSTOMIZATION] = PLACEMENT_COMPONENT
     with atomic.folder(folder) as work:
         if old is not None:
             shutil.copytree(folder, work, dirs_exist_ok=True, symlinks=True)

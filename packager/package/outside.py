@@ -4,6 +4,7 @@
       kustomization.yaml        the overlay's own, with paths into the package
       mlops.env, *.yaml         the overlay's values, manifests, patches and wiring
       site.env                  the values of the options, in place of those in the package
+      placement/                the node labels and the tolerations, in place of those in the package
       site/NAME/                components of one's own
       mlpack-overlay.json       the package that it is of, and the lines that it was written with
 
@@ -43,6 +44,24 @@ _MAX_BYTES = 4 << 20
 _ADDED_HERE, _ADDED_THERE = "./site/", "../../../site/"
 
 
+PLACEMENT = "placement"
+"""The component that is applied before the options, with the values of the option `placement`."""
+
+PLACEMENT_COMPONENT = b"""\
+# Puts placement.yaml in the place of the package's one, whose node labels would be added otherwise.
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+  - target: {kind: PodTemplate}
+    patch: |-
+      - {op: remove, path: /template/spec/nodeSelector}
+  - path: placement.yaml
+"""
+
+_PLACING = f"  - ./{PLACEMENT}\n"
+_TOP = "\n#\n#   kubectl "
+
+
 class OutsideOverlay(Value, frozen=True):
     """An overlay outside of its package."""
 
@@ -59,11 +78,18 @@ class OutsideOverlay(Value, frozen=True):
         parent, name = posixpath.split(path)
         if parent == layout.overlay(self.name):
             return self.folder / name
-        if path == layout.site_env(layout.common(self.framework)):
-            return self.folder / f"{layout.SITE}.env"
+        if path in self._moved:
+            return self.folder / self._moved[path]
         if layout.is_added(path):
             return self.folder / layout.SITE / path.removeprefix(f"{layout.ADDED}/")
         return self.package / path
+
+    @property
+    def _moved(self) -> dict[str, str]:
+        """The places in this folder of the files that all overlays of the package share, by their paths there."""
+        common = layout.common(self.framework)
+        placement = f"{PLACEMENT}/{layout.PLACEMENT}"
+        return {layout.site_env(common): f"{layout.SITE}.env", layout.placement(common): placement}
 
     def is_own(self, path: str) -> bool:
         """Whether a file of the package is replaced by one of this folder."""
@@ -77,6 +103,8 @@ class OutsideOverlay(Value, frozen=True):
         text = content.decode(errors="surrogateescape").replace("../../../common/", common)
         text = text.replace(_ADDED_THERE, _ADDED_HERE)
         text = text.replace(f"envs: [{layout.ENV}]}}]", f"envs: [{layout.ENV}]}}, {_site(name)}]", 1)
+        if "\ncomponents:\n" in text:  # one line more, and one less at the top: the others keep their numbers
+            text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_PLACING}", 1).replace(_TOP, _TOP[2:], 1)
         return text.encode(errors="surrogateescape")
 
     def read(self, path: str, content: bytes, name: str) -> bytes:
@@ -84,15 +112,18 @@ class OutsideOverlay(Value, frozen=True):
         if path != layout.kustomization(self.name):
             return content
         text = content.decode(errors="surrogateescape").replace(f"}}, {_site(name)}]", "}]", 1)
+        if _PLACING in text:
+            text = text.replace(_PLACING, "", 1).replace(_TOP[2:], _TOP, 1)
         text = re.sub(rf"(?<![\w./-])[\w./-]*/{layout.QUICKSTART}/common/", "../../../common/", text)
         return text.replace(_ADDED_HERE, _ADDED_THERE).encode(errors="surrogateescape")
 
     def files(self, name: str) -> Iterator[tuple[str, bytes]]:
         """Yield the paths in the package `name`, and the contents there, of the files in this folder."""
+        moved = {place: path for path, place in self._moved.items()}
         for file in sorted(self.folder.rglob("*")):
             path = file.relative_to(self.folder).as_posix()
-            if path == f"{layout.SITE}.env":
-                path = layout.site_env(layout.common(self.framework))
+            if path in moved:
+                path = moved[path]
             elif "/" not in path and path.endswith((".yaml", ".env")):
                 path = f"{layout.overlay(self.name)}/{path}"
             elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
