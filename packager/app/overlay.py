@@ -97,6 +97,8 @@ def _contents(
     contents = dict(theirs)
     conflicts: list[Conflict] = []
     for path, yours in old.files(package.name):
+        if not own.is_own(path):  # an option that the package has now
+            continue
         base = old.delivered[path].encode(errors="surrogateescape") if path in old.delivered else None
         new = theirs.get(path)
         if new in (base, None) or base is None:
@@ -126,7 +128,8 @@ def _write(package: Package, folder: Path, contents: Mapping[str, bytes], *, dry
         return written
     files = {own.place(path): own.written(path, content, package.name) for path, content in contents.items()}
     files[folder / FILE] = own.as_json()
-    files[folder / PLACEMENT / layout.KUSTOMIZATION] = PLACEMENT_COMPONENT
+    if own.has_placement:
+        files[folder / PLACEMENT / layout.KUSTOMIZATION] = PLACEMENT_COMPONENT
     with atomic.folder(folder) as work:
         if old is not None:
             shutil.copytree(folder, work, dirs_exist_ok=True, symlinks=True)

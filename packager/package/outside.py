@@ -6,6 +6,7 @@
       site.env                  the values of the options, in place of those in the package
       placement/                the node labels and the tolerations, in place of those in the package
       site/NAME/                components of one's own
+      options/NAME/             components of options that the package was built without
       mlpack-overlay.json       the package that it is of, and the lines that it was written with
 
 Its kustomization is no layer on the package's overlay, but takes its place: kustomize fills in the values of mlops.env
@@ -14,7 +15,7 @@ before an outer layer could change them.
 mlpack opens it as a package: a temporary folder with the package's files, in which these files are in their places. The
 paths in the kustomization, and the values of the options, are all that differs.
 
-Tests: cli/test_overlay.py.
+Tests: package/test_outside.py.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ patches:
   - path: placement.yaml
 """
 
+_OPTIONS = "options"
 _PLACING = f"  - ./{PLACEMENT}\n"
 _TOP = "\n#\n#   kubectl "
 
@@ -82,14 +84,27 @@ class OutsideOverlay(Value, frozen=True):
             return self.folder / self._moved[path]
         if layout.is_added(path):
             return self.folder / layout.SITE / path.removeprefix(f"{layout.ADDED}/")
+        if path.startswith(f"{self._common}/") and not self._has_component(path.split("/")[5]):
+            return self.folder / _OPTIONS / path.removeprefix(f"{self._common}/")
         return self.package / path
+
+    @property
+    def _common(self) -> str:
+        return layout.common(self.framework)
 
     @property
     def _moved(self) -> dict[str, str]:
         """The places in this folder of the files that all overlays of the package share, by their paths there."""
-        common = layout.common(self.framework)
         placement = f"{PLACEMENT}/{layout.PLACEMENT}"
-        return {layout.site_env(common): f"{layout.SITE}.env", layout.placement(common): placement}
+        return {layout.site_env(self._common): f"{layout.SITE}.env", _placement(self._common): placement}
+
+    @property
+    def has_placement(self) -> bool:
+        """Whether the package has the values of the option `placement` beside those of all options."""
+        return (self.package / _placement(self._common)).is_file()
+
+    def _has_component(self, name: str) -> bool:
+        return (self.package / self._common / name).is_dir()
 
     def is_own(self, path: str) -> bool:
         """Whether a file of the package is replaced by one of this folder."""
@@ -99,11 +114,18 @@ class OutsideOverlay(Value, frozen=True):
         """Return the content that the file in the place of `path` has, for this content in the package `name`."""
         if path != layout.kustomization(self.name):
             return content
-        common = f"{posixpath.relpath(self.package.resolve(), self.folder.resolve())}/{layout.QUICKSTART}/common/"
-        text = content.decode(errors="surrogateescape").replace("../../../common/", common)
+        package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
+        there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
+        text = re.sub(
+            rf"{re.escape(there)}([\w-]+)",
+            lambda it: f"{package}/{self._common}/{it[1]}" if self._has_component(it[1]) else f"./{_OPTIONS}/{it[1]}",
+            content.decode(errors="surrogateescape"),
+        )
         text = text.replace(_ADDED_THERE, _ADDED_HERE)
         text = text.replace(f"envs: [{layout.ENV}]}}]", f"envs: [{layout.ENV}]}}, {_site(name)}]", 1)
-        if "\ncomponents:\n" in text:  # one line more, and one less at the top: the others keep their numbers
+        if (
+            self.has_placement and "\ncomponents:\n" in text
+        ):  # one line more, and one less at the top: the others keep their numbers
             text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_PLACING}", 1).replace(_TOP, _TOP[2:], 1)
         return text.encode(errors="surrogateescape")
 
@@ -114,7 +136,8 @@ class OutsideOverlay(Value, frozen=True):
         text = content.decode(errors="surrogateescape").replace(f"}}, {_site(name)}]", "}]", 1)
         if _PLACING in text:
             text = text.replace(_PLACING, "", 1).replace(_TOP[2:], _TOP, 1)
-        text = re.sub(rf"(?<![\w./-])[\w./-]*/{layout.QUICKSTART}/common/", "../../../common/", text)
+        there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
+        text = re.sub(rf"(?<![\w./-])([\w./-]*/{re.escape(self._common)}/|\./{_OPTIONS}/)", there, text)
         return text.replace(_ADDED_HERE, _ADDED_THERE).encode(errors="surrogateescape")
 
     def files(self, name: str) -> Iterator[tuple[str, bytes]]:
@@ -124,6 +147,8 @@ class OutsideOverlay(Value, frozen=True):
             path = file.relative_to(self.folder).as_posix()
             if path in moved:
                 path = moved[path]
+            elif path.startswith(f"{_OPTIONS}/") and path.endswith((".yaml", ".env")):
+                path = f"{self._common}/{path.removeprefix(f'{_OPTIONS}/')}"
             elif "/" not in path and path.endswith((".yaml", ".env")):
                 path = f"{layout.overlay(self.name)}/{path}"
             elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
@@ -152,6 +177,10 @@ class OutsideOverlay(Value, frozen=True):
     def carry_over(self) -> str:
         """The command that carries the overlay over to the package as it is now."""
         return f"mlpack overlay {argument(self.package)} --to {argument(self.folder.parent)} carries it over"
+
+
+def _placement(common: str) -> str:
+    return f"{common}/{layout.SITE}/{layout.PLACEMENT}"
 
 
 def _site(name: str) -> str:
