@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packager.package.outside import OutsideOverlay
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMMON = "quickstart/common/mpi/k8s/mlops"
 KUSTOMIZATION = "quickstart/k8s/mlops/single-node/kustomization.yaml"
