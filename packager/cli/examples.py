@@ -30,7 +30,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "overlay": (
         ("mlpack overlay vendor/hello-mpi --to mine", "mine/multi-node and mine/single-node"),
-        ("mlpack configure mine/multi-node --registry registry.example.com/team", "edit one of them"),
+        ("mlpack overlay vendor/hello-mpi --to mine --dry-run", "what a newer build in vendor/hello-mpi changes"),
     ),
     "doctor": (("mlpack doctor hello-mpi --overlay multi-node -n team", "will it run in this namespace?"),),
     "deploy": (

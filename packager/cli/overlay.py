@@ -13,7 +13,7 @@ from packager.cli.console import emit_data, emit_output, say
 
 
 def overlay(
-    package: Annotated[Path, typer.Argument(metavar="PACKAGE", help="The folder of a package.")],
+    package: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package.")],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder that contains the overlays.")],
     name: Annotated[
         str | None,

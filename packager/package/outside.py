@@ -123,9 +123,8 @@ class OutsideOverlay(Value, frozen=True):
         )
         text = text.replace(_ADDED_THERE, _ADDED_HERE)
         text = text.replace(f"envs: [{layout.ENV}]}}]", f"envs: [{layout.ENV}]}}, {_site(name)}]", 1)
-        if (
-            self.has_placement and "\ncomponents:\n" in text
-        ):  # one line more, and one less at the top: the others keep their numbers
+        if self.has_placement and "\ncomponents:\n" in text:
+            # One line more, and one less at the top: the lines below keep their numbers.
             text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_PLACING}", 1).replace(_TOP, _TOP[2:], 1)
         return text.encode(errors="surrogateescape")
 
