@@ -343,7 +343,7 @@ def main() -> int:
         flux.mlpack("build", "hello-mpi", "--with", "gitops")
         flux.mlpack("build", "hello-mpi", "--destination", "plain")
         flux.mlpack("init", "long")
-        (flux.folder / "long/train.sh").write_text("sleep 7200\n", encoding="utf-8")
+        (flux.folder / "long/train.sh").write_text("#!/bin/sh\nsleep 7200\n", encoding="utf-8")
         image = ("--set", "image.name=mpioperator/mpi-pi", "--set", "image.tag=openmpi")
         flux.mlpack("build", "./long", "--with", "gitops", "--registry", "docker.io", *image)
         for key in ("prod", "other"):
