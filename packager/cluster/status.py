@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.cluster.companions import Beside, beside
 from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.labels import DEPLOYED_BY, DIGEST
+from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
 from packager.cluster.logreader import ContainerLog, read_once, with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.diagnosis.admitted import released
@@ -68,7 +68,8 @@ class Status:
     verdict: Verdict  # the phase, a summary, and the findings that explain it
     namespace: str | None = None  # the namespace of the workload; None if it does not exist
     digest: str | None = None  # the digest of the package that it was deployed from
-    note: str | None = None  # A sentence if another package, build or person has deployed the workload; else None
+    version: str | None = None  # of that package; None without one
+    note: str | None = None  # a sentence if another package, build or person has deployed the workload; else None
     deployed_by: str | None = None  # the user who deployed the workload
     pods: tuple[PodStatus, ...] = ()  # the pods, the main one first
     unseen: str | None = None  # the reason why findings may be missing, if the user may not read some objects
@@ -83,6 +84,7 @@ class Status:
             "phase": str(self.verdict.phase),
             "summary": self.verdict.summary,
             "digest": self.digest,
+            "version": self.version,
             "note": self.note,
             "deployedBy": self.deployed_by,
             "pods": [pod.as_json() for pod in self.pods],
@@ -126,6 +128,7 @@ def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> 
         verdict,
         workload["metadata"]["namespace"],
         annotation(workload, DIGEST),
+        annotation(workload, VERSION),
         target.identity.remark(workload),
         annotation(workload, DEPLOYED_BY),
         pods(target, snapshot),

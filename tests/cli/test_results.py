@@ -144,17 +144,15 @@ def test_results_lists_files_that_differ_from_pod(
         real(*arguments)
         (running.output / "a.txt").write_bytes(b"longer")
 
-    monkeypatch.setattr(pull, "_PACK", f"rm -f {running.output}/tmp\n{pull._PACK}")  # noqa: SLF001
+    pack, digests = pull._PACK, files._DIGESTS  # noqa: SLF001
+    without_key = pack.replace("tar $plain", "tar --exclude=./key $plain")
+    monkeypatch.setattr(pull, "_PACK", f"rm -f {running.output}/tmp\n{without_key}")
     monkeypatch.setattr(pull, "unpack", unpack)
-    monkeypatch.setattr(
-        files,
-        "_DIGESTS",
-        files._DIGESTS.replace(
-            "sha256sum --",
-            'sh -c \'for path; do case $path in */key) echo "sha256sum: $path: Permission denied" ;; *) sha256sum -- "$path" ;; esac; done\' sh',
-        ),
-    )  # noqa: E501, SLF001
-    monkeypatch.setattr(pull, "_PACK", pull._PACK.replace("tar $plain", "tar --exclude=./key $plain"))  # noqa: SLF001
+    refusing = """sh -c 'for path; do case $path in
+        */key) echo "sha256sum: $path: Permission denied" ;;
+        *) sha256sum -- "$path" ;;
+        esac; done' sh"""
+    monkeypatch.setattr(files, "_DIGESTS", digests.replace("sha256sum --", refusing))
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         7,
