@@ -34,8 +34,7 @@ OWNERS = {
     "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
     "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
-    # Downloads; requests with a token, which go to one host alone; registries of packages.
-    "http": {"base/fetch.py", "base/rest.py", "publish/transport.py"},
+    "http": {"base/web.py"},
     "httpx2": {"service/callbacks/transport.py", "service/jobs/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
@@ -64,7 +63,8 @@ OWNERS = {
         "service/store/databases.py",
     },
     "typer": {"cli/"},
-    "urllib": {"base/fetch.py", "base/rest.py", "publish/transport.py", "service/api/incoming.py"},
+    "urllib": {"base/rest.py", "base/web.py", "service/api/incoming.py"},
+    "urllib3": {"base/web.py"},
     "uvicorn": {"service/connections.py", "service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py", "service/jobs/kept_logs.py"},  # archives; logs in a database

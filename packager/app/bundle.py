@@ -18,6 +18,7 @@ from packager.app.signatures import bundles_beside, check_file
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import split_registry
+from packager.base.web import PIECE
 from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.opened import opened
@@ -30,7 +31,6 @@ from packager.publish.packing import packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
 from packager.publish.signatures import find, judge, stored
-from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from packager.app.signatures import beside, lines
 from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
-from packager.base.fetch import digest_of
 from packager.base.limits import DEFAULT, Limits
+from packager.base.web import digest_of
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact

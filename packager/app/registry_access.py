@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import UsageError
+from packager.base.web import Network
 from packager.publish import credentials
 from packager.publish.artefact import REVISION, SOURCE
 from packager.publish.client import Access
 from packager.publish.reference import is_reference, parse
-from packager.publish.transport import Network
 
 __all__ = ["AccessRequest", "access", "chosen_annotations", "is_reference", "parse"]
 

@@ -136,7 +136,7 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
             hint = "mlpack pull --extract checks the signature, and unpacks what is signed"
             raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
         return
-    from packager.base.fetch import digest_of
+    from packager.base.web import digest_of
     from packager.publish.signatures import judge
 
     file = beside(path)

@@ -8,7 +8,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from packager.base import fetch, privatefolder
+from packager.base import privatefolder, web
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.limits import DEFAULT
 from packager.modelspec.files import SourceFile
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.base.fetch import Progress
     from packager.base.fields import Download
+    from packager.base.web import Progress
 
 _FOLDER = "downloads"
 
@@ -41,7 +41,7 @@ def fetched(download: Download, cache: Path, progress: Progress) -> tuple[Source
         digest = download.sha256
         if digest is None or not _is_whole(folder / digest, digest):
             with _part(folder, digest or "unknown") as part:
-                digest = fetch.download(download.url, part, digest, limit=DEFAULT.size, progress=progress)
+                digest = web.download(download.url, part, digest, limit=DEFAULT.size, progress=progress)
                 part.replace(folder / digest)
         file = folder / digest
         return SourceFile(download.path, file, file.stat().st_size, executable=False), digest
@@ -55,7 +55,7 @@ def _is_whole(file: Path, digest: str) -> bool:
         info = file.lstat()
     except FileNotFoundError:
         return False
-    if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() and fetch.digest_of(file) == digest:
+    if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() and web.digest_of(file) == digest:
         return True
     file.unlink()
     return False

@@ -14,13 +14,13 @@ from packager.base import jsonio, rest
 from packager.base.errors import ToolError
 from packager.base.masking import MASK
 from packager.base.values import Value
-from packager.publish.transport import BUSY, Content, TransientError, address
+from packager.base.web import BUSY, Content, TransientError, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from packager.base.web import Address, HttpTransport
     from packager.publish.credentials import Login
-    from packager.publish.transport import Address, HttpTransport
 
 _PARAMETER = re.compile(r'([A-Za-z]+)="([^"\\]{0,1000})"')
 _SCHEME = re.compile(r"(?:^|,)\s{0,9}(Basic|Bearer)\s", re.IGNORECASE)
@@ -172,7 +172,7 @@ class Authority:
             method, where, content = "GET", address(joined), None
         with self._transport.opened(method, where, headers, content) as response:
             if response.status in BUSY:
-                raise TransientError(f"{issuer.shown} has answered with status {response.status}")
+                raise TransientError(issuer.shown, f"has answered with status {response.status}", join=" ")
             if response.status != 200:
                 by = f"the credentials from {allowed.source}" if allowed else "a request without credentials"
                 hint = None if allowed else f"log in: podman login {self._registry.authority}"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError, unreadable
+from packager.base.web import PIECE
 from packager.publish.reference import is_digest
 from packager.publish.registry import INDEX, MANIFEST_BYTES
-from packager.publish.transport import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

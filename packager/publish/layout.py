@@ -17,12 +17,12 @@ from packager.base.errors import ToolError, VerificationError, unreadable
 from packager.base.names import IMAGE_PATH, TAG
 from packager.base.problems import show
 from packager.base.values import Value
+from packager.base.web import PIECE
 from packager.package import tarheader
 from packager.package.path_checks import ContentError
 from packager.package.tarheader import BLOCK, RECORD
 from packager.publish.reference import dashed, is_digest
 from packager.publish.registry import INDEX, MANIFEST, MANIFEST_BYTES
-from packager.publish.transport import PIECE
 from packager.publish.upload import Descriptor
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.errors import ToolError, reason
-from packager.base.fetch import digest_of
+from packager.base.web import digest_of
 from packager.package import archive, inventory, tree
 from packager.package.layout import INVENTORY
 from packager.package.tree import Entry

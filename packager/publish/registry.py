@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING, Self
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
+from packager.base.web import PIECE, Content, TransientError
 from packager.publish.client import RegistryClient
 from packager.publish.reference import is_digest, is_tag
-from packager.publish.transport import PIECE, Content, TransientError
 from packager.publish.upload import Descriptor, Upload
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Repository:
         headers = {"Accept": "application/octet-stream"}
         if part.count:
             headers["Range"] = f"bytes={part.count}-"
-        with self._client.opened("GET", f"blobs/{blob.digest}", headers) as response:
+        with self._client.opened("GET", f"blobs/{blob.digest}", headers, size=blob.size) as response:
             if response.status == 206 and part.count:
                 if not response.header("content-range").startswith(f"bytes {part.count}-"):
                     raise ToolError(f"{shown}: the registry has sent another part than it was asked for")

@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.web import Network
 from packager.publish import artefact, bundle, keys, referrers, signer
 from packager.publish.bundle import BUNDLE, SIGNATURE, Subject
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import INDEX, MANIFEST, Repository
 from packager.publish.signatures import SignedArtefact, attach, find, judge, sign
-from packager.publish.transport import Network
 from packager.publish.upload import Descriptor
 from tests import tools
 from tests.publish.fake_registry import digest_of
