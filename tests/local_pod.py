@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager.cluster.shell import ContainerShell
-from packager.cluster.workspace import LastingStorage, StoragePlace
+from packager.cluster.storedfiles import LastingStorage, StoragePlace
 from packager.kubernetes.kubectl.client import Kubectl
 from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
 
 # For root, who may write everything, commands run as another user.
 _SOMEBODY = f"{shutil.which('setpriv')} --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.builder.plan import Plan
     from packager.configure.site.read import SiteSettings

@@ -37,8 +37,8 @@ from packager.verify import Checks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.cluster.operator_release import Bundle as OperatorManifest
     from packager.publish.client import Access

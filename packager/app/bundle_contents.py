@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
     from packager.base.limits import Limits
+    from packager.base.progress import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.layout import Layout, Root
     from packager.publish.signatures import Signature

@@ -15,7 +15,7 @@ from packager.workloads.kinds import kinds, operators
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from packager.app.progress import Tell
+    from packager.base.progress import Tell
     from packager.cluster.operator_release import Bundle
     from packager.workloads.operator import Operator
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.settings import Setting
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.app.target import chosen_overlays
 from packager.base import process
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import IMAGE
 from packager.base.paths import argument
 from packager.builder.plan import Options, check_options
 from packager.cluster import manifests
+from packager.cluster.target import chosen_overlays
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import opened

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.app.bundle_contents import BundleContents
-    from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access

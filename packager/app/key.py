@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from packager.app.progress import Tell
+    from packager.base.progress import Tell
     from packager.publish.keys import PublicKey
     from packager.publish.signer import Signer
 

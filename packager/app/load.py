@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
+    from packager.base.progress import Progress, Tell
     from packager.package.opened import Package
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root

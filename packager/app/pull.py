@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-    from packager.app.progress import Progress, Tell
     from packager.app.signatures import Trust
+    from packager.base.progress import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.bundled import BundledRepository
     from packager.publish.client import Access

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Progress, Tell
     from packager.base.limits import Limits
+    from packager.base.progress import Progress, Tell
     from packager.package.opened import Package
     from packager.package.tree import Entry
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from packager.app.progress import Tell
+    from packager.base.progress import Tell
     from packager.base.runner import Runner
     from packager.publish.credentials import Login
     from packager.publish.reference import PackageReference

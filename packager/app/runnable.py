@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 
 from packager.base import paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
+from packager.cluster.sequence import Runnable
 from packager.package.layout import INVENTORY, SPEC
 from packager.package.opened import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from packager.app.importing import Imported
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.configure.site.read import SiteSettings
 
 _CUBE = "mlcube.yaml"
@@ -61,40 +62,6 @@ class RunRequest:
     build: BuildOptions
     cache: Path
     find_site: Callable[[], SiteSettings | None] = lambda: None
-
-
-@dataclass(frozen=True, slots=True)
-class Runnable:
-    """A package that can be run.
-
-    Attributes:
-        source: The path that the user has named: the package, or the MLCube or spec that it was built from.
-        package: The path of the package.
-        is_cube: Whether the package was built from an MLCube.
-        namespace: The namespace that the cube names; None if it names none.
-    """
-
-    source: Path
-    package: Path
-    is_cube: bool = False
-    namespace: str | None = None
-
-    @property
-    def workspace(self) -> Path | None:
-        """The folder with the workspace of an MLCube; None for other sources."""
-        if not self.is_cube:
-            return None
-        from packager.modelspec.importers.mlcube.paths import WORKSPACE_FOLDER
-
-        return _cube_file(self.source).parent / WORKSPACE_FOLDER
-
-    def overlay(self, task: str, overlays: Sequence[str]) -> str:
-        """Return the overlay of a task; `task` is the name of an overlay, or the name of a task in an MLCube."""
-        if not self.is_cube or task in overlays:
-            return task
-        from packager.modelspec.importers.mlcube import overlay_of
-
-        return overlay_of(task)
 
 
 def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable:

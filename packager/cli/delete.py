@@ -22,7 +22,7 @@ from packager.cli.console import OutputFormat, emit_output, say
 from packager.kubernetes.pods import RELEASED
 
 if TYPE_CHECKING:
-    from packager.app.delete import Deleted, PreparedDelete
+    from packager.cluster.delete import Deleted, PreparedDelete
 
 _MOST_PODS = 10
 """The most pods that are listed."""
@@ -47,7 +47,7 @@ def delete(
     released because a webhook or a policy has changed their labels. It asks before it deletes what another person
     has deployed, or another build.
     """
-    from packager.app import delete as use_case
+    from packager.cluster import delete as use_case
 
     longest = seconds(timeout)
     timeout_error = TimedOutError(

@@ -12,7 +12,7 @@ from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_c
 from packager.cli.console import emit_output, emit_table, say
 
 if TYPE_CHECKING:
-    from packager.app.history import History
+    from packager.cluster.history import History
 
 
 @with_cluster
@@ -34,8 +34,8 @@ def history(
 
     Recorded runs are listed also if the cluster does not answer, before that error.
     """
-    from packager.app.history import history as find_deployments
     from packager.cli.registry_arguments import local_package
+    from packager.cluster.history import history as find_deployments
 
     to_cluster = at.client(ctx)
     kept = runs_folder()

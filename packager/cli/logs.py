@@ -51,8 +51,8 @@ def logs(
 
     Of a Job with an index for each pod, the logs of all pods.
     """
-    from packager.app import logs as use_case
     from packager.cli.printing import print_parts
+    from packager.cluster import logs as use_case
 
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")

@@ -10,10 +10,10 @@ from packager.cli.console import emit_log, say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from packager.app.deploy import Deployed
-    from packager.app.logs import Part
-    from packager.app.results import Results
     from packager.cluster.admission import AdmissionChange
+    from packager.cluster.deploy import Deployed
+    from packager.cluster.logs import Part
+    from packager.cluster.results import Results
     from packager.cluster.tarmessages import Remarks
 
 _MAX_NAMES = 20

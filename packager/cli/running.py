@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from packager.app import deploy
-from packager.app import run as use_case
-from packager.app.record import RunRecords
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnansweredError
 from packager.cli.asking import has_terminal, require_yes
 from packager.cli.console import OutputFormat, emit_data, emit_json_line, print_error, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_deployed
 from packager.cli.watching import QUIET_SECONDS, bad_end, finish_records, print_finding, watch_and_show
+from packager.cluster import deploy
+from packager.cluster import sequence as use_case
+from packager.cluster.record import RunRecords
 from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.run import Task, TaskResult
-    from packager.app.target import Target
     from packager.cli.asking import Limit
+    from packager.cluster.sequence import Task, TaskResult
+    from packager.cluster.target import Target
     from packager.kubernetes.verdict import Verdict
 
 
@@ -38,7 +38,7 @@ class RunSession:
         timeout: The timeout of the whole run, as the user has written it; None for none.
         seconds: The timeout in seconds.
         deadline: The end of the timeout, by the runner's clock.
-        patience: See `packager.app.follow`.
+        patience: See `packager.cluster.follow`.
         output: The form of the results on stdout; None for nothing.
         follow_log: Whether the logs are printed to stdout.
         replace: Whether finished or different jobs of the same names are deleted.
@@ -47,7 +47,7 @@ class RunSession:
         keep_going: Whether the remaining tasks are run after one has failed.
         force_conflicts: Whether fields of other field managers are taken over.
         results: The folder of the records of all tasks; None for no record.
-        hold: See `packager.app.deploy.prepare`.
+        hold: See `packager.cluster.deploy.prepare`.
         targets: The tasks, in order.
     """
 
@@ -129,7 +129,7 @@ class RunSession:
             raise
 
     def _execute(self, task: Task) -> tuple[tuple[Target, Verdict], ...]:
-        """Deploy a task, and follow it to its end; see `packager.app.run.Execute`."""
+        """Deploy a task, and follow it to its end; see `packager.cluster.sequence.Execute`."""
         self._current = target = task.target
         self._is_applied = False
         overlays = [one.overlay for one in self.targets]

@@ -13,8 +13,8 @@ from packager.cli.console import emit, emit_output, emit_table, say
 from packager.cli.plots import print_curves
 
 if TYPE_CHECKING:
-    from packager.app.status import Status
-    from packager.app.target import Target
+    from packager.cluster.status import Status
+    from packager.cluster.target import Target
 
 _EXAMPLE = '{"step": 10, "loss": 2.5}'
 
@@ -35,8 +35,9 @@ def status(
 
     Exit code 0 while all is well; 7 when it has failed, cannot run, or does not exist.
     """
-    from packager.app import status as use_case
     from packager.cli.watching import report_end, warn_unseen, watch_and_show
+    from packager.cluster import status as use_case
+    from packager.cluster.follow import follow_all
     from packager.kubernetes.verdict import Phase
 
     if watch and plot:
@@ -48,7 +49,7 @@ def status(
                 report_end(one, verdict)
             return
         if watch and output is not None:
-            for update in target.follow_all():
+            for update in follow_all(target):
                 answer = use_case.status_from(target.per_workload[update.index], update.snapshot, update.verdict)
                 emit_output(answer.as_json(), [answer.workload], output)
             answers = [answer]
@@ -65,8 +66,8 @@ def status(
 
 
 def _show(target: Target, status: Status) -> None:
-    from packager.app.status import with_logs
     from packager.cli.progress import lines, rows
+    from packager.cluster.status import with_logs
 
     emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
     if status.note:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.app.follow import follow, verdicts
-from packager.app.kept_runs import keep
-from packager.app.logs import Feed, NewestLine, command_for_log
-from packager.app.results import has_lasting_results
-from packager.app.status import with_logs
 from packager.base.errors import ClusterError
 from packager.cli.arguments import runs_folder
 from packager.cli.console import can_draw, say
 from packager.cli.plots import print_table
 from packager.cli.printing import counted, print_parts, print_results
 from packager.cli.progress import Lines, Live, lines
+from packager.cluster.follow import follow, verdicts
+from packager.cluster.kept_runs import keep
+from packager.cluster.logs import Feed, NewestLine, command_for_log
+from packager.cluster.results import has_lasting_results
+from packager.cluster.status import with_logs
 from packager.kubernetes.verdict import Finding, Phase
 
 if TYPE_CHECKING:
-    from packager.app.record import RunRecords
-    from packager.app.target import Target
     from packager.base.errors import MlpackError
     from packager.cli.progress import View
+    from packager.cluster.record import RunRecords
+    from packager.cluster.target import Target
     from packager.kubernetes.verdict import Verdict
 
 QUIET_SECONDS = 60.0
@@ -42,9 +42,9 @@ def watch_and_show(
 
     Args:
         target: The opened overlay that contains the workloads.
-        rendered: See `packager.app.follow`.
-        timeout: See `packager.app.follow`.
-        patience: See `packager.app.follow`.
+        rendered: See `packager.cluster.follow`.
+        timeout: See `packager.cluster.follow`.
+        patience: See `packager.cluster.follow`.
         follow_log: Whether the log is printed to stdout.
         records: Record the run; None for a short record in the user's own folder.
 

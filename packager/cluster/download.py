@@ -17,7 +17,7 @@ from packager.base.limits import Limits
 from packager.base.problems import Problem
 from packager.cluster.receive import ReceivingFolder, TooMuchError, receive, write_all
 from packager.cluster.shell import ScriptError
-from packager.cluster.workspace import ENTER, PARTS, digests, listed, why_unread
+from packager.cluster.storedfiles import ENTER, PARTS, digests, listed, why_unread
 from packager.package.path_checks import ContentError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.cluster.shell import ContainerShell
-    from packager.cluster.workspace import Listing, StoragePlace, StoredEntry
+    from packager.cluster.storedfiles import Listing, StoragePlace, StoredEntry
 
 LARGE = 4 << 20
 """The smallest size of files that are read one by one, from the first missing byte; smaller ones are read together."""

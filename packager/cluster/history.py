@@ -1,114 +1,80 @@
-"""Lists the deployed workloads of a package and their builds, by labels of the objects. Tests: cli/test_history.py."""
+"""Lists the deployments of a package in a cluster, with the build of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, DeniedError, NotServedError
-from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
-from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.objects import annotation, created, name, owners
-from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.kinds import kinds
+from packager.base.errors import ClusterError, ToolError
+from packager.cluster import deployed as cluster
+from packager.cluster.record import past_runs
+from packager.package.opened import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from packager.cluster.deployed import Deployment
+    from packager.cluster.record import PastRun
     from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
-    """One workload of the package.
+class History:
+    """The deployments of a package.
 
     Attributes:
-        namespace: The workload's namespace.
-        workload: `kind/name`.
-        digest: The digest of the workload's package; None if kubectl itself applied it.
-        version: The version of that package; None if it has none.
-        deployed_by: The deploying user as user@machine; None if kubectl itself applied it.
-        created: The time of creation, by the server's clock.
-        ended: `succeeded` or `failed`; None for a workload that has not ended.
+        package: The name of the package.
+        digest: The digest of the build that the user named.
+        deployments: The deployments of all builds of the package, the newest first.
+        unseen: The resources that the user may not list, each with the cluster's message.
+        records: The runs that were recorded in local folders, the newest first.
+        error: The error that hides the deployments, although there are records; None if the cluster has answered.
     """
 
-    namespace: str
-    workload: str
-    digest: str | None
-    version: str | None
-    deployed_by: str | None
-    created: datetime
-    ended: str | None
+    package: str
+    digest: str
+    deployments: tuple[Deployment, ...]
+    unseen: Mapping[str, str]
+    records: tuple[PastRun, ...] = ()
+    error: ClusterError | ToolError | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {
-            "namespace": self.namespace,
-            "workload": self.workload,
+            "package": self.package,
             "digest": self.digest,
-            "version": self.version,
-            "deployedBy": self.deployed_by,
-            "created": self.created.isoformat(),
-            "ended": self.ended,
+            "deployments": [deployment.as_json() for deployment in self.deployments],
+            "unseen": dict(self.unseen),
+            "records": [record.as_json() for record in self.records],
+            "error": None if self.error is None else str(self.error),
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Deployments:
-    """The workloads of a package that are in the cluster.
+def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: Sequence[Path]) -> History:
+    """Return the deployments of the package at `path` that still exist, and its recorded runs.
 
-    Attributes:
-        deployments: The workloads, the newest first.
-        unseen: The refusals, by the resource that the user may not list.
-    """
-
-    deployments: tuple[Deployment, ...]
-    unseen: Mapping[str, str]
-
-
-def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Deployments:
-    """Return the workloads of the package that are in the cluster.
+    Recorded runs are returned without a cluster, too.
 
     Args:
-        kubectl: The user's kubectl.
-        package: The package's name.
+        kubectl: The client of the cluster.
+        path: A folder or an archive.
         everywhere: Whether to look in all namespaces.
+        records: The folders of recorded runs; they may be missing.
 
     Raises:
-        ClusterError: The cluster does not answer; or nothing was found, and the user may not list some resources.
+        UsageError: There is no such package.
+        ClusterError: There is no recorded run, and the cluster does not answer, or the user may not list any of the
+            resources.
+        ToolError: There is no recorded run, and kubectl cannot be run.
     """
-    selector = f"--selector=app.kubernetes.io/managed-by=mlpack,app.kubernetes.io/name={package}"
-    where = ["--all-namespaces"] if everywhere else []
-    items: list[Object] = []
-    unseen: dict[str, ClusterError] = {}
-    for kind in kinds().values():
+    with opened(path) as package:
+        runs = [run for folder in records for run in past_runs(folder, package.name)]
+        runs.sort(key=lambda run: run.created, reverse=True)
         try:
-            items += kubectl.items(kind.resource, selector, *where)
-        except NotServedError:
-            continue  # a cluster without the operator has none of its workloads
-        except DeniedError as error:
-            unseen[kind.resource] = error
-    if unseen and not items:
-        raise next(iter(unseen.values()))
-    # Objects that a controller creates for a workload may have a workload's kind and labels, too.
-    deployments = sorted(
-        (_read(item) for item in items if not owners(item)), key=lambda deployment: deployment.created, reverse=True
-    )
-    return Deployments(tuple(deployments), {resource: str(error) for resource, error in unseen.items()})
-
-
-def _read(item: Object) -> Deployment:
-    kind = kinds()[item["kind"]]
-    snapshot = Snapshot(item, pods=() if kind.selector(item) else (item,))
-    verdict = diagnose(kind, snapshot) if kind.ending(snapshot) else None
-    return Deployment(
-        str(item["metadata"]["namespace"]),
-        f"{item['kind'].lower()}/{name(item)}",
-        annotation(item, DIGEST),
-        annotation(item, VERSION),
-        annotation(item, DEPLOYED_BY),
-        created(item),
-        str(verdict.phase) if verdict else None,
-    )
+            past = cluster.history(kubectl, package.name, everywhere=everywhere)
+        except (ClusterError, ToolError) as error:
+            if not runs:
+                raise
+            return History(package.name, package.digest, (), {}, tuple(runs), error)
+        return History(package.name, package.digest, past.deployments, past.unseen, tuple(runs))

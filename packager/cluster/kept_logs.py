@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.observe import pods_of, selector_flag
@@ -17,7 +17,6 @@ from packager.kubernetes.stopped import has_ended
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from packager.cluster.follow import SnapshotReader
     from packager.cluster.loglines import Stream
     from packager.cluster.podwatch import PodWatch
     from packager.kubernetes.kubectl.client import Kubectl
@@ -44,6 +43,20 @@ _UNREADABLE = re.compile(r"unable to retrieve container logs|failed to (try reso
 
 # kubectl's prefix of each line of several pods' logs.
 _LINE = re.compile(r"\[pod/(?P<pod>[^/\]]+)/[^\]]+\] (?P<text>.*)")
+
+
+class SnapshotReader(Protocol):
+    """A function that takes a snapshot."""
+
+    def __call__(self, *, events: bool) -> Snapshot | None:
+        """Return the workload and its objects; None if the workload does not exist.
+
+        Args:
+            events: Whether to read events too; a namespace may contain thousands.
+
+        Raises:
+            ClusterError: The cluster did not answer, or refused to.
+        """
 
 
 class LogKeeper:

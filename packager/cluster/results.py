@@ -1,99 +1,228 @@
-"""Copies OUTPUT_DIR into a local folder, from a running pod or from a volume that outlives its pods."""
+"""Copies OUTPUT_DIR of a deployed package into a local folder."""
 
 from __future__ import annotations
 
+import errno
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError
-from packager.cluster.temporary_pod import HelperPod, running
-from packager.workloads.pods import outlives_pods
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
+from packager.cluster.copying import RemoteFolder
+from packager.cluster.output import output_of, reader
+from packager.cluster.resumable import copy_folder
+from packager.cluster.target import pod_of_index
+from packager.kubernetes.objects import is_running, name
+from packager.kubernetes.stopped import has_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.base.progress import Tell
+    from packager.cluster.copying import Copied
+    from packager.cluster.output import Output
+    from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """The place of a workload's results.
+class Results:
+    """The files that were copied.
 
     Attributes:
-        path: OUTPUT_DIR, in the container.
-        container: The container that writes the results, from the PodSpec.
-        volume: The volume that contains OUTPUT_DIR; None for the container's own file system.
-        mounts: The container's mounts of the volume.
+        place: The pod, its container, and the folder in it.
+        folder: The local folder.
+        copied: The files that arrived, and the remarks of tar.
     """
 
-    path: str
-    container: Object
-    volume: Object | None
-    mounts: tuple[Object, ...] = ()
+    place: RemoteFolder
+    folder: Path
+    copied: Copied
 
     @property
-    def outlives_pods(self) -> bool:
-        """Whether the results outlive the pods."""
-        return self.volume is not None and outlives_pods(self.volume)
+    def is_complete(self) -> bool:
+        """Whether tar reports that every file was copied unchanged."""
+        return self.copied.remarks.is_complete
 
-    @property
-    def storage(self) -> str:
-        """The name of the storage of the results, for messages."""
-        if self.volume is None:
-            return "the container's own file system"
-        return storage_of(self.volume, self.mounts[0] if self.mounts else {})
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        received, remarks = self.copied.received, self.copied.remarks
+        return {
+            "pod": self.place.pod,
+            "path": self.place.path,
+            "folder": str(self.folder),
+            "files": received.files,
+            "bytes": received.size,
+            "unchanged": self.copied.unchanged,
+            "complete": self.is_complete,
+            "unchecked": self.copied.unchecked,
+            "skipped": list(received.skipped),
+            "skippedUnnamed": received.unnamed,
+            "leftOut": list(remarks.left_out),
+            "unread": list(remarks.unread),
+            "changed": list(remarks.changed),
+            "gone": list(remarks.gone),
+            "busy": list(self.copied.busy),
+            "others": list(remarks.others),
+        }
 
 
-def storage_of(volume: Object, mount: Object) -> str:
-    """Return the name of a mounted volume for messages: `the claim results`, `the folder resnet50 of nfs`."""
-    claim = volume.get("persistentVolumeClaim")
-    name = f"the claim {claim['claimName']}" if claim else next(key for key in volume if key != "name")
-    folder = mount.get("subPath", ".")
-    return name if folder == "." else f"the folder {folder} of {name}"
+def has_lasting_results(target: Target) -> bool:
+    """Return whether the results of the workload are kept when its pods are deleted."""
+    manifests = target.manifests
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return False
+    return output.outlives_pods
 
 
-def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
-    """Return the place to which the pods of a workload write.
+@contextmanager
+def copied(
+    target: Target, folder: Path, *, worker: int | None = None, patience: float, tell: Tell
+) -> Iterator[Results]:
+    """Copy OUTPUT_DIR, during the run or after it; with several workers, from worker 0.
+
+    A temporary pod that reads a storage is deleted when the block ends; an error of this deletion is reported last.
 
     Args:
-        pod_spec: The PodSpec of the pods that compute.
-        objects: The objects that are applied with the workload, including the ConfigMap of mlops.env.
+        target: The opened overlay of the workload.
+        folder: The folder to copy to; created when missing. Files of the same name are replaced.
+        worker: The index of the worker; None for worker 0, or for any running worker if they share a storage.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives messages for the user during the copy.
 
     Raises:
-        ClusterError: OUTPUT_DIR is not set.
+        UsageError: There is no such worker, or the workload serves and has no results.
+        ClusterError: The results were deleted, or cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
     """
-    values = [item.get("data", {}).get("OUTPUT_DIR") for item in objects if item["kind"] == "ConfigMap"]
-    path = next((value for value in values if value), None)
-    if path is None:
-        raise ClusterError("OUTPUT_DIR is not set in mlops.env")
-    path = str(PurePosixPath("/") / path)  # the kubelet mounts a relative path below the root
-    container = pod_spec["containers"][0]
-    mounts = [mount for mount in container.get("volumeMounts", ()) if _covers(mount, path)]
-    if not mounts:
-        return Output(path, container, None)
-    volume_name = max(mounts, key=lambda mount: len(mount["mountPath"]))["name"]
-    volume = next(item for item in pod_spec["volumes"] if item["name"] == volume_name)
-    return Output(path, container, volume, tuple(mount for mount in mounts if mount["name"] == volume_name))
+    if target.manifests.kind.serves:
+        raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
+    snapshot = target.observe(events=False)
+    template = target.manifests.kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
+    output = output_of(template, target.manifests.objects)
+    if snapshot is not None and (place := _running_pod(target, snapshot, output, worker)):
+        yield _copy(target, place, folder, patience, tell)
+        return
+    if not output.outlives_pods:
+        raise _gone_error(target, snapshot, output)
+    tell(f"no pod is running: starting a temporary pod to read {output.storage}")
+    with reader(target.kubectl, target.manifests.name, template, output, tell) as pod:
+        yield _copy(target, RemoteFolder(pod, "reader", output.path), folder, patience, tell)
 
 
-def reader(
-    kubectl: Kubectl, workload: str, pod_spec: Object, output: Output, tell: Callable[[str], object]
-) -> AbstractContextManager[str]:
-    """Run a pod that mounts the volume of the results, yield its name, and delete it; see `helper.running`."""
-    assert output.volume is not None
-    helper = HelperPod(
-        component="results",
-        words="the pod that reads the results",
-        container="reader",
-        memory="256Mi",
-        mounts=output.mounts,
-        volumes=(output.volume,),
+def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
+    """Copy OUTPUT_DIR of each running index into a subfolder named after it, and yield each result.
+
+    Nothing is yielded for a workload without indexes, and for one whose pods share a storage: use `copied` for these.
+
+    Args:
+        target: The opened overlay of the workload.
+        folder: The folder that will contain the subfolders.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives a message about each ended index, whose results were deleted.
+
+    Raises:
+        ClusterError: The results cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
+    """
+    kind, snapshot = target.manifests.kind, target.observe(events=False)
+    if snapshot is None or not kind.indexes(snapshot.workload):
+        return
+    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+    if output.outlives_pods:
+        return
+    pods = kind.indexed(snapshot.pods)
+    running = [index for index, pod in pods.items() if is_running(pod)]
+    if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
+        tell(f"no results of the indexes that have ended: {', '.join(ended)}")
+    for index in running:
+        yield _copy(target, _folder_in(pods[index], output), folder / str(index), patience, tell)
+
+
+def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
+    target: Target, snapshot: Snapshot, pod: Object, folder: Path, *, patience: float, tell: Tell
+) -> Results | None:
+    """Copy OUTPUT_DIR while a pod is held; None if the results are in another pod, which is held as well.
+
+    Args:
+        target: The opened overlay of the workload.
+        snapshot: The state of the workload.
+        pod: The held pod: one with results, or a launcher, whose workers have them.
+        folder: The folder to copy to; that of an index is a subfolder named after it.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives messages for the user during the copy.
+
+    Raises:
+        ClusterError: The results cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
+    """
+    kind = target.manifests.kind
+    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+    for index, indexed in kind.indexed(snapshot.pods).items():
+        if name(indexed) == name(pod):
+            return _copy(target, _folder_in(pod, output), folder / str(index), patience, tell)
+    place = _running_pod(target, snapshot, output, None)
+    if place is None:
+        raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
+    is_elsewhere = place.pod != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods))
+    return None if is_elsewhere else _copy(target, place, folder, patience, tell)
+
+
+def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> RemoteFolder | None:
+    """Return the folder of the results in a running pod; None if no suitable pod runs."""
+    kind = target.manifests.kind
+    if worker is not None and kind.indexes(snapshot.workload):
+        pod = pod_of_index(kind, snapshot, worker)
+        return _folder_in(pod, output) if pod and is_running(pod) else None
+    workers = kind.workers(snapshot.pods)
+    if worker is not None and workers and worker >= len(workers):
+        raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+    main = kind.main(snapshot.pods)
+    candidates: list[Object] = (
+        list(kind.indexed(snapshot.pods).values()) or workers or ([main] if main and not kind.has_workers else [])
     )
-    return running(kubectl, helper, workload, pod_spec, tell)
+    if worker is not None:
+        candidates = candidates[worker : worker + 1]
+    elif not output.outlives_pods:
+        candidates = candidates[:1]
+    for pod in candidates:
+        if is_running(pod):
+            return _folder_in(pod, output)
+    return None
 
 
-def _covers(mount: Object, path: str) -> bool:
-    return PurePosixPath(path).is_relative_to(PurePosixPath("/") / mount["mountPath"])
+def _folder_in(pod: Object, output: Output) -> RemoteFolder:
+    return RemoteFolder(name(pod), str(output.container["name"]), output.path)
+
+
+def _copy(target: Target, place: RemoteFolder, folder: Path, patience: float, tell: Tell) -> Results:
+    try:
+        return Results(place, folder, copy_folder(target.kubectl, place, folder, patience=patience, tell=tell))
+    except OSError as error:
+        hint = (
+            "the files copied so far are kept; free some space and run it again"
+            if error.errno == errno.ENOSPC
+            else None
+        )
+        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+
+
+def _gone_error(target: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:
+    if snapshot is None:
+        return ClusterError(
+            f"{target.shown} not found: what it wrote to {output.storage} was deleted with its pods",
+            hint=target.command("deploy"),
+        )
+    if target.manifests.kind.ending(snapshot) is None:
+        return ClusterError(f"{target.shown} is not running yet", hint=target.command("status"))
+    return ClusterError(
+        f"{target.shown} has ended, and its results were deleted with its pods: OUTPUT_DIR is on {output.storage}",
+        hint="copy them while it is running, or use persistent storage: mlpack configure --storage",
+    )

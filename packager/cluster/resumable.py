@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from packager.base.errors import ClusterError, MlpackError
-from packager.cluster import download, workspace
+from packager.cluster import download
+from packager.cluster import storedfiles as workspace
 from packager.cluster.copying import Copied, CopyInterruptedError, copy, pod_end
 from packager.cluster.receive import Received
 from packager.cluster.shell import BrokenOffError, ContainerShell
+from packager.cluster.storedfiles import LastingStorage, StoragePlace
 from packager.cluster.tarmessages import Remarks
-from packager.cluster.workspace import LastingStorage, StoragePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from packager.base.process import Running
     from packager.cluster.copying import RemoteFolder
-    from packager.cluster.workspace import Listing
+    from packager.cluster.storedfiles import Listing
     from packager.kubernetes.kubectl.client import Kubectl
 
 LARGE = 256 << 20

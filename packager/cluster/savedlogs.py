@@ -1,4 +1,4 @@
-"""Saves the logs of all containers of a workload into local files while it runs. Tests: app/test_record.py."""
+"""Saves the logs of all containers of a workload into local files while it runs. Tests: cluster/test_record.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.cluster.logs import LogReader
+from packager.cluster.logreader import LogReader
 from packager.kubernetes.objects import container_statuses, created, main_container, name, uid
 
 if TYPE_CHECKING:

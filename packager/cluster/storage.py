@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
 from packager.base.paths import argument
-from packager.cluster.results import output_of
+from packager.cluster.output import output_of
 from packager.package.options import OPTIONS
 from packager.workloads.pods import writes_to_claim
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, MlpackError, UsageError, reason
 from packager.base.problems import Problem
 from packager.cluster.shell import ScriptError
-from packager.cluster.workspace import ENTER, MAX_FILES, PARTS, StoragePlace, conflicts, digests, listed
+from packager.cluster.storedfiles import ENTER, MAX_FILES, PARTS, StoragePlace, conflicts, digests, listed
 from packager.package import tarheader
 from packager.package.path_checks import ContentError, normalized, shown
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.cluster.shell import ContainerShell
-    from packager.cluster.workspace import Listing
+    from packager.cluster.storedfiles import Listing
 
 LARGE = 4 << 20
 """The smallest size of files that are sent one by one, from the first missing byte; smaller ones are sent together."""

@@ -1,343 +1,330 @@
-"""Finds the storage of a workload that outlives its pods, and lists and hashes the files on it."""
+"""Copies files to and from the storage that a package's pods use, through a temporary pod that mounts it."""
 
 from __future__ import annotations
 
-import re
-import stat
-from copy import deepcopy
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, UsageError, VerificationError
-from packager.cluster.results import storage_of
-from packager.cluster.shell import ScriptError
-from packager.package.path_checks import ContentError, normalized, shown
-from packager.workloads.pods import outlives_pods
+from packager.base.errors import ClusterError, ToolError, reason
+from packager.cluster import download, temporary_pod, upload
+from packager.cluster import storedfiles as workspace
+from packager.cluster.claims import create_workspace, missing_claims
+from packager.cluster.shell import BrokenOffError, ContainerShell
+from packager.kubernetes.manifest import mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from packager.cluster.shell import ContainerShell
-    from packager.kubernetes.objects import Object
+    from packager.base.progress import Progress, Tell
+    from packager.cluster.storedfiles import Listing, StoragePlace, StoredEntry
+    from packager.cluster.target import Target
 
-PARTS = ".mlpack-parts"
-"""The folder for incomplete files, in the folder that files are pushed or pulled to."""
+MEMORY = "64Mi"
+"""The memory limit of the temporary pod, which does not depend on the size of the files."""
 
-MAX_FILES = 200_000
-"""The largest number of files and folders of a push or pull."""
-
-_MAX_SKIPPED = 1_000
-
-_DIGEST = re.compile("[0-9a-f]{64}")
-
-# The lowest assumed speed of a storage, to distinguish a hanging command from a slow one without output.
-_BYTES_PER_SECOND = 10 << 20
-
-_NO_FOLDER, _LEADS_OUT = 3, 4
-
-# The beginning of a script that works in a folder: $1 is the storage's mount path, $2 the folder.
-ENTER = f"""
-cd "$1" && root=$(pwd -P) || return 1
-[ -d "$2" ] || return {_NO_FOLDER}
-cd "$2" || return 1
-case "$(pwd -P)/" in "${{root%/}}"/*) ;; *) return {_LEADS_OUT} ;; esac
-"""
-
-# Names with line feeds are only counted, since a line feed would end them in the listing.
-_LIST = (
-    ENTER
-    + """
-nl='
-'
-command -v find >/dev/null || { echo 'find: not found' >&2; return 127; }
-find . -name '.mlpack-*' -prune -o -path ./lost+found -prune -o -name "*$nl*" -prune -o \\
-    ! -name . -exec stat -c '%f %s %Y %n' {} + 2>&1
-find . -name "*$nl*" -prune -exec echo '?' \\; 2>/dev/null
-return 0
-"""
-)
-
-# The list's length is passed, so that head stops reading at its end.
-_DIGESTS = (
-    ENTER
-    + """
-command -v sha256sum >/dev/null || { echo 'sha256sum: not found' >&2; return 127; }
-head -c "$3" | tr '\\n' '\\000' | xargs -0 sha256sum -- || [ $? = 123 ]  # 123: of some files only
-"""
-)
-
-# The reason why a file cannot be read follows the last colon of head's message.
-_WHY_UNREAD = (
-    ENTER
-    + """
-head -c "$3" | while IFS= read -r path; do
-    why=$(head -c 1 -- "$path" 2>&1 >/dev/null) && why=
-    printf '%s\\n' "${why##*: }"
-done
-"""
-)
+_COMPONENT = "workspace"
+_CONTAINER = "files"
+_TRIES = 5
+_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class LastingStorage:
-    """A volume that outlives the pods, and its mount.
+class Session:
+    """The storage and the options of a push, a pull or a listing.
 
     Attributes:
-        path: The mount path.
-        mount: The container's mount of the volume.
-        volume: The volume.
+        target: The opened overlay whose pods use the storage.
+        place: The folder on the storage.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        image: The image of the temporary pod; None for the workload's image.
+        tell: Receives messages for the user.
     """
 
-    path: str
-    mount: Object
-    volume: Object
-
-    @property
-    def words(self) -> str:
-        """The name of the storage in messages: `the folder resnet50 of the claim results`."""
-        return storage_of(self.volume, self.mount)
-
-    def writable(self) -> LastingStorage:
-        """Return the storage with a mount for a pod that writes to it."""
-        mount, volume = deepcopy(self.mount), deepcopy(self.volume)
-        for part in (mount, *(source for source in volume.values() if isinstance(source, dict))):
-            part.pop("readOnly", None)
-        return LastingStorage(self.path, mount, volume)
-
-    def read_only(self) -> LastingStorage:
-        """Return the storage with a mount for a pod that only reads."""
-        return LastingStorage(self.path, {**self.mount, "readOnly": True}, self.volume)
+    target: Target
+    place: StoragePlace
+    patience: float
+    image: str | None
+    tell: Tell
 
 
 @dataclass(frozen=True, slots=True)
-class StoragePlace:
-    """A folder of a storage.
+class Pushed:
+    """The result of a push.
 
     Attributes:
-        storage: The storage.
-        path: The folder's path in the pods.
+        place: The folder of the storage.
+        source: The local folder.
+        files: The paths that were pushed; in a dry run, those that would be pushed.
+        size: The total size of these files in bytes.
+        unchanged: The paths that already exist on the storage with the same content.
+        dry_run: Whether nothing was pushed.
     """
 
-    storage: LastingStorage
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """An entry of a folder of a storage.
-
-    Attributes:
-        path: The path below the folder.
-        kind: `file`, `folder`, `link` or `other`.
-        size: The size of a file in bytes; 0 for other kinds.
-        modified: The time of the last change, in seconds since 1970.
-        is_executable: Whether the file's owner may execute it.
-    """
-
-    path: str
-    kind: str
+    place: StoragePlace
+    source: Path
+    files: tuple[str, ...]
     size: int
-    modified: int
-    is_executable: bool = False
+    unchanged: tuple[str, ...]
+    dry_run: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "storage": self.place.storage.words,
+            "path": self.place.path,
+            "folder": str(self.source),
+            "files": list(self.files),
+            "bytes": self.size,
+            "unchanged": list(self.unchanged),
+            "dryRun": self.dry_run,
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """The contents of a folder.
+class Pulled:
+    """The result of a pull.
 
     Attributes:
-        entries: The entries, sorted by path.
-        skipped: The first thousand names that are not allowed, fit for a terminal.
-        unnamed: The number of further names that are not allowed.
-        unread: The messages about unreadable entries, fit for a terminal.
+        place: The folder of the storage.
+        destination: The local folder.
+        files: The paths that were pulled; in a dry run, those that would be pulled.
+        size: The total size of these files in bytes.
+        unchanged: The paths that already exist in the local folder with the same content.
+        changed: The paths that changed while they were read, and were not pulled.
+        skipped: The paths that are not pulled: links, devices, and names that are not allowed on this machine.
+        unnamed: The number of further skipped paths.
+        unread: Messages about files and folders that could not be read.
+        dry_run: Whether nothing was pulled.
     """
 
-    entries: tuple[StoredEntry, ...] = ()
-    skipped: tuple[str, ...] = ()
-    unnamed: int = 0
-    unread: tuple[str, ...] = ()
+    place: StoragePlace
+    destination: Path
+    files: tuple[str, ...]
+    size: int
+    unchanged: tuple[str, ...]
+    changed: tuple[str, ...]
+    skipped: tuple[str, ...]
+    unnamed: int
+    unread: tuple[str, ...]
+    dry_run: bool = False
 
     @property
-    def files(self) -> dict[str, StoredEntry]:
-        """The files, by path."""
-        return {entry.path: entry for entry in self.entries if entry.kind == "file"}
+    def is_complete(self) -> bool:
+        """Whether every file on the storage was read unchanged."""
+        return not (self.unread or self.changed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "storage": self.place.storage.words,
+            "path": self.place.path,
+            "folder": str(self.destination),
+            "files": list(self.files),
+            "bytes": self.size,
+            "unchanged": list(self.unchanged),
+            "changed": list(self.changed),
+            "complete": self.is_complete,
+            "skipped": list(self.skipped),
+            "skippedUnnamed": self.unnamed,
+            "unread": list(self.unread),
+            "dryRun": self.dry_run,
+        }
 
 
-def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
-    """Return the volumes that outlive the pods, in the order in which the main container mounts them.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The content of a folder on a storage."""
 
-    If mounts of one volume are nested, only the outermost is returned.
-    """
-    volumes = {volume["name"]: volume for volume in pod_spec.get("volumes") or ()}
-    kept = [
-        LastingStorage(_absolute(mount["mountPath"]), mount, volumes[mount["name"]])
-        for mount in pod_spec["containers"][0].get("volumeMounts") or ()
-        if mount["name"] in volumes and outlives_pods(volumes[mount["name"]])
-    ]
-    return tuple(storage for storage in kept if not any(_is_part(storage, other) for other in kept))
+    place: StoragePlace
+    listing: Listing
 
-
-def place(folder: str | None, available: Sequence[LastingStorage], environment: Mapping[str, str]) -> StoragePlace:
-    """Return the storage and path of the folder that the user named.
-
-    Args:
-        folder: The folder's path in the pods; a path below the only storage; or a key of mlops.env, such as
-            OUTPUT_DIR. None for the only storage itself.
-        available: The storages.
-        environment: The values of mlops.env.
-
-    Raises:
-        UsageError: The folder is on no storage; the path is invalid; or there are several storages to choose from.
-    """
-    hint = ", ".join(f"{storage.path} ({storage.words})" for storage in available)
-    if not available:
-        message = "the package uses no storage that outlives its pods"
-        raise UsageError(message, hint="switch a storage option on: mlpack configure PACKAGE --storage pvc")
-    if folder is None:
-        if len(available) > 1:
-            raise UsageError("the package uses several storages: choose one with --folder", hint=f"there are: {hint}")
-        return StoragePlace(available[0], available[0].path)
-    path = environment.get(folder, folder) if "/" not in folder else folder
-    if folder not in environment and not path.startswith("/"):
-        if len(available) > 1:
-            message = f"--folder: expected an absolute path or a key of mlops.env, found {folder!r}"
-            raise UsageError(message, hint=f"there are: {hint}")
-        path = f"{available[0].path}/{path}"
-    path = _absolute(path)
-    if ".." in path.split("/") or not path.isprintable():
-        raise UsageError(f"--folder: expected a path without '..', found {folder!r}")
-    covering = [storage for storage in available if PurePosixPath(path).is_relative_to(storage.path)]
-    if not covering:
-        raise UsageError(f"{path} is on no storage that outlives the pods", hint=f"there are: {hint}")
-    return StoragePlace(max(covering, key=lambda storage: len(storage.path)), path)
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "storage": self.place.storage.words,
+            "path": self.place.path,
+            "entries": [_entry_json(entry) for entry in self.listing.entries],
+            "skipped": list(self.listing.skipped),
+            "skippedUnnamed": self.listing.unnamed,
+            "unread": list(self.listing.unread),
+        }
 
 
-def listed(shell: ContainerShell, where: StoragePlace, *, must_exist: bool = True) -> Listing:
-    """Return the entries in and below a folder.
-
-    Raises:
-        ClusterError: The folder cannot be read, or does not exist (only with `must_exist`).
-        VerificationError: The folder contains more than MAX_FILES entries.
-    """
-    try:
-        answer = shell.ask(_LIST, where.storage.path, where.path)
-    except ScriptError as error:
-        if error.code == _NO_FOLDER:
-            if not must_exist:
-                return Listing()
-            raise ClusterError(f"{where.path} does not exist on {where.storage.words}") from None
-        if error.code == _LEADS_OUT:
-            raise ClusterError(f"{where.path} is behind a link that leads out of {where.storage.words}") from None
-        raise ClusterError(f"{where.path} cannot be read: {error}") from None
-    return _listing(answer)
+def _entry_json(entry: StoredEntry) -> dict[str, Any]:
+    return {"path": entry.path, "type": entry.kind, "bytes": entry.size, "modified": entry.modified}
 
 
-def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]) -> dict[str, str]:
-    """Return the SHA-256 of files in a folder by path, in hexadecimal digits; files without one are left out.
+def session(target: Target, folder: str | None, *, patience: float, image: str | None, tell: Tell) -> Session:
+    """Return the session for a push, a pull or a listing.
 
     Args:
-        shell: The shell of a pod with the storage.
-        where: The folder.
-        files: The sizes of the files, by their paths below the folder; the sizes determine the time limit.
+        target: The opened overlay whose pods use the storage.
+        folder: The folder that the user names; see `cluster.workspace.place`.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        image: The image of the temporary pod; None for the workload's image.
+        tell: Receives messages for the user.
 
     Raises:
-        ClusterError: The folder cannot be read.
+        UsageError: There is no such storage.
     """
-    longer = sum(files.values()) / _BYTES_PER_SECOND
-    by_path = {}
-    for line in _ask_about(shell, _DIGESTS, where, files, longer) if files else ():
-        digest, _, path = line.removeprefix("\\").partition("  ")
-        if line.startswith("\\"):  # GNU writes a backslash as two, and marks the line
-            path = path.replace("\\\\", "\\")
-        if _DIGEST.fullmatch(digest):  # it becomes the name of a file
-            by_path[path.removeprefix("./")] = digest
-    return {path: by_path[path] for path in files if path in by_path}
+    environment = {}
+    for item in target.manifests.objects:
+        if item["kind"] == "ConfigMap" and "OUTPUT_DIR" in (item.get("data") or {}):
+            environment = {str(key): str(value) for key, value in item["data"].items()}
+    pod_spec = target.manifests.kind.pod_template(target.manifests.workload)
+    place = workspace.place(folder, workspace.storages(pod_spec), environment)
+    return Session(target, place, patience, image, tell)
 
 
-def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the reasons why files cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
-    reasons = _ask_about(shell, _WHY_UNREAD, where, paths) if paths else []
-    named = zip_longest(paths, reasons[: len(paths)])
-    return tuple(f"{shown(path)}: {shown(text) if text else 'it cannot be read'}" for path, text in named)
+def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
+    """Copy a local folder's files to the storage.
+
+    Args:
+        session: The session.
+        folder: The local folder.
+        force: Whether files with other contents are replaced.
+        dry_run: Whether to return the files without pushing them.
+        progress: Shows the progress.
+
+    Raises:
+        UsageError: The folder cannot be pushed.
+        ClusterError: The storage cannot be written, or the push would replace files without `force`.
+        TimedOutError: No data was sent within the session's patience.
+    """
+    local = upload.local_folder(folder)
+    place = session.place
+    if not dry_run:
+        _create_claim(session)
+    pending: upload.Pending | None = None
+    is_committing = False
+
+    def attempt(shell: ContainerShell) -> None:
+        nonlocal pending, is_committing
+        if pending is None:
+            pending = upload.compare(shell, place, local, force=force)
+        elif is_committing:  # the connection ended here: some files may already have their final names
+            again = upload.compare(shell, place, local, force=True)
+            left = {part.file.path for part in again.parts}
+            pending = upload.Pending(
+                tuple(part for part in pending.parts if part.file.path in left), pending.empty, pending.unchanged
+            )
+        if (pending.parts or pending.empty) and not dry_run:
+            with progress("pushing", pending.size, unit="bytes") as advance:
+                upload.send(shell, place, pending, advance)
+            upload.verify(shell, place, pending)
+            is_committing = True
+            upload.commit(shell, place, pending, force=force)
+
+    _with_retries(session, attempt, writes=not dry_run)
+    assert pending is not None
+    unchanged = set(pending.unchanged)
+    files = [file for file in local.files if file.path not in unchanged]
+    paths, size = tuple(file.path for file in files), sum(file.size for file in files)
+    return Pushed(place, folder, paths, size, pending.unchanged, dry_run=dry_run)
 
 
-def _ask_about(
-    shell: ContainerShell, script: str, where: StoragePlace, paths: Iterable[str], longer: float = 0
-) -> list[str]:
-    """Run a script that reads paths in a folder, and return its lines. Raises ClusterError."""
-    lines = "".join(f"./{path}\n" for path in paths).encode()
-    arguments = (where.storage.path, where.path, str(len(lines)))
+def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
+    """Copy files from the storage to a local folder.
+
+    Args:
+        session: The session.
+        folder: The local folder, which is created if it is missing.
+        force: Whether local files with other contents are replaced.
+        dry_run: Whether to return the files without pulling them.
+        progress: Shows the progress.
+
+    Raises:
+        ClusterError: The storage cannot be read, or the pull would replace files without `force`.
+        TimedOutError: No data arrived within the session's patience.
+        VerificationError: The received data is not what was requested.
+        ToolError: The local folder cannot be written.
+    """
+    place = session.place
+    required: download.Required | None = None
+    changed: tuple[str, ...] = ()
+
+    def attempt(shell: ContainerShell) -> None:
+        nonlocal required, changed
+        if required is None:
+            required = download.compare(shell, place, folder, force=force)
+        if not dry_run:
+            with progress("pulling", required.size, unit="bytes") as advance:
+                changed = download.fetch(shell, place, required, folder, advance)
+
     try:
-        answer = shell.ask(script, *arguments, given=[lines], longer=longer)
-    except ScriptError as error:
-        raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
-    return answer.decode(errors="replace").splitlines()
-
-
-def _listing(answer: bytes) -> Listing:
-    entries: dict[str, StoredEntry] = {}
-    skipped: list[str] = []
-    unread: list[str] = []
-    unnamed = 0
-    for line in answer.split(b"\n"):
-        if line == b"?":
-            unnamed += 1
-        elif line.startswith((b"find: ", b"stat: ")):
-            unread.append(shown(line.decode("utf-8", "surrogateescape").partition(": ")[2]))
-        elif line:
-            try:
-                entry = _entry(line)
-            except (ContentError, ValueError):
-                name = line.split(b" ", 3)[-1].decode("utf-8", "surrogateescape")
-                if len(skipped) < _MAX_SKIPPED:
-                    skipped.append(shown(name.removeprefix("./")))
-                else:
-                    unnamed += 1
-                continue
-            entries[entry.path] = entry
-            if len(entries) > MAX_FILES:
-                raise VerificationError(f"the folder contains more than {MAX_FILES:,} files and folders")
-    return Listing(
-        tuple(entries[path] for path in sorted(entries)), tuple(skipped), unnamed, tuple(unread[:_MAX_SKIPPED])
+        _with_retries(session, attempt, writes=False)
+    except OSError as error:
+        hint = "what has arrived is kept: pull again to continue"
+        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+    assert required is not None
+    listing = required.listing
+    links_and_devices = [entry.path for entry in listing.entries if entry.kind in ("link", "other")]
+    files = [file.entry for file in required.files if file.entry.path not in set(changed)]
+    return Pulled(
+        place,
+        folder,
+        tuple(entry.path for entry in files),
+        sum(entry.size for entry in files),
+        required.unchanged,
+        changed,
+        (*links_and_devices, *listing.skipped),
+        listing.unnamed,
+        required.unread,
+        dry_run=dry_run,
     )
 
 
-def _entry(line: bytes) -> StoredEntry:
-    mode_digits, size, modified, name = line.split(b" ", 3)
-    mode = int(mode_digits, 16)
-    path = normalized(name.decode("utf-8", "surrogateescape"))
-    if not path or not (size + modified.removeprefix(b"-")).isdigit() or len(size) > 18 or len(modified) > 12:
-        raise ValueError(line)
-    kind = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
-    kind = "link" if stat.S_ISLNK(mode) else kind
-    return StoredEntry(path, kind, int(size) if kind == "file" else 0, int(modified), bool(mode & stat.S_IXUSR))
+def ls(session: Session) -> Listed:
+    """Return the content of the session's folder. Raises ClusterError, TimedOutError and VerificationError."""
+    listing: list[Listing] = []
+    _with_retries(session, lambda shell: listing.append(workspace.listed(shell, session.place)), writes=False)
+    return Listed(session.place, listing[-1])
 
 
-def conflicts(files: Iterable[str], folders: Iterable[str], entries: Mapping[str, StoredEntry]) -> dict[str, str]:
-    """Return the reasons why files and folders cannot be created beside `entries`, by path."""
-    reasons = {}
-    for kind, path in (*(("file", path) for path in files), *(("folder", path) for path in folders)):
-        steps = path.split("/")
-        above = [entries.get("/".join(steps[:count])) for count in range(1, len(steps))]
-        blocking = next((entry for entry in above if entry is not None and entry.kind != "folder"), None)
-        entry = entries.get(path)
-        if blocking is not None:
-            reasons[path] = f"{blocking.path} is {_WORDS[blocking.kind]}"
-        elif entry is not None and entry.kind != kind:
-            reasons[path] = f"it exists and is {_WORDS[entry.kind]}"
-    return reasons
+def _create_claim(session: Session) -> None:
+    """Create the claim of the package's workspace, if the session uses it and it does not exist."""
+    claim = mapping(session.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
+    if claim and claim == session.target.package.workspace and claim in missing_claims([session.target]):
+        create_workspace(session.target, session.tell)
 
 
-_WORDS = {"file": "a file", "folder": "a folder", "link": "a link", "other": "neither a file nor a folder"}
+def _helper(session: Session, *, writes: bool) -> temporary_pod.HelperPod:
+    storage = session.place.storage.writable() if writes else session.place.storage.read_only()
+    description = "the temporary pod"
+    return temporary_pod.HelperPod(
+        _COMPONENT, description, _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
+    )
 
 
-def _absolute(path: str) -> str:
-    return str(PurePosixPath("/") / path)
+@contextmanager
+def _shell(session: Session, *, writes: bool) -> Iterator[ContainerShell]:
+    kubectl, manifests = session.target.kubectl, session.target.manifests
+    pod_spec = manifests.kind.pod_template(manifests.workload)
+    with temporary_pod.running(kubectl, _helper(session, writes=writes), manifests.name, pod_spec, session.tell) as pod:
+        yield ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
 
 
-def _is_part(storage: LastingStorage, other: LastingStorage) -> bool:
-    if storage is other or storage.volume["name"] != other.volume["name"]:
-        return False
-    return storage.path != other.path and PurePosixPath(storage.path).is_relative_to(other.path)
+def _with_retries(session: Session, attempt: Callable[[ContainerShell], object], *, writes: bool) -> None:
+    """Call `attempt` with a shell in a temporary pod; after a broken connection, repeat it in another pod.
+
+    Raises:
+        ClusterError: The connection broke off in every attempt.
+        TimedOutError: No data arrived within the session's patience.
+    """
+    kubectl = session.target.kubectl
+    temporary_pod.sweep(kubectl, _COMPONENT)
+    for number in range(1, _TRIES + 1):
+        try:
+            with _shell(session, writes=writes) as shell:
+                attempt(shell)
+        except BrokenOffError as error:
+            broken = error.reason
+        else:
+            return
+        if number < _TRIES:
+            session.tell(f"the connection broke off: {broken}; continuing (attempt {number + 1} of {_TRIES})")
+            kubectl.runner.sleep(_PAUSE)
+    hint = "run it again: what has arrived is kept"
+    raise ClusterError(f"the connection broke off {_TRIES} times: {broken}", hint=hint)

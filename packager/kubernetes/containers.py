@@ -1,4 +1,4 @@
-"""Reads the state of each container from a pod's status. Tests: app/test_status.py."""
+"""Reads the state of each container from a pod's status. Tests: cluster/test_status.py."""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.cluster import download, workspace
+from packager.cluster import download
+from packager.cluster import storedfiles as workspace
 from packager.cluster.shell import BrokenOffError
-from packager.cluster.workspace import PARTS, Listing, StoredEntry
+from packager.cluster.storedfiles import PARTS, Listing, StoredEntry
 from tests.local_pod import LocalPod, local_pod, read, write
 
 if TYPE_CHECKING:

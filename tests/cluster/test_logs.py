@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.process import Finished
 from packager.cluster.loglines import LogPosition, pieces
-from packager.cluster.logs import LogRange, LogReader
+from packager.cluster.logreader import LogRange, LogReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

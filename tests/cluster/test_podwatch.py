@@ -15,7 +15,7 @@ import pytest
 from packager.base.process import Finished
 from packager.cluster import podwatch
 from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.logs import LogReader
+from packager.cluster.logreader import LogReader
 from packager.cluster.podwatch import KeptLog, PodWatch, events
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet

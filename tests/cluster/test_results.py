@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError
+from packager.cluster.output import output_of
 from packager.cluster.receive import receive
-from packager.cluster.results import output_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster import resumable, workspace
+from packager.cluster import resumable
+from packager.cluster import storedfiles as workspace
 from packager.cluster.copying import RemoteFolder
 from packager.cluster.resumable import copy_folder
 from tests.cluster.test_supervisor import until

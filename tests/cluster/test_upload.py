@@ -11,7 +11,7 @@ import pytest
 from packager.base.errors import ClusterError, UsageError
 from packager.cluster import upload
 from packager.cluster.shell import BrokenOffError
-from packager.cluster.workspace import PARTS
+from packager.cluster.storedfiles import PARTS
 from tests.local_pod import LocalPod, local_pod, write
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cluster import workspace
-from packager.cluster.workspace import place, storages
+from packager.cluster import storedfiles as workspace
+from packager.cluster.storedfiles import place, storages
 from tests.local_pod import local_pod
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.cluster.workspace import PARTS
+from packager.cluster.storedfiles import PARTS
 from tests import kinds
 from tests.e2e.faults import component, faulty
 

@@ -1,4 +1,4 @@
-"""Case and CheckResult: the input and the output of a check. Tests: app/test_doctor.py."""
+"""Case and CheckResult: the input and the output of a check. Tests: cluster/test_doctor.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
-from packager.cluster import deploy
+from packager.cluster import apply as deploy
 from packager.cluster.doctor.demand import Demand, demands
 from packager.cluster.dry_run import Trial, try_pods
 from packager.cluster.ownership import look_up
