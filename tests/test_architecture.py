@@ -52,7 +52,13 @@ OWNERS = {
     "selectors": {"base/process.py"},
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py"},
-    "tarfile": {"package/archive.py", "package/tarheader.py"},
+    "tarfile": {
+        "package/archive.py",
+        "package/tarheader.py",
+        "publish/bundle.py",
+        "publish/layout.py",
+        "publish/load.py",
+    },
     "tempfile": {"base/workfolder.py"},
     # A watch and logs are read while others wait, digests during a copy, and SQLite is written by one thread at a time.
     "threading": {
@@ -75,7 +81,6 @@ LAYERS = (
     ("base", "__init__"),
     ("kubernetes",),
     ("package",),
-    ("publish",),
     ("workloads",),
     ("modelspec",),
     ("builder",),
@@ -84,6 +89,7 @@ LAYERS = (
     ("configure",),
     ("diagnosis",),
     ("cluster",),
+    ("publish",),
     ("app",),
     ("service",),
     ("cli",),
@@ -106,7 +112,6 @@ def nodes(module: str) -> tuple[ast.AST, ...]:
 STAGES = (
     "kubernetes.kubectl",
     "package",
-    "publish",
     "workloads",
     "modelspec",
     "builder",
@@ -222,7 +227,7 @@ def _stages(module: str) -> set[str]:
 
 def test_use_case_uses_no_terminal_and_no_environment() -> None:
     """Use cases take values, because the service that calls them has no terminal and not the user's environment."""
-    for module in (module for module in MODULES if module.startswith(("app/", "cluster/"))):
+    for module in (module for module in MODULES if module.startswith(("app/", "cluster/", "publish/"))):
         names = {ast.unparse(node) for node in nodes(module) if isinstance(node, ast.Attribute)}
         assert {"os.environ", "os.getenv", "os.getuid", "os.getgid"} & names == set(), module
         assert {"sys", "getpass", "platform", "signal", "typer", "rich"} & imports(module) == set(), module

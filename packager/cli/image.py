@@ -1,4 +1,7 @@
-"""`mlpack image build|push`: builds and pushes the package's image with local tools. Tests: app/test_image.py."""
+"""`mlpack image build|push`: builds and pushes the package's image with local tools.
+
+Tests: publish/test_builders.py.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from packager.app.image import Builder
     from packager.base.runner import Runner
+    from packager.publish.builders import Builder
 
 Builders = Annotated[
     str | None,
@@ -48,8 +51,8 @@ def build(
     output: Output = None,
 ) -> None:
     """Build the package's image from its Dockerfile, with the name that the package uses. Prints the name."""
-    from packager.app import image as use_case
     from packager.cli.host import host
+    from packager.publish import builders as use_case
 
     runner = host(ctx).runner
     request = use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments))
@@ -80,8 +83,8 @@ def push(
     output: Output = None,
 ) -> None:
     """Push the image to the registry that the package pulls from. Prints the name."""
-    from packager.app import image as use_case
     from packager.cli.host import host
+    from packager.publish import builders as use_case
 
     runner = host(ctx).runner
     plan = use_case.push(use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments)))

@@ -18,8 +18,8 @@ from packager.cli.registry_arguments import PackageOrBundle, RegistryOptions, wi
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.app.bundle_contents import BundleContents
-    from packager.app.inspect import Inspected
+    from packager.publish.inspect import Inspected
+    from packager.publish.load import BundleContents
 
 
 class InspectFormat(StrEnum):
@@ -78,9 +78,9 @@ def inspect(
 
     With --key, the objects of Flux verify the signature by this key, too.
     """
-    from packager.app import inspect as stage
     from packager.base import yamlio
     from packager.cli.host import host
+    from packager.publish import inspect as stage
 
     trust = signatures.trust()
     inspected = stage.inspect(
@@ -108,7 +108,7 @@ def inspect(
 
 
 def _show(inspected: Inspected) -> None:
-    from packager.app.inspect import is_locked
+    from packager.publish.inspect import is_locked
 
     facts = inspected.facts
     rows = [

@@ -34,7 +34,7 @@ def new(
 
     The password of NAME.key is asked for, or read from MLPACK_KEY_PASSWORD. Existing files are never replaced.
     """
-    from packager.app.key import new_key
+    from packager.publish.keyfiles import new_key
 
     made = new_key(name, lambda: None if no_password else _new_password(name))
     if output is not None:

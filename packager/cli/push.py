@@ -18,7 +18,7 @@ from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
-    from packager.app.push import PushedPackage
+    from packager.publish.push import PushedPackage
 
 
 @with_registry
@@ -62,20 +62,25 @@ def push(
     the signatures, so no one sees a part of a push. The password of a key is asked for, or read from
     MLPACK_KEY_PASSWORD. Exit code 5 if `verify` would not accept the package, or a tag names another artefact.
     """
-    from packager.app.key import signers
-    from packager.app.push import PushRequest
-    from packager.app.push import push as push_package
-    from packager.app.registry_access import chosen_annotations, parse
+    from packager.app.verify import Checks, allowed_words, level
     from packager.cli.host import host
     from packager.cli.signature_arguments import password_of
+    from packager.publish.artefact import chosen_annotations
+    from packager.publish.keyfiles import signers
+    from packager.publish.push import PushRequest
+    from packager.publish.push import push as push_package
+    from packager.publish.reference import parse
 
     request = PushRequest(
         package,
         parse(reference),
-        host(ctx).runner,
-        kubectl,
-        pod_security,
-        tuple(allow),
+        Checks(
+            kubectls=(kubectl,),
+            level=level(pod_security),
+            allowed=allowed_words(tuple(allow)),
+            has_notes=False,
+            runner=host(ctx).runner,
+        ),
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),

@@ -143,7 +143,7 @@ def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
 
 def _pulled() -> Iterable[Path]:
     """Return the archives in the cache of pulled packages."""
-    from packager.app.pull import pulled
+    from packager.publish.pull import pulled
 
     return pulled(cache_folder())
 

@@ -24,7 +24,7 @@ from packager.publish.registry import MANIFEST
 from packager.publish.upload import Descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 EMPTY = b"{}"
@@ -32,8 +32,8 @@ EMPTY = b"{}"
 
 EMPTY_CONFIG = "application/vnd.oci.empty.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-OPERATOR = "application/yaml"
-"""The type of a file with the manifest of an operator."""
+TAR = "application/vnd.oci.image.layer.v1.tar"
+"""The type of the layer with the manifest of an operator, or with the files that pods fetch."""
 
 FORMER_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
 """A type that the documentation once named: it is pulled, and not written."""
@@ -182,22 +182,17 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
     return Artefact(jsonio.compact_bytes(manifest), config, layer)
 
 
-def of_file(kind: str, name: str, content: bytes) -> bytes:
-    """Return the manifest of an artefact with one file, with the config `EMPTY`.
-
-    Args:
-        kind: The media type of the file.
-        name: The name of the file.
-        content: The content of the file.
-    """
+def of_tar(layer: Descriptor) -> tuple[bytes, bytes]:
+    """Return the config and the manifest of an image whose only layer is this tar."""
+    rootfs = {"type": "layers", "diff_ids": [layer.digest]}
+    config = jsonio.compact_bytes({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs})
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "artifactType": kind,
-        "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
-        "layers": [_entry(kind, descriptor(content)) | {"annotations": {_TITLE: name}}],
+        "config": _entry(CONFIG, descriptor(config)),
+        "layers": [_entry(TAR, layer)],
     }
-    return jsonio.compact_bytes(manifest)
+    return config, jsonio.compact_bytes(manifest)
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
@@ -365,3 +360,14 @@ def _texts(values: Any) -> dict[str, str]:
     """Return the texts in an object, without those that are not texts."""
     items = values.items() if isinstance(values, dict) else ()
     return {key: text for key, text in items if isinstance(text, str)}
+
+
+def chosen_annotations(pairs: Sequence[str], source: str | None, revision: str | None) -> dict[str, str]:
+    """Return the annotations of `--annotation`, `--source` and `--revision`. Raises UsageError."""
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key in texts:
+            raise UsageError(f"--annotation {pair}: expected KEY=VALUE, each key once")
+        texts[key] = text
+    return texts | {key: value for key, value in ((SOURCE, source), (REVISION, revision)) if value is not None}

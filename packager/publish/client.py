@@ -14,15 +14,18 @@ from packager.base import jsonio, rest
 from packager.base.errors import ToolError, VerificationError
 from packager.base.shortening import shortened
 from packager.base.values import Value
-from packager.base.web import BUSY, HttpTransport, OtherProtocolError, TransientError, address
+from packager.base.web import BUSY, HttpTransport, Network, OtherProtocolError, TransientError, address
+from packager.publish import credentials
 from packager.publish.auth import Authority
 from packager.publish.reference import is_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from packager.base.web import Address, Content, Network, Response
+    from packager.base.runner import Runner
+    from packager.base.web import Address, Content, Response
     from packager.publish.credentials import Login
     from packager.publish.reference import PackageReference
 
@@ -77,32 +80,45 @@ class Retries:
 
 
 class Access(Value, frozen=True):
-    """The way to a registry, and the permissions there.
-
-    Attributes:
-        network: The way to the network.
-        login: Returns the credentials for a repository, which is called when the registry asks for some.
-        plain_http: Whether the registry is used over http.
-        may_receive: Whether an issuer of tokens may receive the credentials; None for each that is as safe as the
-            registry.
-        tries_http: Whether a registry of this machine that does not speak TLS is used over http.
-    """
+    """The way to a registry, and the permissions there."""
 
     network: Network
-    login: Callable[[PackageReference], Login | None] = lambda _reference: None
-    plain_http: bool = False
+    login: Callable[[PackageReference], Login | None] = lambda _reference: None  # called when a registry asks for some
+    plain_http: bool = False  # whether the registry is used over http
     may_receive: Callable[[Address], bool] | None = None
-    tries_http: bool = True
+    """Whether an issuer of tokens may receive the credentials; None for each that is as safe as the registry."""
+    tries_http: bool = True  # whether a registry of this machine that does not speak TLS is used over http
+
+
+class AccessRequest(Value, frozen=True):
+    """The options for the access to registries."""
+
+    environment: Mapping[str, str]  # names the files of docker and podman
+    home: Path | None  # None for a user without one
+    user: tuple[str, str] | None = None  # the name and the password; None for those in the files
+    plain_http: bool = False  # whether registries are used over http
+    ca_file: Path | None = None  # certificates to trust in addition to those of the system
+
+
+def access(
+    request: AccessRequest, *, show: Callable[[str], object], tell: Callable[[str], object], runner: Runner
+) -> Access:
+    """Return the access to registries; `show` receives a line about each request, `tell` one about a failed helper.
+
+    Raises UsageError if the user or the password is not valid.
+    """
+    given = None if request.user is None else credentials.given(*request.user, "stdin")
+    files = credentials.files(request.environment, request.home)
+
+    def login(reference: PackageReference) -> Login | None:
+        return given or credentials.find(reference, files, tell, runner)
+
+    ca_file = None if request.ca_file is None else str(request.ca_file)
+    return Access(Network(ca_file=ca_file, show=show, sleep=runner.sleep), login, request.plain_http)
 
 
 class RegistryClient:
-    """Requests to one repository.
-
-    Args:
-        reference: The repository.
-        access: The way to the registry.
-        may_push: Whether the permission to push is asked for.
-    """
+    """Requests to one repository; `may_push` asks for the permission to push."""
 
     def __init__(self, reference: PackageReference, access: Access, *, may_push: bool) -> None:
         self._reference = reference

@@ -99,3 +99,19 @@ def _platforms(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         name = "/".join(str(part) for part in parts if part)
         if _PLATFORM.fullmatch(name) and "unknown" not in name:
             yield name, entry["digest"]
+
+
+def check_pushable(image: str) -> None:
+    """Refuse to push to a registry that no cluster can pull from.
+
+    Raises:
+        UsageError: The registry of the image is this machine.
+    """
+    if "@" in image:
+        raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")
+    host = image.partition("/")[0]
+    if host == "localhost":
+        raise UsageError(
+            f"{image} has no registry: localhost is this machine",
+            hint="mlpack configure --registry HOST, or --registry HOST",
+        )

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from packager.base.errors import UsageError
-from packager.publish import bundle, keys
+from packager.publish import dsse, keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class Signer:
 
     def bundle(self, payload: bytes) -> bytes:
         """Return the bundle of a statement with the signature."""
-        return bundle.compose(payload, self.sign(bundle.signed_bytes(payload)), self.public.fingerprint)
+        return dsse.compose(payload, self.sign(dsse.signed_bytes(payload)), self.public.fingerprint)
 
     def pem(self, password: bytes | None) -> bytes:
         """Return the private key as PKCS#8 in PEM, encrypted unless `password` is None."""

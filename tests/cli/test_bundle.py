@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.bundled_operators import needed
 from packager.base.errors import VerificationError
 from packager.package import tarheader
 from packager.publish import artefact, layout
-from packager.publish.bundled import BundledRepository
-from packager.publish.layout import Root
+from packager.publish import load as loading
+from packager.publish.bundle import needed
+from packager.publish.layout import BundledRepository, Root
 from tests.publish import fake_registry
 from tests.publish.fake_registry import digest_of
 
@@ -237,7 +237,7 @@ LAYOUT = ("oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
 
 
 def index(*manifests: bytes, **annotations: str) -> tuple[str, bytes]:
-    named = {"mlpack.repository": "team/x", "org.opencontainers.image.ref.name": "1", **annotations}
+    named = {"mlpack.repository": "team/x", "mlpack.tag": "1", **annotations}
     entries = [descriptor(content, KIND, annotations=named) for content in manifests]
     return "index.json", json.dumps({"manifests": entries}).encode()
 
@@ -252,7 +252,7 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([], "no oci-layout"),
         ([LAYOUT], "no index.json"),
         ([index(), ("oci-layout", b"{}")], "no oci-layout"),
-        ([LAYOUT, index(), ("../x", b"")], "leads out of the package"),
+        ([LAYOUT, index(), ("../x", b"")], "unexpected entry"),
         ([LAYOUT, index(), LAYOUT], "unexpected entry"),
         ([LAYOUT, index(), blob(b"stray")], "no manifest names"),
         ([LAYOUT, index(), blob(b"a"), blob(b"a")], "is there twice"),
@@ -264,7 +264,7 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([LAYOUT, ("index.json", MANIFEST), blob(b"{}")], "expected a list of manifests"),
         ([LAYOUT, ("index.json", json.dumps({**json.loads(MANIFEST), "manifests": 5}).encode())], "list of manifests"),
         ([LAYOUT, index(MANIFEST, **{"mlpack.repository": "../x"}), blob(MANIFEST), blob(b"{}")], "a repository and"),
-        ([LAYOUT, index(MANIFEST, **{"org.opencontainers.image.ref.name": "a/b"}), blob(MANIFEST)], "and a tag"),
+        ([LAYOUT, index(MANIFEST, **{"mlpack.tag": "a/b"}), blob(MANIFEST)], "and a tag"),
     ],
 )
 def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:
@@ -434,9 +434,7 @@ def test_operators_follow_from_sealed_kinds_of_overlays() -> None:
     ],
 )
 def test_registry_of_an_overlay_keeps_its_path(former: str, moved: str) -> None:
-    from packager.app.load import _moved
-
-    assert _moved("lab.example.com/x", former) == moved
+    assert loading.moved("lab.example.com/x", former) == moved
 
 
 def test_bundle_of_a_file_carries_its_signatures(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
@@ -468,7 +466,8 @@ def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
     }
     content = json.dumps(manifest).encode()
     keys = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
-    entry = descriptor(content, KIND, annotations=dict(zip(keys, names, strict=False)))
+    annotations = dict(zip(keys, names, strict=False))
+    entry = descriptor(content, KIND, **({"annotations": annotations} if annotations else {}))
     files = {f"blobs/sha256/{digest_of(blob)[7:]}": blob for blob in (config, layer, content)}
     files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
     files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
@@ -489,6 +488,7 @@ def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
 @pytest.mark.parametrize(
     ("names", "extra"),
     [
+        ((), ()),  # as `buildah push IMAGE oci-archive:FILE` writes it
         (("localhost/mpioperator/mpi-pi:openmpi",), ()),
         (("openmpi",), ()),
         (("openmpi", "localhost/mpioperator/mpi-pi:openmpi"), ("manifest.json", "repositories")),
@@ -558,11 +558,11 @@ def test_layout_with_a_link_or_a_device_is_refused(tmp_path: Path, kind: bytes, 
 def test_operator_of_another_type_is_not_written(mlpack: Mlpack, other: FakeRegistry) -> None:
     manifest = {"mediaType": KIND, "config": descriptor(b"{}", "x"), "layers": [descriptor(b"#!/bin/sh", "text/x-sh")]}
     content = json.dumps(manifest).encode()
-    named = {"mlpack.repository": "operators/mpi-operator", "org.opencontainers.image.ref.name": "v0.8.0"}
+    named = {"mlpack.repository": "operators/mpi-operator", "mlpack.tag": "v0.8.0"}
     members = [LAYOUT, index(content, **named), blob(content), blob(b"{}"), blob(b"#!/bin/sh")]
     Path("b.tar").write_bytes(tar(members))
     done = mlpack("load", "b.tar", "--registry", other.host, "--extract", "out")
-    assert (done.code, "expected a layer of the type application/yaml" in done.stderr) == (5, True)
+    assert (done.code, f"expected a layer of the type {artefact.TAR}" in done.stderr) == (5, True)
     assert not Path("out").exists()
 
 

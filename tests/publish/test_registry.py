@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.pull import PullRequest, pull
-from packager.app.push import PushRequest, push
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.base.runner import SYSTEM
 from packager.base.web import Network
 from packager.publish import upload
 from packager.publish.client import Access
 from packager.publish.credentials import Login
+from packager.publish.pull import PullRequest, pull
+from packager.publish.push import PushRequest, push
 from packager.publish.reference import parse
 from packager.publish.registry import MANIFEST, Repository
 from packager.publish.upload import Descriptor
+from packager.verify import Checks
 from tests.publish import fake_registry
 from tests.publish.fake_registry import (
     IDENTITY_TOKEN,
@@ -63,7 +64,7 @@ def quiet(*_arguments: object, **_options: object) -> nullcontext[Callable[[int]
 
 def pushed(registry: FakeRegistry, archive: Path, kubectl: Path, login: Login | None = None, **options: Any) -> Any:
     reference = parse(f"oci://{registry.host}/team/hello-mpi:1.0")
-    request = PushRequest(archive, reference, SYSTEM, str(kubectl), verify=False, **options)
+    request = PushRequest(archive, reference, Checks((str(kubectl),), runner=SYSTEM), verify=False, **options)
     return push(request, access(login), tell=lambda _: None, progress=quiet)
 
 

@@ -19,6 +19,7 @@ from packager.cluster.target import chosen_overlays
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import opened
+from packager.publish.images import check_pushable
 from packager.rendering import render
 from packager.workloads import structures
 from packager.workloads.pods import BUILT_ELSEWHERE
@@ -282,19 +283,3 @@ def dockerfile(package: Package) -> Path:
     if not path.is_file():
         raise UsageError(f"{package.source} contains no Dockerfile: its image is built elsewhere", hint="pull it")
     return path
-
-
-def check_pushable(image: str) -> None:
-    """Refuse to push to a registry that no cluster can pull from.
-
-    Raises:
-        UsageError: The registry of the image is this machine.
-    """
-    if "@" in image:
-        raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")
-    host = image.partition("/")[0]
-    if host == "localhost":
-        raise UsageError(
-            f"{image} has no registry: localhost is this machine",
-            hint="mlpack configure --registry HOST, or --registry HOST",
-        )

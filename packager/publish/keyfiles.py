@@ -64,7 +64,7 @@ def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
         ToolError: A file cannot be written, or the extra `sign` is missing.
     """
     try:
-        from packager.publish import signer
+        from packager.publish import signer  # noqa: PLC0415 - its library is an extra
     except ModuleNotFoundError as error:
         raise missing_extra("a key pair", error, "sign") from None
     private, public = (path.with_name(f"{path.name}{ending}") for ending in (".key", ".pub"))
@@ -98,7 +98,7 @@ def signers(paths: Sequence[Path], password: Callable[[Path], bytes], tell: Tell
     if not paths:
         return ()
     try:
-        from packager.publish import signer
+        from packager.publish import signer  # noqa: PLC0415 - its library is an extra
     except ModuleNotFoundError as error:
         raise missing_extra("--sign-key", error, "sign") from None
     read = [signer.read(_content(path, tell), path.stem, str(path), lambda path=path: password(path)) for path in paths]  # type: ignore[misc]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import integrity, inventory
+from packager.package import declared, integrity, inventory
 from packager.package.opened import opened
 from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts
@@ -21,13 +21,14 @@ from packager.publish.packing import dropped_by_flux, packed
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
 from packager.publish.signatures import SignedArtefact, attach
+from packager.rendering import render
+from packager.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.base.progress import Progress, Tell
-    from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
@@ -47,10 +48,7 @@ class PushRequest:
     Attributes:
         package: The package: an archive, which is pushed unchanged, or a folder, which is packed first.
         reference: The repository, with a tag or without one.
-        runner: Starts kubectl.
-        kubectl: The kubectl that renders.
-        pod_security: The Pod Security level that every overlay must meet; None for none.
-        allow: Words of `--allow`: kinds, fields, labels and annotations that are permitted too.
+        checks: The options of the verification.
         tags: More tags.
         platform: The operating system and the architecture that the artefact names.
         annotations: More annotations.
@@ -63,10 +61,7 @@ class PushRequest:
 
     package: Path
     reference: PackageReference
-    runner: Runner
-    kubectl: str = "kubectl"
-    pod_security: str | None = None
-    allow: tuple[str, ...] = ()
+    checks: Checks
     tags: tuple[str, ...] = ()
     platform: str = "linux/amd64"
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -75,19 +70,6 @@ class PushRequest:
     force: bool = False
     dry_run: bool = False
     signers: tuple[Signer, ...] = ()
-
-    @property
-    def checks(self) -> Checks:
-        """The options of the verification. Raises UsageError."""
-        from packager.app.verify import Checks, allowed_words, level
-
-        return Checks(
-            kubectls=(self.kubectl,),
-            level=level(self.pod_security),
-            allowed=allowed_words(self.allow),
-            has_notes=False,
-            runner=self.runner,
-        )
 
     @property
     def all_tags(self) -> tuple[str, ...]:
@@ -207,9 +189,7 @@ def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
 
 def _verified(package: Package, request: PushRequest) -> Report:
     """Return the report on a package. Raises VerificationError or ToolError."""
-    from packager import verify as stage
-
-    report = stage.verify(package, request.checks)
+    report = verify(package, request.checks)
     problems = [*report.problems, *_dropped(package, report)]
     verified = shlex.join(["mlpack", "verify", argument(request.package)])
     if problems:
@@ -245,8 +225,6 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
 
 def title_of(package: Package) -> str:
     """Return the title of a package's model. Raises ToolError if the spec cannot be read."""
-    from packager.package import declared
-
     return declared.title(package)
 
 
@@ -256,8 +234,6 @@ def images_of(package: Package, checks: Checks) -> set[str]:
     Raises:
         ToolError: No kubectl could render an overlay.
     """
-    from packager.rendering import render
-
     images: set[str] = set()
     for name in package.applied:
         outcome = render.render(package, name, checks.kubectls, checks.runner)

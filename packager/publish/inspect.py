@@ -9,34 +9,31 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.app import bundle_contents
-from packager.app.pull import read
-from packager.app.push import facts_of, images_of
-from packager.app.signatures import check_file
-from packager.app.verify import is_bundle
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
 from packager.package.opened import opened
-from packager.publish import gitops, sbom
+from packager.publish import gitops, load, sbom
 from packager.publish.gitops import GitopsTarget
+from packager.publish.layout import is_bundle
+from packager.publish.pull import read
+from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_reference, parse
 from packager.publish.registry import Repository
-from packager.publish.signatures import find
+from packager.publish.signatures import check_file, find
 from packager.verify import Checks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.app.bundle_contents import BundleContents
-    from packager.app.signatures import Trust
     from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.keys import PublicKey
+    from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature
+    from packager.publish.signatures import Signature, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +216,7 @@ def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
 
 
 def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
-    contents = bundle_contents.read(path, trust, progress=progress, tell=lambda _: None)
+    contents = load.read(path, trust, progress=progress, tell=lambda _: None)
     root = contents.package
     facts, described = contents.packages[root.blob.digest], contents.described(root)
     return Inspected(
@@ -227,7 +224,7 @@ def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
         digest=root.blob.digest,
         size=described.layer.size,
         created=described.created,
-        signatures=bundle_contents.signatures(contents, root, trust),
+        signatures=load.signatures(contents, root, trust),
         bundle=contents,
     )
 

@@ -10,7 +10,6 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.app.signatures import beside, lines
 from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.limits import DEFAULT, Limits
@@ -20,19 +19,18 @@ from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact
 from packager.publish.reference import dashed
 from packager.publish.registry import Repository
-from packager.publish.signatures import find
+from packager.publish.signatures import beside, find, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-    from packager.app.signatures import Trust
     from packager.base.progress import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
-    from packager.publish.bundled import BundledRepository
     from packager.publish.client import Access
+    from packager.publish.layout import BundledRepository
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature
+    from packager.publish.signatures import Signature, Trust
 
     Source = Repository | BundledRepository
     """A repository that packages are pulled from."""
