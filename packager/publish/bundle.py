@@ -154,7 +154,7 @@ def needed(inventory: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
-    """Return what the pods of a package fetch, as it was built; each once."""
+    """Return the sources that the pods of a package fetch, as it was built; each once."""
     commands = [command for document in _documents(inventory) for command in _lists(document)]
     return tuple(dict.fromkeys(source for command in commands for _, source in scripts.fetched(command)))
 

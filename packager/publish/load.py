@@ -455,7 +455,7 @@ def _unpack(stream: Any, folder: Path, size: int, expected: Mapping[str, str]) -
 
 
 def _sources_of(facts: ArtefactFacts) -> tuple[Any, ...]:
-    """Return what the pods of a package fetch."""
+    """Return the sources that the pods of a package fetch."""
     return sources_of(parsed(facts.sealed.encode(), Path(facts.package))) if facts.sealed else ()
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
+import packager
 from packager.base.errors import VerificationError
 from packager.package import tarheader
 from packager.publish import artefact, layout
@@ -706,3 +709,53 @@ def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack) ->
         assert (plain.code, text.code) == (5, 5)
         assert "a bundle is a file that `mlpack bundle` has written" in plain.stderr
         assert "expected a package: a folder, or a tar.gz of `mlpack build`" in text.stderr
+
+
+SKOPEO = """#!/usr/bin/env python3
+import json, pathlib, sys, tarfile
+
+source, destination = sys.argv[-2:]
+kind, path, name = source.split(":", 2)
+archive = tarfile.open(path)
+index = json.load(archive.extractfile("index.json"))
+key = "org.opencontainers.image.ref.name"
+(entry,) = [entry for entry in index["manifests"] if entry["annotations"].get(key) == name]
+blob = lambda digest: archive.extractfile("blobs/" + digest.replace(":", "/")).read()
+manifest = blob(entry["digest"])
+if destination.startswith("dir:"):
+    folder = pathlib.Path(destination[4:])
+    folder.mkdir()
+    (folder / "manifest.json").write_bytes(manifest)
+    parts = json.loads(manifest)
+    for part in [parts["config"], *parts["layers"]]:
+        (folder / part["digest"].partition(":")[2]).write_bytes(blob(part["digest"]))
+else:
+    print(destination)
+"""
+
+
+def test_recipe_without_mlpack_unpacks_a_bundle(
+    mlpack: Mlpack, registry: FakeRegistry, pushed: str, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program in place of skopeo finds manifests as skopeo does, by their names in the layout."""
+    image(registry, "mpioperator/mpi-operator", "0.8.0")
+    Path("operator.yaml").write_text(OPERATOR.replace("HOST", registry.host))
+    assert mlpack("bundle", pushed, "--operator", "mpi=operator.yaml").code == 0
+    Path("bin").mkdir()
+    for name, text in (("skopeo", SKOPEO), ("kubectl", '#!/bin/sh\necho "$@"\n')):
+        Path("bin", name).write_text(text)
+        Path("bin", name).chmod(0o755)
+    document = (Path(packager.__file__).parent.parent / "docs/airgap.md").read_text()
+    recipe = document.partition("## Without mlpack")[2].partition("```sh\n")[2].partition("```")[0]
+    monkeypatch.setenv("PATH", f"{Path('bin').absolute()}:{os.environ['PATH']}")
+    done = subprocess.run(["sh", "-eu", "-c", recipe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "docker://registry.lab.example.com/mpioperator/mpi-pi:openmpi",
+        "apply --server-side -f operator/mpi-operator.yaml",
+        "-k package/hello-mpi/quickstart/k8s/mlops/single-node apply",
+    ]
+    assert Path("operator/mpi-operator.yaml").read_bytes() == Path("operator.yaml").read_bytes()
+    overlay = "package/hello-mpi/quickstart/k8s/mlops/single-node"
+    rendered = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True).stdout
+    assert "image: registry.lab.example.com/mpioperator/mpi-pi:openmpi\n" in rendered
