@@ -148,13 +148,9 @@ def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[t
 
 @dataclass(slots=True)
 class _Tail:
-    """The end of a program's stderr.
+    """The end of a program's stderr."""
 
-    Attributes:
-        size: The bytes that it has written in total.
-    """
-
-    size: int = 0
+    size: int = 0  # the bytes that it has written in total
     _kept: bytearray = field(default_factory=bytearray)
 
     def add(self, chunk: bytes) -> None:

@@ -66,27 +66,16 @@ _LARGEST_BLOB = 1 << 40
 
 
 class ArtefactFacts(Value, frozen=True):
-    """The facts about a package that can be read without its layer.
+    """The facts about a package that can be read without its layer."""
 
-    Attributes:
-        package: The name.
-        digest: The digest of the package: of its inventory.
-        overlays: The overlays.
-        edited: The paths of the files that were edited since the package was built.
-        images: The images of the pods.
-        sealed: The text of the inventory; None if it is too long.
-        title: The title of the model; empty if the package does not say it.
-        folder: The folder in the archive that contains the package; empty if it is at the top.
-    """
-
-    package: str
-    digest: str
+    package: str  # the name
+    digest: str  # the digest of the package: of its inventory
     overlays: tuple[str, ...]
-    edited: tuple[str, ...]
-    images: tuple[str, ...]
-    sealed: str | None = None
-    title: str = ""
-    folder: str = ""
+    edited: tuple[str, ...]  # the paths of the files that were edited since the package was built
+    images: tuple[str, ...]  # the images of the pods
+    sealed: str | None = None  # the text of the inventory; None if it is too long
+    title: str = ""  # the title of the model; empty if the package does not say it
+    folder: str = ""  # the folder in the archive that contains the package; empty if it is at the top
 
 
 class Layer(Value, frozen=True):
@@ -98,19 +87,12 @@ class Layer(Value, frozen=True):
 
 
 class ArtefactChoices(Value, frozen=True):
-    """The choices of a user for an artefact.
+    """The choices of a user for an artefact."""
 
-    Attributes:
-        version: The tag; None without one.
-        created: The time in seconds since 1970; None without one.
-        platform: The operating system and the architecture.
-        annotations: More annotations.
-    """
-
-    version: str | None = None
-    created: int | None = None
-    platform: str = "linux/amd64"
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    version: str | None = None  # the tag; None without one
+    created: int | None = None  # the time in seconds since 1970; None without one
+    platform: str = "linux/amd64"  # the operating system and the architecture
+    annotations: Mapping[str, str] = field(default_factory=dict)  # more annotations
 
 
 class Artefact(Value, frozen=True):
@@ -132,18 +114,11 @@ class Artefact(Value, frozen=True):
 
 
 class Described(Value, frozen=True):
-    """The manifest of an artefact in a registry.
-
-    Attributes:
-        layer: The layer.
-        config: The config; None if it is not one of an image.
-        file: The name of the layer; empty if it has none.
-        annotations: The annotations.
-    """
+    """The manifest of an artefact in a registry."""
 
     layer: Descriptor
-    config: Descriptor | None
-    file: str
+    config: Descriptor | None  # the config; None if it is not one of an image
+    file: str  # the name of the layer; empty if it has none
     annotations: Mapping[str, str]
 
     @property

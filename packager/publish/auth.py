@@ -32,17 +32,11 @@ _CLIENT = "mlpack"
 
 
 class Challenge(Value, frozen=True):
-    """The authentication that a registry asks for.
+    """The authentication that a registry asks for."""
 
-    Attributes:
-        is_bearer: Whether it asks for a token rather than a password.
-        realm: The address that issues tokens.
-        service: The name of the registry for the issuer.
-    """
-
-    is_bearer: bool
-    realm: str = ""
-    service: str | None = None
+    is_bearer: bool  # whether it asks for a token rather than a password
+    realm: str = ""  # the address that issues tokens
+    service: str | None = None  # the name of the registry for the issuer
 
 
 def challenge(header: str) -> Challenge | None:
@@ -102,10 +96,6 @@ class Authority:
 
     def answer(self, asked: str, scope: str) -> None:
         """Keep the header that a registry asks for.
-
-        Args:
-            asked: The header WWW-Authenticate.
-            scope: The scope of the requests.
 
         Raises:
             TransientError: The issuer cannot be asked now.

@@ -39,15 +39,10 @@ _SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """A tool that builds and pushes images.
+    """A tool that builds and pushes images."""
 
-    Attributes:
-        program: A name on PATH, or a path.
-        rejected: For each builder before it, the reason why it was skipped.
-    """
-
-    program: str
-    rejected: tuple[str, ...] = ()
+    program: str  # a name on PATH, or a path
+    rejected: tuple[str, ...] = ()  # for each builder before it, the reason why it was skipped
 
     def build(self, images: Sequence[str], context: Path, extra: Sequence[str] = ()) -> list[str]:
         """Return the command that builds the Dockerfile of `context` under the names `images`."""
@@ -69,59 +64,37 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class ImageRequest:
-    """The image to build or push, and the tool to use.
+    """The image to build or push, and the tool to use."""
 
-    Attributes:
-        package: A folder or an archive.
-        overlay: The overlay that uses the image; None for all overlays.
-        registry: The registry that replaces the package's; None for the package's.
-        program: The builder; None for the first one that works on this machine.
-        runner: Starts programs.
-        kubectl: The kubectl that renders the overlays.
-        arguments: More arguments for the builder.
-    """
-
-    package: Path
-    runner: Runner
-    overlay: str | None = None
-    registry: str | None = None
-    program: str | None = None
-    kubectl: str = "kubectl"
-    arguments: tuple[str, ...] = ()
+    package: Path  # a folder or an archive
+    runner: Runner  # starts programs
+    overlay: str | None = None  # the overlay that uses the image; None for all overlays
+    registry: str | None = None  # the registry that replaces the package's; None for the package's
+    program: str | None = None  # the builder; None for the first one that works on this machine
+    kubectl: str = "kubectl"  # the kubectl that renders the overlays
+    arguments: tuple[str, ...] = ()  # more arguments for the builder
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The images that the workloads of a package use.
+    """The images that the workloads of a package use."""
 
-    Attributes:
-        own: The names of the package's image in the main workload of each overlay.
-        others: The images of further workloads, each with a workload that uses it; they are not built from the package.
-    """
-
-    own: tuple[str, ...]
+    own: tuple[str, ...]  # the names of the package's image in the main workload of each overlay
     others: Mapping[str, str]
+    """The images of further workloads, each with a workload that uses it; they are not built from the package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """The command that builds a package's image.
+    """The command that builds a package's image."""
 
-    Attributes:
-        images: The names of the image in the package's pods.
-        others: The images of further workloads, which are built elsewhere, each with a workload that uses it.
-        command: The command that builds the image.
-        shown: The command for messages, in which the package has the path that the user named.
-        manual_command: The shell commands that do the same.
-        builder: The tool that builds.
-    """
-
-    images: tuple[str, ...]
+    images: tuple[str, ...]  # the names of the image in the package's pods
     others: Mapping[str, str]
-    command: tuple[str, ...]
-    shown: tuple[str, ...]
-    manual_command: str
-    builder: Builder
+    """The images of further workloads, which are built elsewhere, each with a workload that uses it."""
+    command: tuple[str, ...]  # the command that builds the image
+    shown: tuple[str, ...]  # the command for messages, in which the package has the path that the user named
+    manual_command: str  # the shell commands that do the same
+    builder: Builder  # the tool that builds
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -130,17 +103,12 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The commands that push a package's images.
+    """The commands that push a package's images."""
 
-    Attributes:
-        commands: The command that pushes each image, by the image's name.
-        others: The images of further workloads, which are pushed elsewhere, each with a workload that uses it.
-        builder: The tool that pushes.
-    """
-
-    commands: Mapping[str, tuple[str, ...]]
+    commands: Mapping[str, tuple[str, ...]]  # the command that pushes each image, by the image's name
     others: Mapping[str, str]
-    builder: Builder
+    """The images of further workloads, which are pushed elsewhere, each with a workload that uses it."""
+    builder: Builder  # the tool that pushes
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""

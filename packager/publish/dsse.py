@@ -38,15 +38,10 @@ class BundleError(ValueError):
 
 
 class Subject(Value, frozen=True):
-    """An artefact or a file that a statement is about.
-
-    Attributes:
-        digest: The digest.
-        name: The name; empty without one.
-    """
+    """An artefact or a file that a statement is about."""
 
     digest: str
-    name: str = ""
+    name: str = ""  # the name; empty without one
 
 
 class Statement(Value, frozen=True):
@@ -57,17 +52,11 @@ class Statement(Value, frozen=True):
 
 
 class Envelope(Value, frozen=True):
-    """A signed statement.
+    """A signed statement."""
 
-    Attributes:
-        payload: The bytes of the statement.
-        signature: The signature over `signed_bytes(payload)`.
-        hint: The fingerprint of the key as the bundle claims it; None if it names no key.
-    """
-
-    payload: bytes
-    signature: bytes
-    hint: str | None
+    payload: bytes  # the bytes of the statement
+    signature: bytes  # the signature over `signed_bytes(payload)`
+    hint: str | None  # the fingerprint of the key as the bundle claims it; None if it names no key
 
 
 def statement(subjects: Iterable[Subject]) -> bytes:

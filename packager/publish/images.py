@@ -24,15 +24,11 @@ _PLATFORM = re.compile(r"[a-z0-9]{1,32}/[a-z0-9]{1,32}(/[a-z0-9.]{1,32})?")
 
 
 class ImageManifest(Value, frozen=True):
-    """The manifest that a tag of an image has, or the index of those of several platforms.
-
-    Attributes:
-        digest: The digest.
-        platforms: The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one.
-    """
+    """The manifest that a tag of an image has, or the index of those of several platforms."""
 
     digest: str
     platforms: Mapping[str, str]
+    """The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one."""
 
     def digest_for(self, platform: str | None) -> str:
         """Return the digest to pull by; for a platform, that of its own manifest.

@@ -38,27 +38,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """The description of a package.
+    """The description of a package."""
 
-    Attributes:
-        facts: The facts about the package.
-        reference: The repository; None for a package on disk.
-        digest: The digest of the artefact; None for a package on disk.
-        size: The size of the archive in bytes; None for a folder.
-        created: The time that the artefact names.
-        is_plain: Whether the registry is used over http.
-        signatures: The signatures in the registry; None for a package on disk.
-        bundle: The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does.
-    """
-
-    facts: ArtefactFacts
-    reference: PackageReference | None = None
-    digest: str | None = None
-    size: int | None = None
-    created: str | None = None
-    is_plain: bool = False
-    signatures: tuple[Signature, ...] | None = None
+    facts: ArtefactFacts  # the facts about the package
+    reference: PackageReference | None = None  # the repository; None for a package on disk
+    digest: str | None = None  # the digest of the artefact; None for a package on disk
+    size: int | None = None  # the size of the archive in bytes; None for a folder
+    created: str | None = None  # the time that the artefact names
+    is_plain: bool = False  # whether the registry is used over http
+    signatures: tuple[Signature, ...] | None = None  # the signatures in the registry; None for a package on disk
     bundle: BundleContents | None = None
+    """The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does."""
 
     @property
     def name(self) -> str:

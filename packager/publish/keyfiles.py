@@ -27,19 +27,12 @@ _MODE = 0o600
 
 
 class NewKey(Value, frozen=True):
-    """A new key pair.
+    """A new key pair."""
 
-    Attributes:
-        private: The file with the private key, which only its owner can read.
-        public: The file with the public key.
-        key: The public key.
-        is_encrypted: Whether the private key needs a password.
-    """
-
-    private: Path
-    public: Path
-    key: PublicKey
-    is_encrypted: bool
+    private: Path  # the file with the private key, which only its owner can read
+    public: Path  # the file with the public key
+    key: PublicKey  # the public key
+    is_encrypted: bool  # whether the private key needs a password
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""

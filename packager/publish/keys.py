@@ -39,16 +39,10 @@ class KeyKind(StrEnum):
 
 
 class PublicKey(Value, frozen=True):
-    """A public key.
+    """A public key."""
 
-    Attributes:
-        name: The name of its owner: of the file, without `.pub`.
-        der: The key as a SubjectPublicKeyInfo.
-        kind: The kind.
-    """
-
-    name: str
-    der: bytes
+    name: str  # the name of its owner: of the file, without `.pub`
+    der: bytes  # the key as a SubjectPublicKeyInfo
     kind: KeyKind
 
     @property
@@ -66,11 +60,6 @@ class PublicKey(Value, frozen=True):
 
 def public(content: bytes, name: str, shown: str) -> PublicKey:
     """Return a public key.
-
-    Args:
-        content: The content of its file.
-        name: The name of its owner.
-        shown: The file, for messages.
 
     Raises:
         UsageError: The file has no key of a kind that is accepted.

@@ -311,13 +311,6 @@ def notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
 def load(request: LoadRequest, access: Access, configure: Configure, *, progress: Progress, tell: Tell) -> Loaded:
     """Check a bundle, and store its content in a registry; the tags are set last.
 
-    Args:
-        request: The bundle and the registry.
-        access: The way to the registry.
-        configure: Writes the registry into a package.
-        progress: Shows the progress.
-        tell: Receives a line about each signature of a package.
-
     Raises:
         UsageError: The registry is not valid, or something is at the place of an output.
         VerificationError: The bundle is not valid, a package in it is not signed by a trusted key, or a tag names

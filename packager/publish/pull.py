@@ -43,44 +43,26 @@ _COMPONENT = Limits(size=1 << 20, files=100)
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A package in a registry, and where it is written to.
+    """A package in a registry, and where it is written to."""
 
-    Attributes:
-        reference: The package.
-        folder: The folder that it is written to.
-        extract: Whether it is unpacked.
-        force: Whether an existing output is replaced.
-        trust: The keys that are trusted; None leaves signatures unread.
-    """
-
-    reference: PackageReference
-    folder: Path
-    extract: bool = False
-    force: bool = False
-    trust: Trust | None = None
+    reference: PackageReference  # the package
+    folder: Path  # the folder that it is written to
+    extract: bool = False  # whether it is unpacked
+    force: bool = False  # whether an existing output is replaced
+    trust: Trust | None = None  # the keys that are trusted; None leaves signatures unread
 
 
 @dataclass(frozen=True, slots=True)
 class PulledPackage:
-    """A package that was pulled.
+    """A package that was pulled."""
 
-    Attributes:
-        path: The archive, or the folder.
-        reference: The repository.
-        digest: The digest of the artefact.
-        package: The name of the package.
-        package_digest: The digest of the package.
-        edited: The files that were edited since the package was built.
-        signatures: The signatures of the artefact.
-    """
-
-    path: Path
-    reference: PackageReference
-    digest: str
-    package: str
+    path: Path  # the archive, or the folder
+    reference: PackageReference  # the repository
+    digest: str  # the digest of the artefact
+    package: str  # the name of the package
     package_digest: str
-    edited: tuple[str, ...]
-    signatures: tuple[Signature, ...] = ()
+    edited: tuple[str, ...]  # the files that were edited since the package was built
+    signatures: tuple[Signature, ...] = ()  # the signatures of the artefact
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -96,31 +78,17 @@ class PulledPackage:
 
 @dataclass(frozen=True, slots=True)
 class RemoteArtefact:
-    """An artefact in a registry, without its layer.
+    """An artefact in a registry, without its layer."""
 
-    Attributes:
-        reference: The reference that the user named.
-        digest: The digest of the manifest.
-        described: The manifest.
-        facts: The facts about the package; None if the artefact was pushed by another program.
-        is_plain: Whether the registry is used over http.
-    """
-
-    reference: PackageReference
-    digest: str
-    described: Described
-    facts: ArtefactFacts | None
-    is_plain: bool
+    reference: PackageReference  # the reference that the user named
+    digest: str  # the digest of the manifest
+    described: Described  # the manifest
+    facts: ArtefactFacts | None  # the facts about the package; None if the artefact was pushed by another program
+    is_plain: bool  # whether the registry is used over http
 
 
 def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
     """Write a package from a registry to a folder, and its signatures to a file beside it.
-
-    Args:
-        request: The package and the options.
-        access: The way to the registry.
-        progress: Shows the progress of the download.
-        tell: Receives a line about each signature.
 
     Raises:
         UsageError: The reference has neither a tag nor a digest, or the output exists.
@@ -288,13 +256,6 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
     """Unpack a site's own component from a registry, and return its folder, which has the repository's name.
 
     The artefact has one layer, a tar.gz: what `oras push` or `flux push artifact` makes of the component's folder.
-
-    Args:
-        reference: The artefact.
-        access: The way to registries.
-        folder: An empty folder.
-        tell: Receives the digest that a tag names.
-        progress: Shows the progress of the download.
 
     Raises:
         UsageError: The reference has neither a tag nor a digest.

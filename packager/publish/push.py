@@ -43,33 +43,19 @@ _ARGO_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class PushRequest:
-    """A package, and where it is pushed to.
+    """A package, and where it is pushed to."""
 
-    Attributes:
-        package: The package: an archive, which is pushed unchanged, or a folder, which is packed first.
-        reference: The repository, with a tag or without one.
-        checks: The options of the verification.
-        tags: More tags.
-        platform: The operating system and the architecture that the artefact names.
-        annotations: More annotations.
-        created: The time of the package in seconds since 1970; None for none.
-        verify: Whether the package is verified.
-        force: Whether tags are moved that name another artefact.
-        dry_run: Whether nothing is sent.
-        signers: The keys that sign the artefact.
-    """
-
-    package: Path
-    reference: PackageReference
-    checks: Checks
-    tags: tuple[str, ...] = ()
-    platform: str = "linux/amd64"
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    created: int | None = None
-    verify: bool = True
-    force: bool = False
-    dry_run: bool = False
-    signers: tuple[Signer, ...] = ()
+    package: Path  # the package: an archive, which is pushed unchanged, or a folder, which is packed first
+    reference: PackageReference  # the repository, with a tag or without one
+    checks: Checks  # the options of the verification
+    tags: tuple[str, ...] = ()  # more tags
+    platform: str = "linux/amd64"  # the operating system and the architecture that the artefact names
+    annotations: Mapping[str, str] = field(default_factory=dict)  # more annotations
+    created: int | None = None  # the time of the package in seconds since 1970; None for none
+    verify: bool = True  # whether the package is verified
+    force: bool = False  # whether tags are moved that name another artefact
+    dry_run: bool = False  # whether nothing is sent
+    signers: tuple[Signer, ...] = ()  # the keys that sign the artefact
 
     @property
     def all_tags(self) -> tuple[str, ...]:
@@ -80,25 +66,15 @@ class PushRequest:
 
 @dataclass(frozen=True, slots=True)
 class PushedPackage:
-    """A package in a registry.
+    """A package in a registry."""
 
-    Attributes:
-        reference: The repository.
-        tags: The tags.
-        facts: The facts about the package.
-        artefact: The manifest, the config and the layer.
-        sent: The digests of the blobs that were sent; None for a dry run.
-        is_new: Whether anything was sent.
-        signed_by: The fingerprints of the keys that have signed it.
-    """
-
-    reference: PackageReference
+    reference: PackageReference  # the repository
     tags: tuple[str, ...]
-    facts: ArtefactFacts
-    artefact: Artefact
-    sent: tuple[str, ...] | None
-    is_new: bool
-    signed_by: tuple[str, ...] = ()
+    facts: ArtefactFacts  # the facts about the package
+    artefact: Artefact  # the manifest, the config and the layer
+    sent: tuple[str, ...] | None  # the digests of the blobs that were sent; None for a dry run
+    is_new: bool  # whether anything was sent
+    signed_by: tuple[str, ...] = ()  # the fingerprints of the keys that have signed it
 
     @property
     def pinned(self) -> str:
@@ -126,12 +102,6 @@ class PushedPackage:
 
 def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
     """Push a package: its blobs, then the manifest and the signatures, and then the tags.
-
-    Args:
-        request: The package and the options.
-        access: The way to the registry.
-        tell: Receives notes about the package.
-        progress: Shows the progress of the upload.
 
     Raises:
         UsageError: The package does not exist, or an option is not valid.
@@ -202,10 +172,6 @@ def _verified(package: Package, request: PushRequest) -> Report:
 
 def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
     """Return the facts about an open package.
-
-    Args:
-        package: The package.
-        images: The images of its pods.
 
     Raises:
         ToolError: A file cannot be read.

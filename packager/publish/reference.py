@@ -26,19 +26,12 @@ _DOCKER_HUB_LIBRARY = "library/"
 
 
 class PackageReference(Value, frozen=True):
-    """A reference to a package in a registry.
+    """A reference to a package in a registry."""
 
-    Attributes:
-        host: The host as people name it, with the port if it is not the default port.
-        repository: The repository.
-        tag: The tag; None without one.
-        digest: The digest of the manifest; None without one. It takes precedence over the tag.
-    """
-
-    host: str
+    host: str  # the host as people name it, with the port if it is not the default port
     repository: str
-    tag: str | None = None
-    digest: str | None = None
+    tag: str | None = None  # the tag; None without one
+    digest: str | None = None  # the digest of the manifest; None without one. It takes precedence over the tag
 
     @property
     def version(self) -> str | None:

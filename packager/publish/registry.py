@@ -46,13 +46,7 @@ _MOST_TAGS = 1_000
 
 
 class Repository:
-    """One repository of a registry.
-
-    Args:
-        reference: The repository; its tag and digest are not used.
-        access: The way to the registry.
-        may_push: Whether the permission to push is asked for.
-    """
+    """One repository of a registry."""
 
     def __init__(self, reference: PackageReference, access: Access, *, may_push: bool = False) -> None:
         self._client = RegistryClient(reference, access, may_push=may_push)
@@ -70,9 +64,6 @@ class Repository:
 
     def manifest(self, version: str) -> tuple[bytes, str]:
         """Return a manifest and its digest.
-
-        Args:
-            version: A tag or a digest.
 
         Raises:
             VerificationError: The registry sends another manifest than the one with this digest.
@@ -101,11 +92,6 @@ class Repository:
 
     def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> bool:
         """Store a manifest, and return whether the registry lists it as one that refers to another manifest.
-
-        Args:
-            version: A tag, or the digest of the manifest.
-            content: The manifest.
-            kind: The media type.
 
         Raises:
             VerificationError: The registry has stored another manifest.

@@ -119,11 +119,6 @@ def find(registry: Readable, digest: str, keys: Sequence[PublicKey]) -> tuple[Si
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
 
-    Args:
-        registry: The repository.
-        digest: The digest of the artefact.
-        keys: The keys that are trusted.
-
     Raises:
         VerificationError: The registry sends something else than it has promised.
         ToolError: The registry does not respond as it must, or the library for signatures is missing.
