@@ -11,7 +11,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from packager.base import atomic, jsonio, privatefolder
+from packager.base import atomic, jsonio, paths
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
 from packager.cluster.logreader import LogReader
 from packager.cluster.record import LOGS, TIME, VERDICT, manifests_of, values_of
@@ -54,7 +54,7 @@ def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
     """
     parts = update.per_workload or (update,)
     try:
-        privatefolder.make(folder)
+        paths.make_private(folder)
         for one, part in zip(target.per_workload, parts, strict=True):
             if part.snapshot is not None and not part.silence:
                 _record(one, part.snapshot, part.verdict, folder)

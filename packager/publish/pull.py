@@ -10,7 +10,7 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths, privatefolder, workfolder
+from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.limits import DEFAULT, Limits
 from packager.base.web import digest_of
@@ -297,7 +297,7 @@ def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Pro
     folder = cache / _FOLDER / dashed(layer.digest)
     path = folder / artefact.file_name(remote.described, remote.reference.repository.rpartition("/")[2])
     try:
-        privatefolder.make(folder)
+        paths.make_private(folder)
         if path.is_file() and f"sha256:{digest_of(path)}" == layer.digest:
             return path
         with atomic.file(path) as stream:
