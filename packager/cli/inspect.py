@@ -80,6 +80,7 @@ def inspect(
     """
     from packager.base import yamlio
     from packager.cli.host import host
+    from packager.publish import gitops
     from packager.publish import inspect as stage
 
     trust = signatures.trust()
@@ -102,7 +103,7 @@ def inspect(
             key = trust.keys[0] if signatures.key else None
             target = stage.gitops_target(inspected, overlay, namespace, key)
             is_flux = output is InspectFormat.flux
-            emit_data(yamlio.dump(stage.for_flux(target) if is_flux else stage.for_argo(target)))
+            emit_data(yamlio.dump(gitops.flux(target) if is_flux else gitops.argo(target)))
         case _:
             _show(inspected)
 
@@ -140,9 +141,11 @@ def _show(inspected: Inspected) -> None:
 
 
 def _show_bundle(bundle: BundleContents) -> None:
-    """Print the images and operators in a bundle."""
+    """Print the images, operators and sources in a bundle."""
     for image in bundle.images:
         emit(f"{'bundled:':16}{image.name} {image.digest}, {image.size:,} bytes")
     for operator in bundle.operators:
         origin = "upstream's manifest" if operator.is_pinned else "not upstream's manifest"
         emit(f"{'operator:':16}{operator.name} {operator.version} {operator.digest}, {origin}")
+    for root in bundle.sources:
+        emit(f"{'sources:':16}{root.name} {root.blob.digest}")

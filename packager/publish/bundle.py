@@ -32,8 +32,7 @@ from packager.publish import artefact, layout, referrers
 from packager.publish.artefact import ArtefactChoices
 from packager.publish.images import check_pushable, image_reference
 from packager.publish.layout import BundledRepository, Root
-from packager.publish.packing import packed
-from packager.publish.push import facts_of, images_of
+from packager.publish.push import facts_of, images_of, packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
 from packager.publish.signatures import bundles_beside, check_file, find, judge, stored

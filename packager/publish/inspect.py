@@ -6,14 +6,14 @@ Tests: cli/test_push.py.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
+from packager.base.values import Value
 from packager.package.opened import opened
-from packager.publish import gitops, load, sbom
+from packager.publish import load, sbom
 from packager.publish.gitops import GitopsTarget
 from packager.publish.layout import is_bundle
 from packager.publish.pull import read
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from packager.publish.signatures import Signature, Trust
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspected(Value, frozen=True):
     """The description of a package."""
 
     facts: ArtefactFacts  # the facts about the package
@@ -182,16 +181,6 @@ def gitops_target(
     return GitopsTarget(
         inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain, key
     )
-
-
-def for_flux(target: GitopsTarget) -> list[dict[str, Any]]:
-    """Return the objects with which Flux applies an overlay."""
-    return gitops.flux(target)
-
-
-def for_argo(target: GitopsTarget) -> list[dict[str, Any]]:
-    """Return the objects with which Argo CD applies an overlay."""
-    return gitops.argo(target)
 
 
 def bill_of_materials(inspected: Inspected) -> dict[str, Any]:

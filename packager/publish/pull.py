@@ -5,14 +5,13 @@ Tests: publish/test_registry.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.limits import DEFAULT, Limits
+from packager.base.values import Value, replace
 from packager.base.web import digest_of
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
@@ -41,8 +40,7 @@ _TOP = ".mlpack-top"
 _COMPONENT = Limits(size=1 << 20, files=100)
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
+class PullRequest(Value, frozen=True):
     """A package in a registry, and where it is written to."""
 
     reference: PackageReference  # the package
@@ -52,8 +50,7 @@ class PullRequest:
     trust: Trust | None = None  # the keys that are trusted; None leaves signatures unread
 
 
-@dataclass(frozen=True, slots=True)
-class PulledPackage:
+class PulledPackage(Value, frozen=True):
     """A package that was pulled."""
 
     path: Path  # the archive, or the folder
@@ -76,8 +73,7 @@ class PulledPackage:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteArtefact:
+class RemoteArtefact(Value, frozen=True):
     """An artefact in a registry, without its layer."""
 
     reference: PackageReference  # the reference that the user named
@@ -121,7 +117,7 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
             _download(registry, remote, stream, name, progress)
             pulled = _checked(remote, Path(stream.name), path, path)
             _write_bundles(beside(path), lines(signatures), exists_hint)
-    return changed(pulled, signatures=signatures)
+    return replace(pulled, signatures=signatures)
 
 
 def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:

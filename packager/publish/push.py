@@ -6,21 +6,27 @@ Tests: publish/test_registry.py.
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base import workfolder
+from packager.base.errors import ToolError, UsageError, VerificationError, reason
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import declared, integrity, inventory
+from packager.base.values import Value, field, replace
+from packager.base.web import digest_of
+from packager.package import archive, declared, integrity, inventory, tree
+from packager.package.layout import INVENTORY
 from packager.package.opened import opened
+from packager.package.tree import Entry
 from packager.publish import artefact
-from packager.publish.artefact import ArtefactChoices, ArtefactFacts
-from packager.publish.packing import dropped_by_flux, packed
+from packager.publish.artefact import ArtefactChoices, ArtefactFacts, Layer
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
 from packager.publish.signatures import SignedArtefact, attach
+from packager.publish.upload import Descriptor
 from packager.rendering import render
 from packager.verify import verify
 
@@ -40,9 +46,15 @@ if TYPE_CHECKING:
 _ARGO_BYTES = 1_000_000_000
 """The most bytes that Argo CD unpacks, unless it is configured otherwise."""
 
+# Files that Flux leaves out of what it unpacks (fluxcd/pkg, sourceignore): a package that needs one fails there.
+_DROPPED = re.compile(
+    r"(.*/)?([^/]+\.(jpg|jpeg|gif|png|wmv|flv|zip)|[^/]+\.tar\.gz|\.goreleaser\.yml|\.sops\.yaml|\.flux\.yaml"
+    r"|\.travis\.yml|\.gitlab-ci\.yml|appveyor\.yml|\.drone\.yml|cloudbuild\.yaml|codeship-services\.yml"
+    r"|codeship-steps\.yml)|(.*/)?(\.github|\.circleci|\.git)/.*"
+)
 
-@dataclass(frozen=True, slots=True)
-class PushRequest:
+
+class PushRequest(Value, frozen=True):
     """A package, and where it is pushed to."""
 
     package: Path  # the package: an archive, which is pushed unchanged, or a folder, which is packed first
@@ -64,8 +76,7 @@ class PushRequest:
         return tuple(dict.fromkeys((*first, *self.tags)))
 
 
-@dataclass(frozen=True, slots=True)
-class PushedPackage:
+class PushedPackage(Value, frozen=True):
     """A package in a registry."""
 
     reference: PackageReference  # the repository
@@ -184,14 +195,9 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
         edited=tuple(sorted(integrity.changed(package))),
         images=tuple(sorted(images)),
         sealed=sealed.decode(),
-        title=title_of(package),
+        title=declared.title(package),
         folder=package.top if package.folder != package.source else package.name,
     )
-
-
-def title_of(package: Package) -> str:
-    """Return the title of a package's model. Raises ToolError if the spec cannot be read."""
-    return declared.title(package)
 
 
 def images_of(package: Package, checks: Checks) -> set[str]:
@@ -213,7 +219,7 @@ def _dropped(package: Package, report: Report) -> Iterator[Problem]:
     """Yield a problem for each file that an overlay uses and Flux leaves out."""
     hint = "rename it: Flux keeps images, videos and archives out of what it applies"
     for files in report.files.values():
-        for path in dropped_by_flux(sorted(files)):
+        for path in filter(_DROPPED.fullmatch, sorted(files)):
             yield Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
 
 
@@ -268,3 +274,40 @@ def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str
         message = f"{request.reference.base}:{tag} names another artefact: expected {digest}, found {present}"
         raise VerificationError(message, hint="--force moves the tag")
     return present != digest
+
+
+@contextmanager
+def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
+    """Yield the archive of a package, unchanged or new for a folder, the layer that it becomes, and its tar's size.
+
+    Args:
+        package: The package.
+        mtime: The time of the files in a new archive, in seconds since 1970.
+
+    Raises:
+        VerificationError: The archive is damaged.
+        ToolError: A file cannot be read, or there is no room for the archive.
+    """
+    if package.folder != package.source:
+        yield package.source, *_layer(package.source, package)
+        return
+    with workfolder.temporary() as work:
+        path = work / f"{package.name}.tar.gz"
+        sealed = inventory.content(package.folder)
+        try:
+            with path.open("wb") as stream:
+                archive.write(
+                    tree.read(package.folder), stream, mtime=mtime, sealed=Entry(INVENTORY, sealed, len(sealed))
+                )
+        except OSError as error:
+            raise ToolError(f"{package.source} cannot be packed: {reason(error)}") from None
+        yield path, *_layer(path, package)
+
+
+def _layer(path: Path, package: Package) -> tuple[Layer, int]:
+    try:
+        blob = Descriptor(f"sha256:{digest_of(path)}", path.stat().st_size)
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
+    digest, size = archive.tar_digest(path)
+    return Layer(f"{package.name}.tar.gz", blob, f"sha256:{digest}"), size

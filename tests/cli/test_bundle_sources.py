@@ -157,7 +157,7 @@ def sources_name() -> str:
         entries = json.load(stream)["manifests"]
     names = [entry["annotations"]["org.opencontainers.image.ref.name"] for entry in entries]
     assert len({*names}) == len(names) == 2
-    return next(name for name in names if name.startswith("sources/hello-mpi"))
+    return str(next(name for name in names if name.startswith("sources/hello-mpi")))
 
 
 def test_package_names_no_variable_that_the_user_has_not_named(
