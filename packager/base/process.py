@@ -118,11 +118,7 @@ def _write(child: subprocess.Popen[bytes], content: bytes) -> None:
 
 
 def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the output of a program as it comes, with the name of the stream, until both are closed.
-
-    Raises:
-        TimeoutError: A stream is still open after `timeout` seconds.
-    """
+    """Yield the output of a program as it comes, with the name of the stream, until both are closed."""
     end = None if timeout is None else time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for name in ("stdout", "stderr"):
@@ -347,9 +343,6 @@ def _started(
         argv: The program and its arguments.
         stop: Ends it and closes its pipes; the program may have ended by itself.
         options: The options of subprocess.Popen.
-
-    Raises:
-        ToolError: The program is missing, or cannot be started.
     """
     is_main = threading.current_thread() is threading.main_thread()
     try:

@@ -142,14 +142,7 @@ def _builder(requested: str | None, runner: Runner) -> tuple[str, tuple[str, ...
 
 
 def _names(package: Package, request: ImageRequest) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the names of the package's image in its overlays, and other images, each with a workload that uses it.
-
-    Raises:
-        UsageError: There is no such overlay, or no image is built from the package.
-        VerificationError: An overlay includes files from outside of the package, or an image name is invalid.
-        RenderError: An overlay cannot be rendered.
-        ToolError: kubectl is missing.
-    """
+    """Return the names of the package's image in its overlays, and other images, each with a workload that uses it."""
     package_images: dict[str, None] = {}
     further_images: dict[str, str] = {}
     for overlay in chosen_overlays(package, request.overlay):

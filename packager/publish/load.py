@@ -514,11 +514,7 @@ def _put(registry: Repository, content: Layout, digest: str) -> None:
 
 
 def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> None:
-    """Check the signatures of the packages in a bundle, and of all that `mlpack pull` would take for one.
-
-    Raises:
-        VerificationError: A signature is required, and a package has none by a trusted key.
-    """
+    """Check the signatures of the packages in a bundle, and of all that `mlpack pull` would take for one."""
     packages = [root for root in contents.roots if root.blob.digest in contents.packages]
     repositories = {root.repository for root in packages}
     others = [root for root in contents.roots if root.repository in repositories and _may_be_pulled(contents, root)]

@@ -155,12 +155,7 @@ def _choices(request: PushRequest) -> ArtefactChoices:
 
 
 def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
-    """Return the facts about a package, after it was verified.
-
-    Raises:
-        VerificationError: The package has problems.
-        ToolError: Something could not be checked, or a file cannot be read.
-    """
+    """Return the facts about a package, after it was verified."""
     if not request.verify:
         integrity.refuse_undecided(package)
         return facts_of(package, images_of(package, request.checks))
