@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.names import is_other_version
+from packager.base.problems import Problem
 from packager.base.shortening import bounded
 from packager.base.values import Value, as_dict, replace
 from packager.kubernetes.allowed import words
@@ -85,6 +87,7 @@ def verify(
     checks: Checks,
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
+    tag: str | None = None,
 ) -> Verification:
     """Verify the package at `path`, a folder or an archive.
 
@@ -93,6 +96,7 @@ def verify(
         checks: The options.
         rebuild: The spec that the package is built from again; None builds nothing.
         bundle: The bundle that the package comes from; None for none.
+        tag: The tag by which it was pulled; None for none.
 
     Raises:
         UsageError: The path or the spec does not exist.
@@ -114,6 +118,10 @@ def verify(
 
         problems += differences(bundle, bundle.package, report.digest)
         notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
+        tag = bundle.package.tag
+    if is_other_version(tag, report.version):
+        message = f"the tag is {tag}, and the version of the package is {report.version}"
+        problems.append(Problem(str(path), 0, 0, message, "name the package by its digest if that is meant"))
     return Verification(replace(report, problems=tuple(problems)), tuple(notes))
 
 

@@ -70,6 +70,8 @@ def _show(target: Target, status: Status) -> None:
     from packager.cluster.status import with_logs
 
     emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
+    if status.version:
+        emit(f"version {status.version}")
     if status.note:
         emit(f"note: {status.note}")
     if status.pods:

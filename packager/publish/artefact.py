@@ -77,6 +77,12 @@ class ArtefactFacts(Value, frozen=True):
     title: str = ""  # the title of the model; empty if the package does not say it
     folder: str = ""  # the folder in the archive that contains the package; empty if it is at the top
 
+    @property
+    def version(self) -> str | None:
+        """The version of the package; None if it has none, or its inventory is not known."""
+        version = inventory.parsed(self.sealed.encode(), Path(self.package)).get("version") if self.sealed else None
+        return None if version is None else str(version)
+
 
 class Layer(Value, frozen=True):
     """The archive of a package: its name, its digest and size, and the digest of the tar in it."""

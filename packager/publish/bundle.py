@@ -24,7 +24,6 @@ from packager.base.values import Value
 from packager.base.web import PIECE
 from packager.builder.render import sources_script
 from packager.cluster import operator_release
-from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.layout import OVERLAYS
 from packager.package.opened import opened
@@ -321,7 +320,6 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
     if request.trust is not None:
         check_file(source, request.trust, tell=tell)
     package = work.stack.enter_context(opened(source))
-    integrity.refuse_undecided(package)
     images = images_of(package, Checks((request.kubectl,), runner=runner))
     path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))
     made = artefact.compose(facts_of(package, images), layer, ArtefactChoices(package.version, request.created))

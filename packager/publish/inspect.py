@@ -16,7 +16,7 @@ from packager.package.opened import opened
 from packager.publish import load, sbom
 from packager.publish.gitops import GitopsTarget
 from packager.publish.layout import is_bundle
-from packager.publish.pull import read
+from packager.publish.pull import read, warn_of_version
 from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_reference, parse
 from packager.publish.registry import Repository
@@ -80,6 +80,7 @@ class Inspected(Value, frozen=True):
         """Return the value that `-o json` prints."""
         return {
             "package": self.facts.package,
+            "version": self.facts.version,
             "package_digest": self.facts.digest,
             "reference": self.pinned,
             "digest": self.digest,
@@ -142,6 +143,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
         raise VerificationError(message, hint="mlpack pull shows whether it contains one")
+    warn_of_version(remote, remote.facts.version, tell)
     described = remote.described
     return Inspected(
         remote.facts,

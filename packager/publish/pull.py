@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.limits import DEFAULT, Limits
+from packager.base.names import is_other_version
 from packager.base.values import Value, replace
 from packager.base.web import digest_of
 from packager.package import archive, integrity
@@ -21,7 +22,6 @@ from packager.publish.registry import Repository
 from packager.publish.signatures import beside, find, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import IO
 
     from packager.base.progress import Progress, Tell
@@ -58,6 +58,7 @@ class PulledPackage(Value, frozen=True):
     digest: str  # the digest of the artefact
     package: str  # the name of the package
     package_digest: str
+    version: str | None  # of the package
     edited: tuple[str, ...]  # the files that were edited since the package was built
     signatures: tuple[Signature, ...] = ()  # the signatures of the artefact
 
@@ -67,7 +68,7 @@ class PulledPackage(Value, frozen=True):
             "path": str(self.path),
             "reference": self.reference.pinned(self.digest),
             "digest": self.digest,
-            "package": {"name": self.package, "digest": self.package_digest},
+            "package": {"name": self.package, "version": self.version, "digest": self.package_digest},
             "edited": list(self.edited),
             "signatures": [signature.as_json() for signature in self.signatures],
         }
@@ -117,6 +118,7 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
             _download(registry, remote, stream, name, progress)
             pulled = _checked(remote, Path(stream.name), path, path)
             _write_bundles(beside(path), lines(signatures), exists_hint)
+    warn_of_version(remote, pulled.version, tell)
     return replace(pulled, signatures=signatures)
 
 
@@ -180,6 +182,13 @@ def read(registry: Source, reference: PackageReference) -> RemoteArtefact:
     return RemoteArtefact(reference, digest, described, facts, registry.is_plain)
 
 
+def warn_of_version(remote: RemoteArtefact, version: str | None, tell: Tell) -> None:
+    """Report a tag that is another version than that of the package: a signature says nothing about its tag."""
+    reference = remote.reference
+    if reference.digest is None and is_other_version(reference.tag, version):
+        tell(f"warning: {reference} is the version {version}, which is also {reference.pinned(remote.digest)}")
+
+
 def _missing_version(registry: Source, reference: PackageReference) -> UsageError:
     tags = sorted(registry.tags(), key=_natural, reverse=True)
     listed = f"{', '.join(tags[:_LISTED_TAGS])}{', ...' if len(tags) > _LISTED_TAGS else ''}"
@@ -209,9 +218,9 @@ def _checked(remote: RemoteArtefact, file: Path, shown: Path, result: Path) -> P
                 f"{remote.reference}: the layer has another package than its description: "
                 f"expected {remote.facts.digest}, found {package.digest}"
             )
-        return PulledPackage(
-            result, remote.reference, remote.digest, package.name, package.digest, tuple(checked.edits)
-        )
+        edited = tuple(checked.edits)
+        digests = remote.digest, package.name, package.digest
+        return PulledPackage(result, remote.reference, *digests, package.version, edited)
 
 
 def local(  # noqa: PLR0913 - an option each
@@ -243,6 +252,7 @@ def local(  # noqa: PLR0913 - an option each
         if trust is not None and trust.is_asked:
             trust.require(find(registry, remote.digest, trust.keys), str(reference), tell)
         path = _cached(registry, remote, cache, progress)
+    warn_of_version(remote, remote.facts.version if remote.facts else None, tell)
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
     return path
@@ -279,12 +289,6 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
     return result
-
-
-def pulled(cache: Path) -> Iterator[Path]:
-    """Yield the archives in the cache, the newest first."""
-    archives = [path for path in (cache / _FOLDER).glob("*/*.tar.gz") if path.is_file()]
-    yield from sorted(archives, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:

@@ -157,7 +157,6 @@ def _choices(request: PushRequest) -> ArtefactChoices:
 def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
     """Return the facts about a package, after it was verified."""
     if not request.verify:
-        integrity.refuse_undecided(package)
         return facts_of(package, images_of(package, request.checks))
     report = _verified(package, request)
     return facts_of(package, {image for names in report.images.values() for image in names})
@@ -283,6 +282,9 @@ def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
         VerificationError: The archive is damaged.
         ToolError: A file cannot be read, or there is no room for the archive.
     """
+    if package.outside:
+        message = f"{package.source} is an overlay outside of its package"
+        raise UsageError(message, hint=f"push {package.outside.package}")
     if package.folder != package.source:
         yield package.source, *_layer(package.source, package)
         return

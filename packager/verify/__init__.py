@@ -176,6 +176,7 @@ def verify(package: Package, checks: Checks) -> Report:
     return Report(
         package=package.name,
         digest=package.digest,
+        version=package.version,
         received=checked.received,
         problems=tuple(ordered(problems)),
         edits=tuple(package.shown(path) for path in edits.paths),

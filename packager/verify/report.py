@@ -40,6 +40,7 @@ class Report(Value, frozen=True):
     Attributes:
         package: The package's name.
         digest: The digest that the package was sealed with.
+        version: The version in its inventory; None without one.
         images: The images of each overlay that could be rendered.
         renders: The digest of the output of kubectl for each overlay.
         files: The paths of the files of each overlay that could be rendered.
@@ -72,3 +73,4 @@ class Report(Value, frozen=True):
     renders: Mapping[str, str] = {}
     files: Mapping[str, frozenset[str]] = {}
     received: str | None = None
+    version: str | None = None
