@@ -381,14 +381,15 @@ def _operators(
 def _image(work: _Collected, image: str, saved: list[Layout], tell: Tell, *, is_only: bool) -> None:
     """Add an image with all its platforms, from an archive that contains it, or from its registry.
 
-    buildah names no image in its archive: it is then the one of this machine, if there `is_only` this one.
+    buildah names no image in its archive, or a tag: it is then the one of this machine, if there `is_only` this one.
     """
     host, rest = split_registry(image)
     repository, tag = _repository(image), rest.partition("@")[0].partition(":")[2]
     names = {image, image if host else f"docker.io/{image}", f"docker.io/library/{rest}"}
     for content in saved:
         for root in content.roots:
-            is_bare = len(content.roots) == 1 and not root.image and (root.tag == tag or (is_only and not root.tag))
+            is_bare = len(content.roots) == 1 and not root.image and not re.search("[/:]", root.tag or "")
+            is_bare = is_bare and (root.tag == tag or is_only)
             if is_bare or names & {root.image, root.tag}:
                 manifest = content.manifests[root.blob.digest][0], root.blob.digest
                 work.add_root(BundledRepository(content, ""), manifest, repository, tag or None, image)
