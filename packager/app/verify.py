@@ -13,7 +13,7 @@ from packager.base.values import Value, as_dict, replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
-from packager.publish.layout import is_bundle
+from packager.publish.reference import is_bundle
 from packager.verify import Checks, objects, schema
 from packager.verify.expected import is_digest
 

@@ -15,10 +15,9 @@ from packager.base.values import Value
 from packager.package.opened import opened
 from packager.publish import load, sbom
 from packager.publish.gitops import GitopsTarget
-from packager.publish.layout import is_bundle
 from packager.publish.pull import read, warn_of_version
 from packager.publish.push import facts_of, images_of
-from packager.publish.reference import is_reference, parse
+from packager.publish.reference import is_bundle, is_reference, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import check_file, find
 from packager.verify import Checks

@@ -15,7 +15,6 @@ import hashlib
 import io
 import re
 import tarfile
-from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from packager.base import jsonio
@@ -288,18 +287,6 @@ class BundledRepository:
             for piece in _pieces(source, blob.size, self._layout.path):
                 stream.write(piece)
                 advance(len(piece))
-
-
-def is_bundle(path: Path) -> bool:
-    """Whether a file is a tar that is not compressed, as bundles are and packages are not; False if it is missing.
-
-    A file that cannot be read is reported by what reads the package.
-    """
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as stream:
-                return stream.read(_BLOCK)[257:262] == b"ustar"
-    return False
 
 
 def read(path: Path, advance: Callable[[int], object] = lambda _size: None, *, is_ours: bool = True) -> Layout:
