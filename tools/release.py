@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 from packager import __version__
 from packager.cli.signature_arguments import password_of
 from packager.publish import dsse
-from packager.publish.keyfiles import signers
+from packager.publish.signer import signers
 from tests import released
 
 if TYPE_CHECKING:

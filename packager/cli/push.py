@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import missing_extra
 from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
     Allow,
@@ -19,6 +20,7 @@ from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
     from packager.publish.push import PushedPackage
+    from packager.publish.signer import Signer
 
 
 @with_registry
@@ -64,9 +66,7 @@ def push(
     """
     from packager.app.verify import Checks, allowed_words, level
     from packager.cli.host import host
-    from packager.cli.signature_arguments import password_of
     from packager.publish.artefact import chosen_annotations
-    from packager.publish.keyfiles import signers
     from packager.publish.push import PushRequest
     from packager.publish.push import push as push_package
     from packager.publish.reference import parse
@@ -88,7 +88,7 @@ def push(
         verify=verify,
         force=force,
         dry_run=dry_run,
-        signers=signers(sign_key, password_of, say),
+        signers=_signers(sign_key),
     )
     pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
     if output is not None:
@@ -96,6 +96,19 @@ def push(
     else:
         emit(pushed.pinned)
     _explain(pushed)
+
+
+def _signers(files: list[Path]) -> tuple[Signer, ...]:
+    """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
+    if not files:
+        return ()
+    from packager.cli.signature_arguments import password_of
+
+    try:
+        from packager.publish.signer import signers
+    except ModuleNotFoundError as error:
+        raise missing_extra("--sign-key", error, "sign") from None
+    return signers(files, password_of, say)
 
 
 def _explain(pushed: PushedPackage) -> None:

@@ -18,7 +18,6 @@ from packager.base.web import digest_of
 from packager.publish import artefact, dsse, keys, referrers
 from packager.publish.artefact import EMPTY_CONFIG
 from packager.publish.dsse import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError
-from packager.publish.keyfiles import key_content
 from packager.publish.reference import is_digest
 from packager.publish.registry import MANIFEST
 
@@ -253,7 +252,7 @@ def trust(request: TrustRequest) -> Trust:
     if is_required and not paths:
         hint = "--key FILE names a public key; so do MLPACK_KEYS and files in ~/.config/mlpack/keys"
         raise UsageError("--require-signature needs a public key to trust", hint=hint)
-    public = [keys.public(key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
+    public = [keys.public(keys.key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
     return Trust(tuple(public), is_required)
 
 
