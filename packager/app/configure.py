@@ -233,7 +233,7 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
     for path, edited in changed.items():
         file, content = package.folder / path, edited
         if package.outside is not None:
-            file, content = package.outside.place(path), package.outside.written(path, edited, package.name)
+            file, content = package.outside.place(path), package.outside.written(path, edited)
         mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.file(file) as stream:

@@ -15,7 +15,7 @@ from packager.cluster.target import chosen_overlays
 from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
 from packager.package import integrity, layout, outside
 from packager.package.opened import opened
-from packager.package.outside import FILE, PLACEMENT, PLACEMENT_COMPONENT, OutsideOverlay
+from packager.package.outside import OutsideOverlay
 
 __all__ = ["Choice", "WrittenOverlay", "write"]
 
@@ -96,7 +96,7 @@ def _contents(
         return theirs, []
     contents = dict(theirs)
     conflicts: list[Conflict] = []
-    for path, yours in old.files(package.name):
+    for path, yours in old.files():
         if not own.is_own(path):  # an option that the package has now
             continue
         base = old.delivered[path].encode(errors="surrogateescape") if path in old.delivered else None
@@ -126,10 +126,8 @@ def _write(package: Package, folder: Path, contents: Mapping[str, bytes], *, dry
     written = WrittenOverlay(folder, old is None, tuple(_new_keys(own, old)) if old else ())
     if dry_run:
         return written
-    files = {own.place(path): own.written(path, content, package.name) for path, content in contents.items()}
-    files[folder / FILE] = own.as_json()
-    if own.has_placement:
-        files[folder / PLACEMENT / layout.KUSTOMIZATION] = PLACEMENT_COMPONENT
+    files = {own.place(path): own.written(path, content) for path, content in contents.items()}
+    files.update(own.extras(package.name))
     with atomic.folder(folder) as work:
         if old is not None:
             shutil.copytree(folder, work, dirs_exist_ok=True, symlinks=True)

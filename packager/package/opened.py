@@ -139,7 +139,7 @@ def _opened_outside(overlay: OutsideOverlay, limits: Limits) -> Iterator[Package
         if overlay.name not in package.overlays:
             raise VerificationError(f"{overlay.folder}: {overlay.package} has no overlay {overlay.name!r}")
         values = {key: value for key, value in package.inventory.items() if key not in ("sequence", "workspace")}
-        with outside.view(overlay, package.name, values) as folder, _named_in_errors(folder, overlay.folder):
+        with outside.view(overlay, values) as folder, _named_in_errors(folder, overlay.folder):
             tree.walk(folder, limits)
             yield replace(
                 package,

@@ -3,8 +3,7 @@
     mine/multi-node/            what `kubectl apply -k` takes
       kustomization.yaml        the overlay's own, with paths into the package
       mlops.env, *.yaml         the overlay's values, manifests, patches and wiring
-      site.env                  the values of the options, in place of those in the package
-      placement/                the node labels and the tolerations, in place of those in the package
+      values/                   the values of the options, in place of those in the package
       site/NAME/                components of one's own
       options/NAME/             components of options that the package was built without
       mlpack-overlay.json       the package that it is of, and the lines that it was written with
@@ -45,23 +44,24 @@ _MAX_BYTES = 4 << 20
 _ADDED_HERE, _ADDED_THERE = "./site/", "../../../site/"
 
 
-PLACEMENT = "placement"
-"""The component that is applied before the options, with the values of the option `placement`."""
+_VALUES, _OPTIONS = "values", "options"
+_LISTED = f"  - ./{_VALUES}\n"
 
-PLACEMENT_COMPONENT = b"""\
-# Puts placement.yaml in the place of the package's one, whose node labels would be added otherwise.
+_COMPONENT = """\
+# Puts the values of the options in the place of those in the package, before the options read them.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
+configMapGenerator: [{{name: {name}-site, behavior: replace, envs: [site.env]}}]
+generatorOptions: {{disableNameSuffixHash: true}}
+"""
+
+_PLACEMENT = """\
 patches:
   - target: {kind: PodTemplate}
     patch: |-
       - {op: remove, path: /template/spec/nodeSelector}
   - path: placement.yaml
 """
-
-_OPTIONS = "options"
-_PLACING = f"  - ./{PLACEMENT}\n"
-_TOP = "\n#\n#   kubectl "
 
 
 class OutsideOverlay(Value, frozen=True):
@@ -95,13 +95,8 @@ class OutsideOverlay(Value, frozen=True):
     @property
     def _moved(self) -> dict[str, str]:
         """The places in this folder of the files that all overlays of the package share, by their paths there."""
-        placement = f"{PLACEMENT}/{layout.PLACEMENT}"
-        return {layout.site_env(self._common): f"{layout.SITE}.env", _placement(self._common): placement}
-
-    @property
-    def has_placement(self) -> bool:
-        """Whether the package has the values of the option `placement` beside those of all options."""
-        return (self.package / _placement(self._common)).is_file()
+        paths = (layout.site_env(self._common), f"{self._common}/{layout.SITE}/{layout.PLACEMENT}")
+        return {path: f"{_VALUES}/{posixpath.basename(path)}" for path in paths}
 
     def _has_component(self, name: str) -> bool:
         return (self.package / self._common / name).is_dir()
@@ -110,8 +105,8 @@ class OutsideOverlay(Value, frozen=True):
         """Whether a file of the package is replaced by one of this folder."""
         return self.place(path) != self.package / path
 
-    def written(self, path: str, content: bytes, name: str) -> bytes:
-        """Return the content that the file in the place of `path` has, for this content in the package `name`."""
+    def written(self, path: str, content: bytes) -> bytes:
+        """Return the content that the file in the place of `path` has, for this content in the package."""
         if path != layout.kustomization(self.name):
             return content
         package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
@@ -122,25 +117,25 @@ class OutsideOverlay(Value, frozen=True):
             content.decode(errors="surrogateescape"),
         )
         text = text.replace(_ADDED_THERE, _ADDED_HERE)
-        text = text.replace(f"envs: [{layout.ENV}]}}]", f"envs: [{layout.ENV}]}}, {_site(name)}]", 1)
-        if self.has_placement and "\ncomponents:\n" in text:
-            # One line more, and one less at the top: the lines below keep their numbers.
-            text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_PLACING}", 1).replace(_TOP, _TOP[2:], 1)
+        if "\ncomponents:\n" in text:
+            # One line more, and the first two in one: the lines below keep their numbers.
+            text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_LISTED}", 1).replace("\n#", " #", 1)
         return text.encode(errors="surrogateescape")
 
-    def read(self, path: str, content: bytes, name: str) -> bytes:
-        """Return the content in the package `name` of the file in the place of `path`: the reverse of `written`."""
+    def read(self, path: str, content: bytes) -> bytes:
+        """Return the content in the package of the file in the place of `path`: the reverse of `written`."""
         if path != layout.kustomization(self.name):
             return content
-        text = content.decode(errors="surrogateescape").replace(f"}}, {_site(name)}]", "}]", 1)
-        if _PLACING in text:
-            text = text.replace(_PLACING, "", 1).replace(_TOP[2:], _TOP, 1)
+        text = content.decode(errors="surrogateescape")
+        if _LISTED in text:
+            first, newline, rest = text.replace(_LISTED, "", 1).partition("\n")
+            text = "\n#".join(first.rsplit(" #", 1)) + newline + rest
         there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
         text = re.sub(rf"(?<![\w./-])([\w./-]*/{re.escape(self._common)}/|\./{_OPTIONS}/)", there, text)
         return text.replace(_ADDED_HERE, _ADDED_THERE).encode(errors="surrogateescape")
 
-    def files(self, name: str) -> Iterator[tuple[str, bytes]]:
-        """Yield the paths in the package `name`, and the contents there, of the files in this folder."""
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the paths in the package, and the contents there, of the files in this folder."""
         moved = {place: path for path, place in self._moved.items()}
         for file in sorted(self.folder.rglob("*")):
             path = file.relative_to(self.folder).as_posix()
@@ -153,10 +148,16 @@ class OutsideOverlay(Value, frozen=True):
             elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
                 continue
             content = plainfiles.read(self.folder, file.relative_to(self.folder).as_posix(), str(file), _MAX_BYTES)
-            yield path, self.read(path, content, name)
+            yield path, self.read(path, content)
 
-    def as_json(self) -> bytes:
-        """Return the content of FILE."""
+    def extras(self, name: str) -> Iterator[tuple[Path, bytes]]:
+        """Yield the files that have no place in the package `name`: the component with the values, and FILE."""
+        has_placement = (self.package / self._common / layout.SITE / layout.PLACEMENT).is_file()
+        component = _COMPONENT.format(name=name) + (_PLACEMENT if has_placement else "")
+        yield self.folder / _VALUES / layout.KUSTOMIZATION, component.encode()
+        yield self.folder / FILE, self._as_json()
+
+    def _as_json(self) -> bytes:
         package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
         about = {"package": package, "overlay": self.name, "framework": self.framework, "digest": self.digest}
         content = {**about, "version": self.version, "delivered": dict(sorted(self.delivered.items()))}
@@ -176,14 +177,6 @@ class OutsideOverlay(Value, frozen=True):
     def carry_over(self) -> str:
         """The command that carries the overlay over to the package as it is now."""
         return f"mlpack overlay {argument(self.package)} --to {argument(self.folder.parent)} carries it over"
-
-
-def _placement(common: str) -> str:
-    return f"{common}/{layout.SITE}/{layout.PLACEMENT}"
-
-
-def _site(name: str) -> str:
-    return f"{{name: {name}-site, behavior: replace, envs: [{layout.SITE}.env]}}"
 
 
 def find(folder: Path) -> OutsideOverlay | None:
@@ -207,13 +200,13 @@ def find(folder: Path) -> OutsideOverlay | None:
 
 
 @contextmanager
-def view(overlay: OutsideOverlay, name: str, sealed: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield a temporary folder with the package `name` and its inventory, in which the overlay has its place.
+def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield a temporary folder with the package and its inventory, in which the overlay has its place.
 
     Raises:
         ToolError: The files cannot be read, or there is no room for them.
     """
-    own = dict(overlay.files(name))
+    own = dict(overlay.files())
     with workfolder.temporary() as work:
         try:
             for path in (*sealed["files"], layout.INVENTORY):

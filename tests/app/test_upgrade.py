@@ -487,3 +487,21 @@ def test_json_contains_versions_files_and_masked_conflicts(package: Path, tmp_pa
     ]
     assert content["new_keys"] == [f"{ENV}: ADDED"]
     assert content["from"] == {"version": None, "digest": prepared.old.digest}
+
+
+def test_option_that_the_user_has_added_is_switched_on_in_a_package_that_offers_it(
+    package: Path, tmp_path: Path
+) -> None:
+    line, path = "  # - ../../../common/mpi/k8s/mlops/gpu ", layout.kustomization("single-node")
+    site = "quickstart/common/mpi/k8s/mlops/site/site.env"
+    full, env = (package / path).read_text(), (package / site).read_text()
+    offer = next(row for row in full.splitlines(keepends=True) if row.startswith(line))
+    section = "\n# A new option.\n#NEW_CLAIM=results\n# Its size.\nNEW_SIZE=1\n"
+    without = newer(package, tmp_path / "without", {path: full.replace(offer, "").encode()})
+    offering = newer(without, tmp_path / "offering", {path: full.encode(), site: (env + section).encode()})
+    (without / path).write_text(full.replace(offer, offer.replace("# - ", "- ", 1)))
+    edited = section.replace("#NEW_CLAIM=results", "NEW_CLAIM=mine").replace("=1", "=2")
+    (without / site).write_text(env + edited)
+    upgraded(without, offering)
+    assert (without / path).read_text() == full.replace(offer, offer.replace("# - ", "- ", 1))
+    assert (without / site).read_text() == env + edited

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.kubernetes.kubectl.kustomize import kustomize
+from tests import kubectls
 from tests.app.test_upgrade import edit, files, newer
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     number = (mine / "kustomization.yaml").read_text().splitlines().index("  - ./site/ours") + 1
     assert f"{mine}/kustomization.yaml:{number}: '- ../../../site/ours' is new\n" in verified.stderr
     assert mlpack("diff", mine, "--exit-code").code == 1
+    oldest = kubectls.kubectl(kubectls.VERSIONS[0])  # it applies components before generators
+    configured = rendered(mine, kubectl)
+    assert rendered(mine, oldest) == configured
     assert mlpack("configure", package, "--overlay", "single-node", *settings).code == 0
-    assert rendered(mine, kubectl) == rendered(package / OVERLAY, kubectl)
+    assert rendered(package / OVERLAY, kubectl) == configured
     done = mlpack("render", mine, "single-node", "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, rendered(mine, kubectl)), done.stderr
 
@@ -110,8 +114,8 @@ def test_two_newer_packages_are_taken_with_the_edits(
     text = (mine / "mlops.env").read_text()
     assert text.startswith("STEPS=9\nBATCH=8\n")
     assert "REGISTRY=example.com/team\n" in text
-    assert (mine / "site.env").read_text().startswith("# reworded\n")
-    assert "OUTPUT_CLAIM=mine\n" in (mine / "site.env").read_text()
+    assert (mine / "values/site.env").read_text().startswith("# reworded\n")
+    assert "OUTPUT_CLAIM=mine\n" in (mine / "values/site.env").read_text()
     assert (mine / "notes.md").read_text() == "mine"
     assert mlpack("verify", mine, "--kubectl", kubectl).code == 0
     assert "claimName: mine\n" in rendered(mine, kubectl)

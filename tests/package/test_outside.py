@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 COMMON = "quickstart/common/mpi/k8s/mlops"
 KUSTOMIZATION = "quickstart/k8s/mlops/single-node/kustomization.yaml"
 TEXT = b"""\
+# A test.
+#
+resources: []
 components:
   - ../../../common/mpi/k8s/mlops/gpu # GPUs
   - ../../../common/mpi/k8s/mlops/output-pvc
@@ -27,15 +30,18 @@ def test_option_that_the_package_lacks_is_in_the_folder_of_the_overlay(tmp_path:
     own, packaged = f"{COMMON}/output-pvc/kustomization.yaml", f"{COMMON}/gpu/values/kustomization.yaml"
     assert (overlay.place(own), overlay.is_own(own)) == (folder / "options/output-pvc/kustomization.yaml", True)
     assert (overlay.place(packaged), overlay.is_own(packaged)) == (package / packaged, False)
-    written = overlay.written(KUSTOMIZATION, TEXT, "hello-mpi")
+    written = overlay.written(KUSTOMIZATION, TEXT)
     assert written.decode().splitlines() == [
+        "# A test. #",
+        "resources: []",
         "components:",
+        "  - ./values",
         f"  - ../../vendor/hello-mpi/{COMMON}/gpu # GPUs",
         "  - ./options/output-pvc",
         "  - ./site/ours",
     ]
-    assert overlay.read(KUSTOMIZATION, written, "hello-mpi") == TEXT
+    assert overlay.read(KUSTOMIZATION, written) == TEXT
     (folder / "kustomization.yaml").write_bytes(written)
     (folder / "options/output-pvc").mkdir(parents=True)
     (folder / "options/output-pvc/kustomization.yaml").write_bytes(b"kind: Component\n")
-    assert dict(overlay.files("hello-mpi")) == {KUSTOMIZATION: TEXT, own: b"kind: Component\n"}
+    assert dict(overlay.files()) == {KUSTOMIZATION: TEXT, own: b"kind: Component\n"}

@@ -122,6 +122,8 @@ def replayed(text: bytes, edits: Sequence[Edit]) -> bytes:
             text = envfile.assign(text, edit.key, edit.after, edit.path)
         elif edit.kind is EditKind.option:
             text = kustomization.switch(text, edit.key, edit.path, on=edit.after == _SWITCH[1])
+        elif edit.kind is EditKind.component and state(edit, text) == _SWITCH[0]:
+            text = kustomization.switch(text, posixpath.basename(edit.key), edit.path, on=True)
         elif edit.kind is EditKind.component:
             text = kustomization.add(text, edit.key, edit.path)
         elif edit.kind is EditKind.image:

@@ -140,7 +140,8 @@ def _known_edits(path: str, base: bytes, yours: bytes, theirs: bytes) -> tuple[l
                 edits.replayed(text, [edit])
         except UsageError:
             continue  # its lines are merged
-        is_clash = has_lost_place or in_theirs not in (edit.before, edit.after)
+        is_offered = edit.kind is EditKind.component and in_theirs is not None  # an option that the user has added
+        is_clash = has_lost_place or (in_theirs not in (edit.before, edit.after) and not is_offered)
         (clashes if is_clash else known).append(edit)
     return known, clashes
 

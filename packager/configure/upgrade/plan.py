@@ -93,9 +93,8 @@ class _Plan:
         self._theirs = {
             path: _State(new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
         }
-        # What the user's file, and the delivered one, would be if the old package had the keys of the new one.
+        # What the user's files would be if the old package had the keys of the new one.
         self._yours_text: dict[str, bytes] = {}
-        self._base_text: dict[str, bytes] = {}
         self.conflicts: list[Conflict] = []
         self.decided: list[Conflict] = []
 
@@ -146,11 +145,8 @@ class _Plan:
         on = {component.name for path in paths for component in _components(self._read(path), path) if component.on}
         needed = {key.name for name in on & BY_NAME.keys() for key in BY_NAME[name].keys}
         for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
-            for key, value in self._new_values(path).items():
-                delivered = diff.delivered(self._old, path)
-                if key in needed and key in VOLUME_FOLDERS and delivered is not None:
-                    before = self._base_text.get(path, delivered)
-                    self._base_text[path] = envfile.assign(before, key, value, path)
+            for key in self._new_values(path):
+                if key in needed and key in VOLUME_FOLDERS:
                     self._yours_text[path] = envfile.assign(self._read(path), key, ".", path)
 
     def _file(self, path: str) -> PlannedFile | None:
@@ -170,7 +166,7 @@ class _Plan:
             mode = yours.mode if theirs.mode == base.mode else theirs.mode
             if path not in self._yours_text and yours.digest in (base.digest, theirs.digest):
                 return PlannedFile(path, FileResult.updated, mode)
-            before = self._base_text.get(path) or diff.delivered(self._old, path)
+            before = self._delivered(path)
             if before is not None and self._entries[path].size <= diff.MOST_BYTES:
                 versions = Versions(before, self._read(path), self._read_new(path))
                 if versions.are_mergeable:
@@ -181,6 +177,20 @@ class _Plan:
         if self._choice(Conflict(path, 0, had, have, "a changed file" if theirs else None)) is Choice.theirs:
             return _taken(path, yours, theirs)
         return PlannedFile(path, FileResult.kept, yours.mode if yours else None)
+
+    def _delivered(self, path: str) -> bytes | None:
+        """Return the content that a file was delivered with, and the values of options that the user has added."""
+        before = diff.delivered(self._old, path)
+        if before is None or not path.endswith(layout.site_env("")):
+            return before
+        rows = self._read_new(path).split(b"\n")
+        present, own = set(envfile.keys(before)), set(envfile.keys(self._read(path)))
+        places = {line.key: line.number - 1 for line in envfile.lines(self._read_new(path))}
+        for key in dict.fromkeys(envfile.keys(self._read_new(path))):
+            if key in own - present:
+                place = places.get(key, envfile.commented_out(self._read_new(path), key))
+                before += rows[place or 0] + b"\n"
+        return before
 
     def _choice(self, conflict: Conflict) -> Choice | None:
         choice = self._choices.get(conflict.path)
