@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packager.cluster.files import RemoteFolder
 from packager.cluster.shell import ContainerShell
-from packager.cluster.storedfiles import LastingStorage, StoragePlace
 from packager.kubernetes.kubectl.client import Kubectl
 from tests import tools
 
@@ -77,11 +77,9 @@ class LocalPod:
         return Kubectl(str(self.home / "kubectl"))
 
     @property
-    def place(self) -> StoragePlace:
+    def remote(self) -> RemoteFolder:
         """The folder `data` of the claim."""
-        return StoragePlace(
-            LastingStorage(str(self.claim), {}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), self.data
-        )
+        return RemoteFolder(self.shell(), str(self.claim), self.data, "the claim c")
 
     @property
     def data(self) -> str:

@@ -53,6 +53,9 @@ OWNERS = {
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py", "service/registry/helpers.py"},
     "tarfile": {
+        "cluster/devcode.py",
+        "cluster/pull.py",
+        "cluster/push.py",
         "package/archive.py",
         "package/tarheader.py",
         "publish/bundle.py",
@@ -60,12 +63,11 @@ OWNERS = {
         "publish/load.py",
     },
     "tempfile": {"base/workfolder.py"},
-    # A watch and logs are read while others wait, digests during a copy, and SQLite is written by one thread at a time.
+    # A watch and logs are read while others wait, and SQLite is written by one thread at a time.
     "threading": {
         "base/process.py",
-        "cluster/livelogs.py",
+        "cluster/logreader.py",
         "cluster/podwatch.py",
-        "cluster/resumable.py",
         "service/registry/helpers.py",
         "service/store/databases.py",
     },

@@ -49,18 +49,12 @@ _BUILD_FLAGS = ("--precision", "--mode", "--set", "--add", "--with", "--site", "
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The target of a run, and the options for it.
+    """The target of a run, and the options for it."""
 
-    Attributes:
-        path: A package, an MLCube or a model: a folder, or a file.
-        build: Options for a build.
-        cache: The folder of mlpack's caches.
-        find_site: Returns the defaults of the site; it is called only for a build.
-    """
-
-    path: Path
-    build: BuildOptions
-    cache: Path
+    path: Path  # A package, an MLCube or a model: a folder, or a file
+    build: BuildOptions  # options for a build
+    cache: Path  # the folder of mlpack's caches
+    # returns the defaults of the site; it is called only for a build
     find_site: Callable[[], SiteSettings | None] = lambda: None
 
 

@@ -215,6 +215,18 @@ def open_target(
     return target.open_target(package, overlay, kubectl, workload=workload, person=host(ctx).person, tell=say)
 
 
+def open_target_to_delete(
+    ctx: typer.Context, package: Path, overlay: str | None, kubectl: Kubectl
+) -> AbstractContextManager[Target]:
+    """Open a package as `open_target` does; if it cannot be rendered, with its objects in the cluster."""
+    from packager.cli.host import host
+    from packager.cli.registry_arguments import local_package
+    from packager.cluster import target
+
+    package = local_package(ctx, package)
+    return target.open_target_to_delete(package, overlay, kubectl, person=host(ctx).person, tell=say)
+
+
 _LONGEST = timedelta(days=365)
 """The timers and waits of the system do not take numbers of any size."""
 

@@ -14,7 +14,7 @@ from packager.cli.cluster_arguments import (
     OverlayOption,
     PackageToRead,
     Yes,
-    open_target,
+    open_target_to_delete,
     seconds,
     with_cluster,
 )
@@ -54,7 +54,7 @@ def delete(
         f"{package} may not be fully deleted after {timeout}", hint="run it again to continue waiting"
     )
     to_cluster = at.client(ctx).within(longest or None)
-    with limited(longest, timeout_error), open_target(ctx, package, overlay, to_cluster) as target:
+    with limited(longest, timeout_error), open_target_to_delete(ctx, package, overlay, to_cluster) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
         if not (yes or dry_run):
             _ask(prepared)

@@ -62,5 +62,5 @@ def logs(
     begin = None if since is None else moment_of_since(since, to_cluster.runner.now())
     part = use_case.LogRange(tail, begin, timestamps, previous)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
-        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part, is_following=follow)
+        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

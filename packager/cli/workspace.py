@@ -17,8 +17,8 @@ from packager.cli.console import OutputFormat, emit_output, emit_table, progress
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.cluster.files import Listing
     from packager.cluster.sequence import Runnable
-    from packager.cluster.storedfiles import Listing
     from packager.cluster.workspace import Listed, Pulled, Pushed, Session
     from packager.kubernetes.kubectl.client import Kubectl
 
@@ -145,7 +145,7 @@ def pull(
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
     _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
     _list("not read", pulled.unread)
-    _list("changed while it was read, and not pulled", pulled.changed)
+    _list("changed or deleted while it was read", pulled.changed)
     _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
     _require_complete(pulled.unread, pulled.changed)
 

@@ -56,20 +56,14 @@ class DeployState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The state of the cluster before a deploy.
+    """The state of the cluster before a deploy."""
 
-    Attributes:
-        state: The state of the workload.
-        live: The existing workload.
-        differences: The differences between the existing objects and the manifests, with the object's name. For a
-            workload that is the same, they are the changes that the cluster's policies make.
-        deployed_by: The user who deployed the existing workload, if known.
-    """
-
-    state: DeployState
-    live: Object | None = None
+    state: DeployState  # the state of the workload
+    live: Object | None = None  # the existing workload
+    # the differences between the existing objects and the manifests, with the object's name. For a workload that is the
+    # same, they are the changes that the cluster's policies make.
     differences: tuple[tuple[str, Difference], ...] = ()
-    deployed_by: str | None = None
+    deployed_by: str | None = None  # the user who deployed the existing workload, if known
 
 
 def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:
@@ -111,13 +105,14 @@ def is_touched(manifests: Manifests, live: Mapping[Key, Object]) -> bool:
     )
 
 
-def apply(
+def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
     kubectl: Kubectl,
     manifests: str,
     *,
     dry_run: str | None = None,
     force_conflicts: bool = False,
     flags: Sequence[str] = (),
+    warnings: list[str] | None = None,
 ) -> str:
     """Apply objects with server-side apply, unless the dry run is on the client side.
 
@@ -127,6 +122,7 @@ def apply(
         dry_run: `server` or `client` to apply nothing.
         force_conflicts: Whether to take over fields that another field manager has set.
         flags: More flags for kubectl.
+        warnings: Receives the server's warnings.
 
     Returns:
         kubectl's stdout.
@@ -142,7 +138,7 @@ def apply(
             arguments += ["--server-side", f"--field-manager={FIELD_MANAGER}"]
             arguments += ["--force-conflicts"] if force_conflicts else []
         arguments += [f"--dry-run={dry_run}"] if dry_run else []
-        return _run(kubectl, [*arguments, *flags])
+        return _run(kubectl, [*arguments, *flags], [] if warnings is None else warnings)
 
 
 def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted objects
@@ -153,7 +149,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
     *,
     surplus: Sequence[Object] = (),
     force_conflicts: bool = False,
-) -> list[Object]:
+) -> tuple[list[Object], tuple[str, ...]]:
     """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
 
     Args:
@@ -165,7 +161,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
         force_conflicts: Whether to take over fields that another field manager has set.
 
     Returns:
-        The objects in the server's answer to the dry run.
+        The objects in the server's answer to the dry run, and the server's warnings.
 
     Raises:
         ClusterError: The server refused an object, or another user created an object of the same name meanwhile.
@@ -187,7 +183,9 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
         # The later of two such flags counts; and kubectl's validation would report the missing fields.
         apply(kubectl, as_list(kept), flags=(f"--field-manager={_KEPT}", "--validate=false"))
     try:
-        applied = _objects(apply(kubectl, stamped, flags=_AS_JSON, force_conflicts=force_conflicts))
+        warnings: list[str] = []
+        printed = apply(kubectl, stamped, flags=_AS_JSON, force_conflicts=force_conflicts, warnings=warnings)
+        applied = _objects(printed)
     except UnreachableError as error:
         message = f"{error}; it is not known whether it was applied"
         raise UnreachableError(message, hint="deploy again to complete it") from None
@@ -201,7 +199,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
     if taken := foreign_objects(applied, live):
         _release_fields(kubectl, taken)
         refuse_foreign(taken)
-    return objects
+    return objects, tuple(dict.fromkeys(warnings))
 
 
 def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
@@ -259,12 +257,14 @@ def _objects(printed: str) -> list[Object]:
     return list(answer["items"]) if answer["kind"] == "List" else [answer]
 
 
-def _run(kubectl: Kubectl, arguments: list[str]) -> str:
+def _run(kubectl: Kubectl, arguments: list[str], warnings: list[str]) -> str:
     done = kubectl.run(*arguments)
     unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
     if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
         done = kubectl.run(*arguments)  # an API server that is starting does not serve every kind at once
     if done.returncode == 0:
+        lines = done.stderr.splitlines()
+        warnings += [line.removeprefix("Warning: ") for line in lines if line.startswith("Warning: ")]
         return str(done.stdout)
     error = kubectl.unready_or(explained_error(done.stderr))
     unserved = kinds().get(unknown[1]) if unknown else None

@@ -19,15 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDelete:
-    """A delete that has been checked and may start.
+    """A delete that has been checked and may start."""
 
-    Attributes:
-        target: The overlay, and the cluster.
-        survey: The existing objects with the names of the package's objects.
-    """
-
-    target: Target
-    survey: Survey
+    target: Target  # the overlay, and the cluster
+    survey: Survey  # the existing objects with the names of the package's objects
 
     @property
     def remark(self) -> str | None:
@@ -43,24 +38,16 @@ class PreparedDelete:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The result of deleting a package from a cluster.
+    """The result of deleting a package from a cluster."""
 
-    Attributes:
-        workload: The workload's name for kubectl, such as `mpijob/name`; all names, if there are several.
-        objects: The objects that were deleted, each as a name for kubectl.
-        kept: The objects that stay so that the results are kept.
-        others: The objects that were left because they do not belong to this package alone, and their owners.
-        is_gone: Whether the delete waited until all objects were gone.
-        missing: The workloads that did not exist, each as a name for kubectl.
-        released: The pods that were left because their controllers have released them, each as a name for kubectl.
-    """
-
-    workload: str
-    objects: tuple[str, ...]
-    kept: tuple[str, ...]
+    workload: str  # the workload's name for kubectl, such as `mpijob/name`; all names, if there are several
+    objects: tuple[str, ...]  # the objects that were deleted, each as a name for kubectl
+    kept: tuple[str, ...]  # the objects that stay so that the results are kept
+    # the objects that were left because they do not belong to this package alone, and their owners
     others: tuple[tuple[Object, str], ...]
-    is_gone: bool
-    missing: tuple[str, ...] = ()
+    is_gone: bool  # whether the delete waited until all objects were gone
+    missing: tuple[str, ...] = ()  # the workloads that did not exist, each as a name for kubectl
+    # the pods that were left because their controllers have released them, each as a name for kubectl
     released: tuple[str, ...] = ()
 
     @property

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError, VerificationError
 from packager.base.paths import argument
 from packager.cluster import apply as deploy
-from packager.cluster.admission import AdmissionChange, object_changes, pod_changes
 from packager.cluster.apply import DeployState, Situation
+from packager.cluster.differences import AdmissionChange, object_changes, pod_changes
 from packager.cluster.dry_run import try_pods
 from packager.cluster.hold import held, hold_of
 from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
-from packager.cluster.storage import kept_results, lasting_storage, lost_with_pods
+from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
 from packager.kubernetes.objects import shown
 from packager.verify import Checks, trust
 
@@ -35,22 +35,15 @@ _REMOVAL_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class PreparedDeploy:
-    """A deploy that has been checked and may start.
+    """A deploy that has been checked and may start."""
 
-    Attributes:
-        target: The overlay, and the cluster.
-        namespace: The namespace.
-        situation: The existing workload of the same name, compared with the overlay's.
-        live: The existing objects with the names of those to apply.
-        surplus: The objects of site options that an earlier deploy had switched on and this overlay has not.
-        planned: The objects as the server would store them; empty unless a workload differs from its last deploy.
-    """
-
-    target: Target
-    namespace: str
-    situation: Situation
-    live: Mapping[Key, Object]
+    target: Target  # the overlay, and the cluster
+    namespace: str  # the namespace
+    situation: Situation  # the existing workload of the same name, compared with the overlay's
+    live: Mapping[Key, Object]  # the existing objects with the names of those to apply
+    # the objects of site options that an earlier deploy had switched on and this overlay has not
     surplus: tuple[Object, ...] = ()
+    # the objects as the server would store them; empty unless a workload differs from its last deploy
     planned: tuple[Object, ...] = ()
 
     @property
@@ -95,7 +88,11 @@ class PreparedDeploy:
     def loss(self) -> str | None:
         """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
         lost = self.lost_results
-        return None if lost is None else f"{lost}; to keep them: {lasting_storage(self.target.package.source)}"
+        return (
+            None
+            if lost is None
+            else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
+        )
 
     @property
     def lost_results(self) -> str | None:
@@ -118,37 +115,18 @@ class PreparedDeploy:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """The result of a deploy.
+    """The result of a deploy."""
 
-    Attributes:
-        workload: The workload's name for kubectl, such as `mpijob/name`; all names, if there are several.
-        namespace: The workload's namespace.
-        digest: The digest of the package that was applied.
-        deployed_by: The user who has deployed it.
-        objects: All objects that were applied, each as a name for kubectl.
-        removed: The objects that were deleted because the overlay no longer contains them, as names for kubectl.
-        changes: The changes that the cluster's policies and webhooks have made to the objects.
-    """
-
-    workload: str
-    namespace: str
-    digest: str
-    deployed_by: str
-    objects: tuple[str, ...]
+    workload: str  # the workload's name for kubectl, such as `mpijob/name`; all names, if there are several
+    namespace: str  # the workload's namespace
+    digest: str  # the digest of the package that was applied
+    deployed_by: str  # the user who has deployed it
+    objects: tuple[str, ...]  # all objects that were applied, each as a name for kubectl
+    # the objects that were deleted because the overlay no longer contains them, as names for kubectl
     removed: tuple[str, ...] = ()
+    # the changes that the cluster's policies and webhooks have made to the objects
     changes: tuple[AdmissionChange, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "workload": self.workload,
-            "namespace": self.namespace,
-            "digest": self.digest,
-            "deployedBy": self.deployed_by,
-            "objects": list(self.objects),
-            "removed": list(self.removed),
-            "changes": list(map(str, self.changes)),
-        }
+    warnings: tuple[str, ...] = ()  # the warnings of the server about the objects
 
 
 def check(target: Target, allowed: frozenset[str], level: Level | None, expected: str | None = None) -> None:
@@ -275,7 +253,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     target, author = prepared.target, prepared.author
     stamped = target.stamped(author)
     surplus = prepared.surplus
-    planned = deploy.apply_all(
+    planned, warnings = deploy.apply_all(
         target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
     )
     return Deployed(
@@ -286,6 +264,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
         _resources(target),
         tuple(map(shown, surplus)),
         tuple(object_changes(json.loads(stamped)["items"], planned)),
+        warnings,
     )
 
 

@@ -1,26 +1,27 @@
 """Runs a package while its code is changed: deploys it once, then copies the code and starts its programs again.
 
-`packager.cluster.supervisor` changes its pods for that, and `packager.cluster.devpods` copies and starts.
+`packager.cluster.supervisor` changes its pods for that. Each change is copied into all pods, by a command in each, and
+the programs start when all of the old ones have ended.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
 from packager.cluster import delete as deleting
 from packager.cluster import deploy as deploying
 from packager.cluster.devcode import ModelCode, PackageCode
-from packager.cluster.devpods import Code, LostError, connected, counted, dev_pod
 from packager.cluster.follow import follow_all
 from packager.cluster.labels import DEPLOYED_BY, DEV
-from packager.cluster.livelogs import LiveLogs
+from packager.cluster.logreader import LogRange, LogStreams, Prefixes
 from packager.cluster.ownership import key, look_up, refuse_taken
-from packager.cluster.supervisor import supervised
-from packager.kubernetes.manifest import Manifest
-from packager.kubernetes.objects import annotation, is_being_deleted, shown
+from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
+from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
+from packager.kubernetes.manifest import Manifest, at, mapping
+from packager.kubernetes.objects import annotation, is_being_deleted, is_running, main_container, name, shown
 from packager.modelspec.settings import parse_setting
 from packager.package import layout
 from packager.package.path_checks import shown as shown_path
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 
     from packager.cluster.delete import Deleted
     from packager.cluster.deploy import Deployed
-    from packager.cluster.devcode import CodeFolder
-    from packager.cluster.devpods import DevPod, PodSession
-    from packager.cluster.livelogs import LivePart
+    from packager.cluster.devcode import Code, CodeFolder
     from packager.cluster.logs import Part
     from packager.cluster.target import Target
+    from packager.kubernetes.objects import Object
     from packager.kubernetes.podsecurity import Level
 
 LOOK_SECONDS = 0.2
@@ -46,30 +46,70 @@ ASK_SECONDS = 5.0
 """Seconds between two requests that find out whether the pods still exist."""
 
 MOST_PODS = 64
-"""The largest number of pods of a session: a kubectl is started for each."""
+"""The largest number of pods of a session: a kubectl is started for each change in each."""
 
+STOP_SECONDS = 10
+"""Seconds from SIGTERM until a program is killed."""
+
+_AT_ONCE = 8
+_SECONDS = 60.0
 _MOST_NAMES = 5
 _LAST_LINES = 10
 _TRIES = 5
 _PAUSE = 1.0
 _REMOVAL_SECONDS = 300
 
+# What a program has started, and left, is killed too: it may hold the port of the next one.
+_PUT = f"""state={STATE} supervised=$1 folder=$2 size=$3
+if [ -n "$supervised" ]; then
+  rm -f "$state/go"
+  if read -r program 2>/dev/null <"$state/program"; then
+    : >"$state/stopping"
+    kill -TERM "$program" 2>/dev/null
+    read -r begun rest </proc/uptime
+    while [ -e "$state/program" ]; do
+      read -r now rest </proc/uptime
+      [ "$((${{now%%.*}} - ${{begun%%.*}}))" -lt {STOP_SECONDS} ] || kill -KILL "-$program" "$program" 2>/dev/null
+      sleep 0.05 2>/dev/null || sleep 1
+    done
+    kill -KILL "-$program" 2>/dev/null
+  fi
+fi
+[ -n "$folder" ] || return 0
+cd "$folder" || return 1
+rm -rf ./* ./.[!.]* ./..?*
+head -c "$size" | tar -xf - -C .
+"""
+_START = f'[ -z "$1" ] || {{ echo "$2" >{STATE}/code && : >{STATE}/go; }}\n'
+_CODE_OF = f'read -r code 2>/dev/null <{STATE}/code && echo "$code"; return 0\n'
+
+
+@dataclass(frozen=True, slots=True)
+class DevPod:
+    """A running pod whose program can be started again."""
+
+    pod: Object
+    folder: str | None  # that the code is copied to; None if it has no code
+    is_supervised: bool  # whether its program is started by the script; not where another pod starts it
+
+    @classmethod
+    def of(cls, pod: Object) -> DevPod | None:
+        """Return a pod as one of a session; None if it does not run, or was not changed by `supervisor`."""
+        container = mapping(at(pod, ("spec", "containers", 0)))
+        folder, is_supervised = code_folder(container), mode_of(container)[:1] == ("dev",)
+        if not is_running(pod) or is_being_deleted(pod) or not (folder or is_supervised):
+            return None
+        return cls(pod, folder, is_supervised)
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedDev:
-    """A session that may begin.
+    """A session that may begin."""
 
-    Attributes:
-        target: The overlay with changed pods, and the cluster.
-        source: The model or the package, as the user names it.
-        code: The folder of the code.
-        is_new: Whether nothing is deployed yet.
-    """
-
-    target: Target
-    source: Path
+    target: Target  # the overlay with changed pods, and the cluster
+    source: Path  # the model or the package, as the user names it
     code: CodeFolder
-    is_new: bool
+    is_new: bool  # whether nothing is deployed yet
 
     @property
     def stop_command(self) -> str:
@@ -127,7 +167,7 @@ def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
         UsageError: The programs of its pods cannot be started again, or there are too many pods.
         ClusterError: The workload exists, and was deployed by another person, in another way or with another spec.
     """
-    target = replace(target, manifests=supervised(target.manifests))
+    target = replace(target, manifests=for_dev(target.manifests))
     count = sum(group.count for item in target.manifests.workloads for group in groups_of(Manifest(item)))
     if count > MOST_PODS:
         raise UsageError(f"{target.shown} has {count:,} pods: expected at most {MOST_PODS}")
@@ -181,22 +221,21 @@ def stop(target: Target) -> Deleted:
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
 
 
+def counted(pods: Sequence[object]) -> str:
+    """Return the number of pods in words."""
+    return f"{len(pods)} pod{'' if len(pods) == 1 else 's'}"
+
+
 @dataclass
 class DevLoop:
-    """One call of `mlpack dev`, from the first pod to Ctrl-C.
+    """One call of `mlpack dev`, from the first pod to Ctrl-C."""
 
-    Attributes:
-        prepared: The deployed workloads.
-        patience: See `packager.cluster.follow`.
-    """
-
-    prepared: PreparedDev
-    patience: float
+    prepared: PreparedDev  # the deployed workloads
+    patience: float  # see `packager.cluster.follow`
     _pods: tuple[DevPod, ...] = ()
-    _sessions: tuple[PodSession, ...] = ()
-    _code: Code = field(default_factory=lambda: Code({}))
+    _has_begun: bool = False
+    _code: Code | None = None
     _copied: str = ""
-    _open: str = ""  # the pod of an unfinished line
 
     @property
     def _target(self) -> Target:
@@ -211,29 +250,28 @@ class DevLoop:
         """
         folder, clock = self.prepared.code, self._target.kubectl.runner.clock
         self._code, state = folder.read(), folder.state()
-        asked, failures = clock(), 0
-        with LiveLogs(self._target.kubectl) as logs, ExitStack() as connections:
+        asked, failures, prefixes = clock(), 0, Prefixes()
+        with LogStreams(self._target.kubectl) as logs:
             while True:
                 try:
-                    if not self._sessions:
-                        yield from self._connect(logs, connections)
+                    if not self._pods or clock() >= asked + ASK_SECONDS:
+                        yield from self._find_pods(logs)
+                        asked = clock()
                     if self._copied != self._code.digest:
                         yield from self._copy()
-                    elif clock() >= asked + ASK_SECONDS:
-                        for session in self._sessions:
-                            session.look()
-                        self._wait()
-                        asked = clock()
                     failures = 0
-                except (LostError, UnreachableError) as error:
+                except (BrokenOffError, UnreachableError) as error:
                     failures += 1
                     if failures >= _TRIES:
-                        raise (error.reason if isinstance(error, LostError) else error) from None
+                        raise (error.reason if isinstance(error, BrokenOffError) else error) from None
                     yield f"{error}; connecting again"
-                    self._sessions = ()
+                    self._pods = ()
                     self._target.kubectl.runner.sleep(_PAUSE)
                 for part in logs.parts(LOOK_SECONDS):
-                    yield self._line(part)
+                    text = part.content
+                    if isinstance(text, bytes):
+                        text = prefixes.put(name(part.log.pod), text, has_name=len(self._pods) > 1)
+                    yield text
                 if folder.state() != state:
                     yield from self._read_code()
                     state = folder.state()
@@ -246,7 +284,7 @@ class DevLoop:
             yield from map(str, error.problems[:_MOST_NAMES])
             yield f"not copied: {error}"
             return
-        if changes := code.changes(self._code):
+        if self._code and (changes := code.changes(self._code)):
             more = len(changes) - _MOST_NAMES
             listed = ", ".join(map(shown_path, changes[:_MOST_NAMES]))
             yield f"changed: {listed}{f' and {more} more' if more > 0 else ''}"
@@ -254,42 +292,46 @@ class DevLoop:
 
     def _copy(self) -> Iterator[Part]:
         """Copy the code into all pods, and start all programs when all of the old ones have ended."""
+        assert self._code is not None
         runner = self._target.kubectl.runner
         begin = runner.clock()
         archive, digest = self._code.archive(runner.now()), self._code.digest
-        for session in self._sessions:
-            session.put(archive)
-        self._wait()
-        for session in self._sessions:
-            session.start(digest)
-        self._wait()
+
+        def put(pod: DevPod) -> bytes:
+            content = archive if pod.folder else b""
+            words = ("yes" if pod.is_supervised else "", pod.folder or "", str(len(content)))
+            return self._ask(pod, _PUT, *words, given=content)
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(put, self._pods))
+            list(pool.map(lambda pod: self._ask(pod, _START, "yes" if pod.is_supervised else "", digest), self._pods))
         self._copied = digest
-        yield f"copied to {counted(self._sessions)}, and started in {runner.clock() - begin:.1f} s"
+        yield f"copied to {counted(self._pods)}, and started in {runner.clock() - begin:.1f} s"
 
-    def _wait(self) -> None:
-        for session in self._sessions:
-            session.wait()
+    def _ask(self, pod: DevPod, script: str, *words: str, given: bytes = b"") -> bytes:
+        shell = ContainerShell(
+            self._target.kubectl, name(pod.pod), main_container(pod.pod), _SECONDS, lambda _text: None
+        )
+        try:
+            return shell.ask(script, *words, given=[given] if given else ())
+        except ScriptError as error:
+            raise ClusterError(f"pod/{name(pod.pod)}: its code cannot be replaced: {error}") from None
 
-    def _connect(self, logs: LiveLogs, connections: ExitStack) -> Iterator[Part]:
-        """Wait until all pods run, connect to each of them, and follow their logs."""
-        connections.close()
+    def _find_pods(self, logs: LogStreams) -> Iterator[Part]:
+        """Find the running pods, wait for all of them, and follow their logs."""
         pods = self._running()
         if pods is None:
             yield f"waiting for the pods of {self._target.shown_all}"
             pods = yield from self._awaited()
-        owner = f"a session of {self._target.person}"
-        sessions = tuple(connections.enter_context(connected(self._target.kubectl, pod, owner)) for pod in pods)
-        for session in sessions:
-            session.open()
-        is_attached = not self._pods and not self.prepared.is_new
-        last = _LAST_LINES if is_attached else None
-        skipped = [pod for pod in pods if not logs.follow(pod.name, pod.container, last)]
-        if skipped:
+        last = LogRange(tail=_LAST_LINES) if not self._has_begun and not self.prepared.is_new else LogRange()
+        skipped = [pod for pod in pods if not logs.follow(pod.pod, None, last)]
+        known = {one.pod["metadata"]["uid"] for one in self._pods}
+        if skipped and not self._has_begun:
             yield f"the logs of {counted(skipped)} are not shown: too many at the same time"
-        # If a session was ended between two pods, they differ.
-        codes = {session.code for session in sessions if session.pod.is_supervised}
-        self._pods, self._sessions = pods, sessions
-        self._copied = codes.pop() if len(codes) == 1 else ""
+        if {pod.pod["metadata"]["uid"] for pod in pods} != known:
+            codes = {self._ask(pod, _CODE_OF).decode().strip() for pod in pods if pod.is_supervised}
+            self._copied = codes.pop() if len(codes) == 1 else ""
+        self._pods, self._has_begun = pods, True
 
     def _running(self) -> tuple[DevPod, ...] | None:
         """Return all pods of the workloads if all of them run; else None.
@@ -306,7 +348,7 @@ class DevLoop:
             if verdict := kind.ending(snapshot):
                 hint = f"this deletes it: {self.prepared.stop_command}"
                 raise ClusterError(f"{one.shown} has ended: {verdict.summary}", hint=hint)
-            running = [dev for pod in kind.listed(snapshot.pods) if (dev := dev_pod(pod))]
+            running = [dev for pod in kind.listed(snapshot.pods) if (dev := DevPod.of(pod))]
             if len(running) < sum(group.count for group in groups_of(Manifest(one.manifests.workload))):
                 return None
             pods += running
@@ -325,11 +367,3 @@ class DevLoop:
                 if update.is_last:
                     hint = self._target.command("status")
                     raise ClusterError(f"{self._target.shown_all} cannot run: {summary}", hint=hint)
-
-    def _line(self, part: LivePart) -> bytes:
-        """Return a part of a log; a line begins with the name of its pod, if there are several."""
-        before = b"\n" if self._open and self._open != part.pod else b""
-        if self._open != part.pod and len(self._pods) > 1:
-            before += f"[{part.pod}] ".encode()
-        self._open = "" if part.text.endswith(b"\n") else part.pod
-        return before + part.text

@@ -5,20 +5,22 @@ Nothing outside of the folder is read: a spec names no file outside, and no link
 
 from __future__ import annotations
 
+import hashlib
+import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from packager.base import plainfiles
 from packager.base.errors import SpecError, UsageError, VerificationError
 from packager.base.limits import Limits
-from packager.cluster.devpods import Code
 from packager.kubernetes.configmap import CODE_BYTES, CODE_PARTS
 from packager.modelspec.load import load
 from packager.package import layout, tree
 from packager.package.path_checks import ContentError, inactive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from packager.modelspec.settings import Setting
@@ -27,6 +29,33 @@ _LIMITS = Limits(size=CODE_PARTS * CODE_BYTES, files=10_000)
 
 State = frozenset[tuple[object, ...]]
 """The times, sizes and inodes of files and folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The files of a model's code, by their paths below the folder of the code."""
+
+    files: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the names and contents."""
+        parts = (f"{hashlib.sha256(content).hexdigest()} {path}\n" for path, content in sorted(self.files.items()))
+        return hashlib.sha256("".join(parts).encode(errors="surrogateescape")).hexdigest()
+
+    def changes(self, earlier: Code) -> list[str]:
+        """Return the paths that are new, changed or no longer exist."""
+        paths = sorted({*self.files, *earlier.files})
+        return [path for path in paths if self.files.get(path) != earlier.files.get(path)]
+
+    def archive(self, moment: datetime) -> bytes:
+        """Return the files as a tar; all have the time `moment`, by which Python finds compiled code to be old."""
+        archive = bytearray()
+        for path, content in sorted(self.files.items()):
+            header = tarfile.TarInfo(path)
+            header.size, header.mode, header.mtime = len(content), 0o755, int(moment.timestamp())
+            archive += header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+        return bytes(archive + bytes(2 * tarfile.BLOCKSIZE))
 
 
 class CodeFolder(Protocol):
@@ -41,17 +70,11 @@ class CodeFolder(Protocol):
 
 @dataclass
 class ModelCode:
-    """The code of a variant of a model.
+    """The code of a variant of a model."""
 
-    Attributes:
-        spec: The spec file.
-        settings: The changes of the spec.
-        variant: The precision and the mode of the variant.
-    """
-
-    spec: Path
-    settings: Sequence[Setting]
-    variant: tuple[str | None, str | None]
+    spec: Path  # the spec file
+    settings: Sequence[Setting]  # the changes of the spec
+    variant: tuple[str | None, str | None]  # the precision and the mode of the variant
     _places: frozenset[Path] = frozenset()
 
     def state(self) -> State:
@@ -77,13 +100,9 @@ class ModelCode:
 
 @dataclass
 class PackageCode:
-    """The code of a package's folder.
+    """The code of a package's folder."""
 
-    Attributes:
-        folder: The folder of the package.
-    """
-
-    folder: Path
+    folder: Path  # the folder of the package
     _places: frozenset[Path] = frozenset()
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Workload
 
-INTERVAL = 1.0
+INTERVAL = 2.0
 """Seconds from one poll to the next, unless a poll takes more than a quarter of that."""
 
 LONGEST_PAUSE = 4.0
@@ -39,22 +39,14 @@ MAX_SILENCE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The result of one poll.
+    """The result of one poll."""
 
-    Attributes:
-        verdict: The verdict on the workload.
-        snapshot: The snapshot that the verdict is about; while the cluster does not answer, the last one.
-        silence: Seconds for which the cluster has not answered; 0 after an answer.
-        error: The reason why the cluster did not answer.
-        is_last: Whether the wait is over: the state is final, or only a user can fix it.
-        per_workload: The newest update of each of several workloads; this update is that of the worst one.
-    """
-
-    verdict: Verdict
-    snapshot: Snapshot | None
-    silence: float = 0
-    error: ClusterError | None = None
-    is_last: bool = False
+    verdict: Verdict  # the verdict on the workload
+    snapshot: Snapshot | None  # the snapshot that the verdict is about; while the cluster does not answer, the last one
+    silence: float = 0  # seconds for which the cluster has not answered; 0 after an answer
+    error: ClusterError | None = None  # the reason why the cluster did not answer
+    is_last: bool = False  # whether the wait is over: the state is final, or only a user can fix it
+    # the newest update of each of several workloads; this update is that of the worst one
     per_workload: tuple[Update, ...] = ()
 
     @property
@@ -89,7 +81,7 @@ def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Iterator[Update]:
-    """Yield the state of a workload about once per second, until it is final or the deadline is reached.
+    """Yield the state of a workload about every two seconds, until it is final or the deadline is reached.
 
     Args:
         read: The function that takes a snapshot.
@@ -369,7 +361,7 @@ def _timed_out(target: Target, last: Update | None, timeout: float) -> TimedOutE
     if last is None:
         message = f"{target.shown}: the cluster did not report the state within {timeout:g} s"
     elif last.silence:
-        message = f"{target.shown} was {last.verdict.phase} when last seen, {timeout:g} s ago"
+        message = f"{target.shown} was {last.verdict.phase} when last seen, {last.silence:.0f} s ago"
     else:
         message = f"{target.shown} is still {last.verdict.phase} after {timeout:g} s: {last.verdict.summary}"
     return TimedOutError(message, hint=f"it continues in the cluster; follow it with `{target.command('status')}`")

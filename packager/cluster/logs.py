@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.follow import follow_one
-from packager.cluster.logreader import WHOLE, LogRange, LogReader
+from packager.cluster.logreader import WHOLE, ContainerLog, LogRange, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.target import pod_of_index
+from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import container_names, created, name, uid
 from packager.kubernetes.pods import after_carriage_return
-from packager.kubernetes.stopped import started_at
+from packager.workloads.structures import pods as groups_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from packager.cluster.follow import Update
+    from packager.cluster.logreader import LogPart
+    from packager.cluster.podwatch import Begin
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Verdict
-    from packager.workloads.workload import Workload
 
 __all__ = ["MAIN", "Feed", "LogRange", "NewestLine", "PodSelection", "command_for_log", "follow", "logs"]
 
@@ -33,10 +34,10 @@ REFUSED_SECONDS = 15.0
 UNANSWERED_SECONDS = 300.0
 """Seconds without an answer after which a log is given up."""
 
-_BLOCK_BYTES = 64 << 10
-_PATIENCE = 2.0
-_LINE_BYTES = 4 << 10
+_FIRST_SECONDS = 1.0
+"""Seconds in which the first lines of a new log arrive; others are shown with the next look at the pods."""
 
+_LINE_BYTES = 4 << 10
 
 Part = bytes | str
 """Bytes of a log, or a remark for a person on what comes before or after them."""
@@ -44,17 +45,11 @@ Part = bytes | str
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """The pods and containers whose logs are read.
+    """The pods and containers whose logs are read."""
 
-    Attributes:
-        worker: The index of the worker or pod; None for the main pod, or for all pods if there is no main one.
-        all_pods: Whether to read every pod; each line then begins with the name of its pod.
-        container: The container; None for the main one of each pod. Pods without it are left out.
-    """
-
-    worker: int | None = None
-    all_pods: bool = False
-    container: str | None = None
+    worker: int | None = None  # the index of the worker or pod; None for the main pod, or for all if there is none
+    all_pods: bool = False  # whether to read every pod; each line then begins with the name of its pod
+    container: str | None = None  # None for the main one of each pod; pods without it are left out
 
 
 MAIN = PodSelection()
@@ -64,69 +59,127 @@ class Feed:
     """The new part of the logs of the selected pods.
 
     Args:
-        of: The opened overlay of the workload.
+        target: The opened overlay of the workload.
         selection: The pods and containers.
         part: The part of each log to read. `tail` applies to the pods of the first reading.
-        is_following: Whether reading continues; errors may then pass, and are reported when they begin and end.
-        watch: Keeps the logs of at least the selected pods; None for a watch that keeps only these.
+        also: Receives the living pods that the watch has seen; None for nothing.
 
     Attributes:
-        of: The opened overlay of the workload.
-        watch: Keeps the logs of the selected pods for a follower of the workload, even when the pods are deleted.
+        watch: Sees pods that begin and end between two looks, for a follower of the workload.
         has_written: Whether any byte has been read.
         error: The error of the last reading; None if everything could be read.
     """
 
     def __init__(
-        self,
-        target: Target,
-        selection: PodSelection = MAIN,
-        part: LogRange = WHOLE,
-        *,
-        is_following: bool = False,
-        watch: PodWatch | None = None,
+        self, target: Target, selection: PodSelection = MAIN, part: LogRange = WHOLE, also: Begin | None = None
     ) -> None:
         self.has_written = False
         self.error: ClusterError | None = None
         self.target = target
-        self.watch = watch or PodWatch(target.kubectl, self._selected, selection.container)
-        self._worker = selection.worker
-        self._all_pods = selection.all_pods
-        self._container = selection.container
+        self.streams = LogStreams(target.kubectl)
+        self.watch = PodWatch(target.kubectl, self._begin)
+        self._also = also
+        self._selection = selection
         self._part = part
-        self._is_whole = part.is_whole
-        self._is_following = is_following
-        self._readers: dict[str, LogReader] = {}
-        self._finished: set[str] = set()  # the uids of deleted pods whose logs were read to their ends
+        self._workload: Object | None = None
         self._has_waited = False
         self._has_read = False
-        self._is_refused = False
+        self._has_warned: set[str] = set()
         self._failing_since = 0.0
-        self._open = ""  # the pod of an unfinished last line on stdout
+        self._prefixes = Prefixes()
+
+    @property
+    def _is_of_all(self) -> bool:
+        selection, kind = self._selection, self.target.manifests.kind
+        workload = self._workload or self.target.manifests.workload
+        return selection.all_pods or (selection.worker is None and bool(kind.indexes(workload)))
+
+    def select(self, snapshot: Snapshot) -> Sequence[Object]:
+        """Return the pods whose logs are read. Raises UsageError if there is no such worker or container."""
+        kind, worker, container = self.target.manifests.kind, self._selection.worker, self._selection.container
+        self._workload = snapshot.workload
+        if worker is not None and kind.indexes(snapshot.workload):
+            pod = pod_of_index(kind, snapshot, worker)
+            pods = [pod] if pod else []
+        else:
+            workers = kind.workers(snapshot.pods)
+            if worker is not None and workers and worker >= len(workers):
+                raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+            pods = self._selected(snapshot.pods)
+        if container is None:
+            return pods
+        having = [pod for pod in pods if container in container_names(pod)]
+        if pods and not having:
+            names = ", ".join(dict.fromkeys(name for pod in pods for name in container_names(pod)))
+            raise UsageError(f"container {container} not found", hint=f"there are {names}")
+        return having
+
+    def _selected(self, pods: Sequence[Object]) -> list[Object]:
+        """Return those pods of an attempt whose logs are read, as far as they exist."""
+        kind, worker = self.target.manifests.kind, self._selection.worker
+        workload = self._workload or self.target.manifests.workload
+        if worker is not None:
+            by_index = kind.indexed(pods) if kind.indexes(workload) else dict(enumerate(kind.workers(pods)))
+            return [by_index[worker]] if worker in by_index else []
+        if self._is_of_all:
+            return kind.listed(pods)
+        main = kind.main(pods)
+        return [main] if main else []
+
+    def _begin(self, pods: Sequence[Object]) -> None:
+        """Begin with the logs of pods that the watch has seen, all since the workload was created."""
+        workload = self._workload
+        if self._also:
+            self._also(pods)
+        if workload is not None:
+            self._follow(self._selected([pod for pod in pods if created(pod) >= created(workload)]))
+
+    def _follow(self, pods: Iterable[Object]) -> bool:
+        followed = [self.streams.follow(pod, self._selection.container, self._part) for pod in pods]
+        return all(followed)
+
+    def missing(self, pods: Sequence[Object]) -> Iterator[str]:
+        """Yield a remark if there are no pods yet."""
+        if not pods and not self._has_waited:
+            yield f"waiting for the {'pods' if self._is_of_all else 'pod'} of {self.target.shown}"
+            self._has_waited = True
 
     def read(self, snapshot: Snapshot) -> Iterator[Part]:
         """Yield the new parts, and set `error` if some could not be read."""
-        if self._worker is None and self.target.manifests.kind.indexes(snapshot.workload):
-            self._all_pods = True  # there is no main pod
-        pods = self._with_container(self._pods(snapshot))
-        if not pods and not self._has_waited:
-            yield f"waiting for the {'pods' if self._all_pods else 'pod'} of {self.target.shown}"
-            self._has_waited = True
-        earlier, self.error = self.error, None
-        yield from self._read_deleted(snapshot)
-        for pod in pods:
-            try:
-                yield from self._read(pod)
-            except ClusterError as error:
-                self.error = self.error or error
-        self._part = replace(self._part, tail=None)  # all lines of later pods are new
-        self._has_read |= bool(pods) and self.error is None
-        if self.error is not None and earlier is None:
+        pods = self.select(snapshot)
+        yield from self.missing(pods)
+        if self.watch.is_refused:
+            yield from self._warn("you may not watch pods: logs of pods that are deleted within seconds may be missing")
+        living = set(map(uid, snapshot.pods))
+        deleted = [pod for pod in self.watch.pods_since(created(snapshot.workload)) if uid(pod) not in living]
+        for pod in deleted if self._selection.worker is None else ():
+            if self._selected([pod]):
+                self.streams.follow(pod, self._selection.container, self._part, is_deleted=True)
+        if not self._follow(pods):
+            yield from self._warn("too many pods run at the same time: logs of some are printed when others have ended")
+        self._part = LogRange(None, self._part.since, self._part.has_times)  # all lines of later pods are new
+        self.streams.wait(_FIRST_SECONDS)
+        yield from self._shown(self.streams.parts())
+        self._has_read |= bool(pods) and self.streams.error is None
+        yield from self._judge(self.streams.error)
+
+    def finish(self) -> Iterator[Part]:
+        """Yield the rest of the logs, and set `error` if it cannot be read."""
+        yield from self._shown(self.streams.finish())
+        self.error = self.streams.error
+
+    def _judge(self, error: ClusterError | None) -> Iterator[str]:
+        earlier, self.error = self.error, error
+        if error is not None and earlier is None:
             self._failing_since = self.target.kubectl.runner.clock()
-            if self._is_following:
-                yield f"{self.error}; it continues when the log can be read"
-        elif self.error is None and earlier is not None:
+            yield f"{error}; it continues when the log can be read"
+        elif error is None and earlier is not None:
             yield "the log can be read again"
+
+    def _warn(self, text: str) -> Iterator[str]:
+        if text not in self._has_warned:
+            self._has_warned.add(text)
+            yield text
 
     def raise_if_hopeless(self) -> None:
         """Raise the error of the last reading if waiting would not help.
@@ -141,134 +194,17 @@ class Feed:
         if self.target.kubectl.runner.clock() - self._failing_since >= patience:
             raise self.error
 
-    def nothing_written(self) -> ClusterError | None:
-        """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
-        hint = self.target.command("status")
-        if self._part.is_previous:
-            return ClusterError(f"{self.target.shown} has no log from before a restart", hint=hint)
-        if not self._is_whole:
-            return None
-        for reader in self._readers.values():
-            if reader.is_gone:
-                return ClusterError(f"{reader.shown} was deleted, and its log with it", hint=hint)
-            if reader.may_miss_all:
-                kept = "or its node has already removed the log"
-                return ClusterError(f"{self.target.shown} has written nothing yet, {kept}", hint=hint)
-        return ClusterError(f"{self.target.shown} has written nothing yet", hint=hint)
+    def _shown(self, parts: Iterable[LogPart]) -> Iterator[Part]:
+        for part in parts:
+            if isinstance(part.content, str):
+                yield part.content
+            else:
+                yield self.prefixed(name(part.log.pod), part.content)
 
-    def _read_deleted(self, snapshot: Snapshot) -> Iterator[Part]:
-        """Yield the parts of deleted pods' logs that were not read before; those of earlier attempts come first."""
-        living = set(map(uid, snapshot.pods))
-        pods = self.watch.pods_since(created(snapshot.workload)) if self._is_following else []
-        if self.watch.is_refused and not self._is_refused:
-            self._is_refused = True
-            yield "you may not watch pods: logs of pods that are deleted within seconds may be missing"
-        for pod in _by_attempt(self.target.manifests.kind, pods, self._selected):
-            if uid(pod) in living or uid(pod) in self._finished or not started_at(pod):
-                continue
-            self._finished.add(uid(pod))
-            reader, log = self._reader(pod), self.watch.log(pod)
-            if log is not None and not reader.is_complete:
-                log.has_ended.wait(_PATIENCE)
-                yield from self._parts(pod, reader, reader.read_kept(log))
-            if not reader.is_complete:
-                yield f"the end of the log of {reader.shown} is missing: the pod was deleted before it was read"
-
-    def _reader(self, pod: Object) -> LogReader:
-        return self._readers.setdefault(uid(pod), LogReader(self.target.kubectl, pod, self._container, self._part))
-
-    def _read(self, pod: Object) -> Iterator[Part]:
-        reader = self._reader(pod)
-        yield from self._parts(pod, reader, reader.read(pod))
-
-    def _parts(self, pod: Object, reader: LogReader, new_data: Iterator[bytes]) -> Iterator[Part]:
-        had_begun, gaps, block = bool(reader.begin), reader.gaps, bytearray()
-        try:
-            for data in new_data:
-                self.has_written = True
-                if reader.gaps > gaps:
-                    yield _drained(block)
-                    gaps = reader.gaps
-                    yield _gap(reader)
-                block += self._with_pod_prefix(name(pod), data)
-                if len(block) >= _BLOCK_BYTES:
-                    yield _drained(block)
-        finally:
-            if block:
-                yield _drained(block)
-        if reader.late and not had_begun:
-            late = f"the log of {reader.shown} begins {reader.late.total_seconds():,.0f} s after its container started"
-            yield f"{late}: earlier lines, if any, are no longer on its node"
-        if reader.gaps > gaps:
-            yield _gap(reader)
-
-    def _with_pod_prefix(self, pod: str, data: bytes) -> bytes:
-        """Return a line or a part of a line with the prefix of its pod, if it needs one."""
-        before = b"\n" if self._open and self._open != pod else b""
-        if self._all_pods and self._open != pod:
-            before += f"[{pod}] ".encode()
-        self._open = "" if data.endswith(b"\n") else pod
-        return before + data
-
-    def _pods(self, snapshot: Snapshot) -> list[Object]:
-        """Return the selected pods. Raises UsageError if the workload has no such worker."""
-        kind = self.target.manifests.kind
-        if self._worker is not None and kind.indexes(snapshot.workload):
-            pod = pod_of_index(kind, snapshot, self._worker)
-            return [pod] if pod else []
-        if self._worker is not None and (workers := kind.workers(snapshot.pods))[: self._worker] == workers:
-            if workers:
-                raise UsageError(f"worker {self._worker} not found", hint=f"there are 0 to {len(workers) - 1}")
-            return []
-        return self._selected(snapshot.pods)
-
-    def _selected(self, pods: Sequence[Object]) -> list[Object]:
-        """Return those pods of an attempt whose logs are read, as far as they exist."""
-        kind, workload = self.target.manifests.kind, self.target.manifests.workload
-        if self._worker is not None:
-            by_index = kind.indexed(pods) if kind.indexes(workload) else dict(enumerate(kind.workers(pods)))
-            return [by_index[self._worker]] if self._worker in by_index else []
-        if self._all_pods or kind.indexes(workload):
-            return kind.listed(pods)
-        main = kind.main(pods)
-        return [main] if main else []
-
-    def _with_container(self, pods: Sequence[Object]) -> Sequence[Object]:
-        """Return the pods that have the container. Raises UsageError if there are pods, and none has it."""
-        if self._container is None:
-            return pods
-        having = [pod for pod in pods if self._container in container_names(pod)]
-        if pods and not having:
-            names = ", ".join(dict.fromkeys(name for pod in pods for name in container_names(pod)))
-            raise UsageError(f"container {self._container} not found", hint=f"there are {names}")
-        return having
-
-
-def _by_attempt(
-    kind: Workload, pods: Sequence[Object], selected: Callable[[Sequence[Object]], Sequence[Object]]
-) -> list[Object]:
-    """Return the selected pods of each attempt, in order of the attempts."""
-    ordered: list[Object] = []
-    rest = list(pods)
-    while rest:
-        newest = kind.listed(rest)
-        if not newest:
-            break
-        ordered[:0] = selected(newest)
-        attempt = set(map(uid, newest))
-        rest = [pod for pod in rest if uid(pod) not in attempt]
-    return ordered
-
-
-def _drained(block: bytearray) -> bytes:
-    """Return and remove the content of the block, so that nothing is returned twice if the caller stops reading."""
-    data = bytes(block)
-    block.clear()
-    return data
-
-
-def _gap(reader: LogReader) -> str:
-    return f"lines of {reader.shown} may be missing here: its node has rotated the log since the last read"
+    def prefixed(self, pod: str, data: bytes) -> bytes:
+        """Return lines with the name of their pod, if there may be several."""
+        self.has_written = True
+        return self._prefixes.put(pod, data, has_name=self._is_of_all)
 
 
 def logs(feed: Feed) -> Iterator[Part]:
@@ -282,11 +218,39 @@ def logs(feed: Feed) -> Iterator[Part]:
     snapshot = target.observe(events=False)
     if snapshot is None:
         raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
-    yield from feed.read(snapshot)
-    if feed.error:
-        raise feed.error
-    if not feed.has_written and (error := feed.nothing_written()):
-        raise error
+    pods = feed.select(snapshot)
+    yield from feed.missing(pods)
+    readers, problem = [], None
+    for pod in pods:
+        log = ContainerLog(target.kubectl, pod, feed._selection.container, feed._part)  # noqa: SLF001
+        readers.append(log)
+        try:
+            for block in read_once(log):
+                yield feed.prefixed(name(pod), block)
+        except ClusterError as error:
+            problem = problem or error
+        yield from log.notes
+    if problem:
+        raise problem
+    empty = None if feed.has_written else _nothing_written(target, feed._part, readers)  # noqa: SLF001
+    if empty:
+        raise empty
+
+
+def _nothing_written(target: Target, part: LogRange, logs: Sequence[ContainerLog]) -> ClusterError | None:
+    """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
+    hint = target.command("status")
+    if part.is_previous:
+        return ClusterError(f"{target.shown} has no log from before a restart", hint=hint)
+    if not part.is_whole:
+        return None
+    for log in logs:
+        if log.is_gone:
+            return ClusterError(f"{log.shown} was deleted, and its log with it", hint=hint)
+        if log.is_late:
+            kept = "or its node has already removed the log"
+            return ClusterError(f"{target.shown} has written nothing yet, {kept}", hint=hint)
+    return ClusterError(f"{target.shown} has written nothing yet", hint=hint)
 
 
 def follow(feed: Feed) -> Iterator[Part]:
@@ -297,23 +261,28 @@ def follow(feed: Feed) -> Iterator[Part]:
         ClusterError: The workload does not exist, cannot run, or its log cannot be read for a long time.
     """
     target, lost = feed.target, ""
-    for update in follow_one(target, keep_following=True, watch=feed.watch):
-        if update.silence:
-            trouble = "does not answer" if isinstance(update.error, UnreachableError) else "does not report the state"
-            if trouble != lost:
-                why = "" if isinstance(update.error, UnreachableError) else f": {update.error}"
-                yield f"the cluster {trouble}; the log continues when it does{why}"
-            lost = trouble
-            continue
-        if lost:
-            yield "the cluster is reachable again"
-            lost = ""
-        if update.snapshot is None:
-            raise ClusterError(f"{target.shown}: {update.verdict.summary}", hint=target.command("deploy"))
-        yield from feed.read(update.snapshot)
-        feed.raise_if_hopeless()
-        if update.is_last and not update.verdict.phase.is_over and not feed.has_written:
-            raise ClusterError(f"{target.shown} cannot run: {update.verdict.summary}", hint=target.command("status"))
+    with feed.streams:
+        for update in follow_one(target, keep_following=True, watch=feed.watch):
+            if update.silence:
+                is_unreachable = isinstance(update.error, UnreachableError)
+                trouble = "does not answer" if is_unreachable else "does not report the state"
+                if trouble != lost:
+                    why = "" if is_unreachable else f": {update.error}"
+                    yield f"the cluster {trouble}; the log continues when it does{why}"
+                lost = trouble
+                continue
+            if lost:
+                yield "the cluster is reachable again"
+                lost = ""
+            if update.snapshot is None:
+                raise ClusterError(f"{target.shown}: {update.verdict.summary}", hint=target.command("deploy"))
+            yield from feed.read(update.snapshot)
+            feed.raise_if_hopeless()
+            if update.is_last:
+                yield from feed.finish()
+            if update.is_last and not update.verdict.phase.is_over and not feed.has_written:
+                message = f"{target.shown} cannot run: {update.verdict.summary}"
+                raise ClusterError(message, hint=target.command("status"))
     if feed.error:
         raise feed.error
 
@@ -321,17 +290,21 @@ def follow(feed: Feed) -> Iterator[Part]:
 def command_for_log(target: Target, verdict: Verdict) -> str:
     """Return the command line that prints the log of the pod that made the workload fail, main pod or not."""
     kind, name = target.manifests.kind, target.manifests.name
-    pod = verdict.findings[0].subject.removeprefix("pod/") if verdict.findings else ""
-    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()))
+    finding = verdict.findings[0] if verdict.findings else None
+    pod = finding.subject.removeprefix("pod/") if finding else ""
+    groups = groups_of(Manifest(target.manifests.workload))
+    init = {str(mapping(one).get("name")) for group in groups for one in listing(group.spec.get("initContainers"))}
+    container = ("--container", str(finding.container)) if finding and finding.container in init else ()
+    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()), *container)
 
 
 class NewestLine:
-    """The newest line of the main pod's log, for displays that show a single line."""
+    """The newest line of the main pod's log, for displays that show a single line, until the block ends."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.streams = LogStreams(target.kubectl)
         self._pod = ""
-        self._reader: LogReader | None = None
         self._line = b""
         self._newest: str | None = None
 
@@ -340,11 +313,13 @@ class NewestLine:
         pod = self.target.manifests.kind.main(update.snapshot.pods) if update.snapshot else None
         if pod is None or update.silence:
             return self._newest
-        if uid(pod) != self._pod or self._reader is None:
-            self._pod, self._reader = uid(pod), LogReader(self.target.kubectl, pod)
-        with suppress(ClusterError):
-            for data in self._reader.read(pod, patience=_PATIENCE):
-                self._line = (self._line + data)[-_LINE_BYTES:]
-                self._newest = after_carriage_return(self._line.decode(errors="replace")) or self._newest
-                self._line = b"" if data.endswith(b"\n") else self._line
+        self._pod = uid(pod)
+        self.streams.follow(pod, None, LogRange(tail=1))
+        self.streams.wait(_FIRST_SECONDS)
+        for part in self.streams.parts():
+            if isinstance(part.content, bytes) and uid(part.log.pod) == self._pod:
+                lines = (self._line + part.content)[-_LINE_BYTES:].splitlines(keepends=True)
+                shown = [after_carriage_return(line.decode(errors="replace")) for line in lines]
+                self._newest = next((line for line in reversed(shown) if line), self._newest)
+                self._line = b"" if part.content.endswith(b"\n") else lines[-1]
         return self._newest

@@ -166,19 +166,12 @@ def operator_names() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AppliedOperator:
-    """An operator that was applied, or would be in a dry run.
+    """An operator that was applied, or would be in a dry run."""
 
-    Attributes:
-        kubectl: The client of the cluster.
-        operator: The operator.
-        manifests: The applied manifests.
-        output: The output of kubectl for each object.
-    """
-
-    kubectl: Kubectl
-    operator: Operator
-    manifests: Bundle
-    output: str
+    kubectl: Kubectl  # the client of the cluster
+    operator: Operator  # the operator
+    manifests: Bundle  # the applied manifests
+    output: str  # the output of kubectl for each object
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -242,21 +235,13 @@ def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) ->
 
 @dataclass(frozen=True, slots=True)
 class OperatorStatus:
-    """An operator in a cluster.
+    """An operator in a cluster."""
 
-    Attributes:
-        operator: The operator.
-        served: The versions of the operator's kind that the cluster serves; empty without its CRD.
-        heartbeat: Whether the operator is running, with the evidence.
-        running: The number of running jobs of the kind.
-        ended: The number of ended jobs of the kind.
-    """
-
-    operator: Operator
-    served: tuple[str, ...]
-    heartbeat: Heartbeat
-    running: int
-    ended: int
+    operator: Operator  # the operator
+    served: tuple[str, ...]  # the versions of the operator's kind that the cluster serves; empty without its CRD
+    heartbeat: Heartbeat  # whether the operator is running, with the evidence
+    running: int  # the number of running jobs of the kind
+    ended: int  # the number of ended jobs of the kind
 
     @property
     def needed(self) -> str:

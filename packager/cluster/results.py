@@ -1,71 +1,167 @@
-"""Copies OUTPUT_DIR of a deployed package into a local folder."""
+"""Finds where a workload writes its results, and copies OUTPUT_DIR into a local folder."""
 
 from __future__ import annotations
 
 import errno
+import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
-from packager.cluster.copying import RemoteFolder
-from packager.cluster.output import output_of, reader
-from packager.cluster.resumable import copy_folder
+from packager.base.paths import argument
+from packager.cluster.files import RemoteFolder
+from packager.cluster.pull import Pull, compare_for_pull, pull
+from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
 from packager.cluster.target import pod_of_index
+from packager.cluster.temporary_pod import HelperPod, running
 from packager.kubernetes.objects import is_running, name
 from packager.kubernetes.stopped import has_ended
+from packager.package.options import OPTIONS
+from packager.workloads.pods import outlives_pods, writes_to_claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from packager.base.progress import Tell
-    from packager.cluster.copying import Copied
-    from packager.cluster.output import Output
+    from packager.cluster.manifests import Manifests
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
 
+Place = tuple[str, str, str]
+"""A pod, its container, and the folder of the results in it."""
+
+_TRIES = 4
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The place of a workload's results."""
+
+    path: str  # OUTPUT_DIR, in the container
+    container: Object  # the container that writes the results, from the PodSpec
+    volume: Object | None  # the volume that contains OUTPUT_DIR; None for the container's own file system
+    mounts: tuple[Object, ...] = ()  # the container's mounts of the volume
+
+    @property
+    def outlives_pods(self) -> bool:
+        """Whether the results outlive the pods."""
+        return self.volume is not None and outlives_pods(self.volume)
+
+    @property
+    def storage(self) -> str:
+        """The name of the storage of the results, for messages."""
+        if self.volume is None:
+            return "the container's own file system"
+        return storage_of(self.volume, self.mounts[0] if self.mounts else {})
+
+
+def storage_of(volume: Object, mount: Object) -> str:
+    """Return the name of a mounted volume for messages: `the claim results`, `the folder resnet50 of nfs`."""
+    claim = volume.get("persistentVolumeClaim")
+    name = f"the claim {claim['claimName']}" if claim else next(key for key in volume if key != "name")
+    folder = mount.get("subPath", ".")
+    return name if folder == "." else f"the folder {folder} of {name}"
+
+
+def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
+    """Return the place to which the pods of a workload write.
+
+    Args:
+        pod_spec: The PodSpec of the pods that compute.
+        objects: The objects that are applied with the workload, including the ConfigMap of mlops.env.
+
+    Raises:
+        ClusterError: OUTPUT_DIR is not set.
+    """
+    values = [item.get("data", {}).get("OUTPUT_DIR") for item in objects if item["kind"] == "ConfigMap"]
+    path = next((value for value in values if value), None)
+    if path is None:
+        raise ClusterError("OUTPUT_DIR is not set in mlops.env")
+    path = str(PurePosixPath("/") / path)  # the kubelet mounts a relative path below the root
+    container = pod_spec["containers"][0]
+    mounts = [mount for mount in container.get("volumeMounts", ()) if _covers(mount, path)]
+    if not mounts:
+        return Output(path, container, None)
+    volume_name = max(mounts, key=lambda mount: len(mount["mountPath"]))["name"]
+    volume = next(item for item in pod_spec["volumes"] if item["name"] == volume_name)
+    return Output(path, container, volume, tuple(mount for mount in mounts if mount["name"] == volume_name))
+
+
+def _covers(mount: Object, path: str) -> bool:
+    return PurePosixPath(path).is_relative_to(PurePosixPath("/") / mount["mountPath"])
+
+
+def lost_with_pods(manifests: Manifests) -> str | None:
+    """Return a sentence if the workload's results are deleted when its pods end; None if they stay."""
+    if manifests.kind.serves:
+        return None
+    pod_spec = manifests.kind.pod_template(manifests.workload)
+    try:
+        output = output_of(pod_spec, manifests.objects)
+    except ClusterError:
+        return None
+    # A workload that a site has added need not write results; one that mounts a writable claim writes them there.
+    if output.outlives_pods or writes_to_claim(pod_spec) or (manifests.index and output.volume is None):
+        return None
+    return f"results are deleted when their pod ends: OUTPUT_DIR is on {output.storage}"
+
+
+def kept_results(manifests: Manifests) -> str | None:
+    """Return a sentence with the place of the workload's results; None if they are deleted with its pods."""
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return None
+    return f"OUTPUT_DIR is {output.storage}" if output.outlives_pods else None
+
+
+def lasting_storage(package: Path | str) -> str:
+    """Return the command that switches on lasting storage for a package, which is named as the user wrote it."""
+    first, *others = (option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places))
+    command = shlex.join(["mlpack", "configure", argument(Path(package)), "--storage", first])
+    return f"{command} (or {', '.join(others)})"
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The files that were copied.
+    """The files that were copied."""
 
-    Attributes:
-        place: The pod, its container, and the folder in it.
-        folder: The local folder.
-        copied: The files that arrived, and the remarks of tar.
-    """
-
-    place: RemoteFolder
+    pod: str
+    path: str  # the folder in the pod
     folder: Path
-    copied: Copied
+    files: int
+    size: int
+    unchanged: int  # the number of files that were there already, with the same digests
+    skipped: tuple[str, ...]  # links, devices, and names that are not allowed here
+    unnamed: int  # the number of further skipped names
+    unread: tuple[str, ...]  # messages about files that could not be read
+    changed: tuple[str, ...]  # files that changed while they were read, and may be inconsistent
+    gone: tuple[str, ...]  # files that were deleted before they were read
 
     @property
     def is_complete(self) -> bool:
-        """Whether tar reports that every file was copied unchanged."""
-        return self.copied.remarks.is_complete
+        """Whether every file was copied unchanged."""
+        return not (self.unread or self.changed or self.gone)
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        received, remarks = self.copied.received, self.copied.remarks
         return {
-            "pod": self.place.pod,
-            "path": self.place.path,
+            "pod": self.pod,
+            "path": self.path,
             "folder": str(self.folder),
-            "files": received.files,
-            "bytes": received.size,
-            "unchanged": self.copied.unchanged,
+            "files": self.files,
+            "bytes": self.size,
+            "unchanged": self.unchanged,
             "complete": self.is_complete,
-            "unchecked": self.copied.unchecked,
-            "skipped": list(received.skipped),
-            "skippedUnnamed": received.unnamed,
-            "leftOut": list(remarks.left_out),
-            "unread": list(remarks.unread),
-            "changed": list(remarks.changed),
-            "gone": list(remarks.gone),
-            "busy": list(self.copied.busy),
-            "others": list(remarks.others),
+            "skipped": list(self.skipped),
+            "skippedUnnamed": self.unnamed,
+            "unread": list(self.unread),
+            "changed": list(self.changed),
+            "gone": list(self.gone),
         }
 
 
@@ -106,13 +202,16 @@ def copied(
     template = target.manifests.kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
     output = output_of(template, target.manifests.objects)
     if snapshot is not None and (place := _running_pod(target, snapshot, output, worker)):
-        yield _copy(target, place, folder, patience, tell)
+        yield _copy(target, *place, folder, patience, tell)
         return
     if not output.outlives_pods:
         raise _gone_error(target, snapshot, output)
     tell(f"no pod is running: starting a temporary pod to read {output.storage}")
-    with reader(target.kubectl, target.manifests.name, template, output, tell) as pod:
-        yield _copy(target, RemoteFolder(pod, "reader", output.path), folder, patience, tell)
+    assert output.volume is not None
+    words, mounts = "the pod that reads the results", output.mounts
+    helper = HelperPod("results", words, "reader", "256Mi", mounts, (output.volume,))
+    with running(target.kubectl, helper, target.manifests.name, template, tell) as pod:
+        yield _copy(target, pod, "reader", output.path, folder, patience, tell)
 
 
 def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
@@ -138,11 +237,11 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
     if output.outlives_pods:
         return
     pods = kind.indexed(snapshot.pods)
-    running = [index for index, pod in pods.items() if is_running(pod)]
+    running_indexes = [index for index, pod in pods.items() if is_running(pod)]
     if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
         tell(f"no results of the indexes that have ended: {', '.join(ended)}")
-    for index in running:
-        yield _copy(target, _folder_in(pods[index], output), folder / str(index), patience, tell)
+    for index in running_indexes:
+        yield _copy(target, *_folder_in(pods[index], output), folder / str(index), patience, tell)
 
 
 def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
@@ -167,15 +266,15 @@ def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and w
     output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
     for index, indexed in kind.indexed(snapshot.pods).items():
         if name(indexed) == name(pod):
-            return _copy(target, _folder_in(pod, output), folder / str(index), patience, tell)
+            return _copy(target, *_folder_in(pod, output), folder / str(index), patience, tell)
     place = _running_pod(target, snapshot, output, None)
     if place is None:
         raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
-    is_elsewhere = place.pod != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods))
-    return None if is_elsewhere else _copy(target, place, folder, patience, tell)
+    is_elsewhere = place[0] != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods))
+    return None if is_elsewhere else _copy(target, *place, folder, patience, tell)
 
 
-def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> RemoteFolder | None:
+def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Place | None:
     """Return the folder of the results in a running pod; None if no suitable pod runs."""
     kind = target.manifests.kind
     if worker is not None and kind.indexes(snapshot.workload):
@@ -198,31 +297,47 @@ def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int
     return None
 
 
-def _folder_in(pod: Object, output: Output) -> RemoteFolder:
-    return RemoteFolder(name(pod), str(output.container["name"]), output.path)
+def _folder_in(pod: Object, output: Output) -> Place:
+    return name(pod), str(output.container["name"]), output.path
 
 
-def _copy(target: Target, place: RemoteFolder, folder: Path, patience: float, tell: Tell) -> Results:
-    try:
-        return Results(place, folder, copy_folder(target.kubectl, place, folder, patience=patience, tell=tell))
-    except OSError as error:
-        hint = (
-            "the files copied so far are kept; free some space and run it again"
-            if error.errno == errno.ENOSPC
-            else None
-        )
-        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+def _copy(target: Target, pod: str, container: str, path: str, folder: Path, patience: float, tell: Tell) -> Results:  # noqa: PLR0913, PLR0917
+    """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
+    kubectl = target.kubectl
+    remote = RemoteFolder(ContainerShell(kubectl, pod, container, patience, tell), path, path, path)
+    work: Pull | None = None
+    for number in range(1, _TRIES + 1):
+        try:
+            work = work or compare_for_pull(remote, folder, force=True)
+            pull(remote, work, folder)
+            break
+        except BrokenOffError as error:
+            broken = error
+        except OSError as error:
+            is_full = error.errno == errno.ENOSPC
+            hint = "the files copied so far are kept; free some space and run it again" if is_full else None
+            raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+        if number == _TRIES or pod_end(kubectl, pod):
+            hint = "run it again; the files copied so far are kept"
+            raise ClusterError(f"the copy was interrupted: {broken}", hint=hint)
+        tell(f"the copy was interrupted: {broken}; continuing (attempt {number + 1} of {_TRIES})")
+        kubectl.runner.sleep(_PAUSE)
+    assert work is not None
+    return Results(
+        *(pod, path, folder, len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
+        *(work.listing.odd, work.listing.unnamed, work.unread, tuple(work.changed), tuple(work.pending)),
+    )
 
 
 def _gone_error(target: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:
     if snapshot is None:
         return ClusterError(
-            f"{target.shown} not found: what it wrote to {output.storage} was deleted with its pods",
+            f"{target.shown} not found: what it wrote to {output.storage} was deleted when its pods ended",
             hint=target.command("deploy"),
         )
     if target.manifests.kind.ending(snapshot) is None:
         return ClusterError(f"{target.shown} is not running yet", hint=target.command("status"))
     return ClusterError(
-        f"{target.shown} has ended, and its results were deleted with its pods: OUTPUT_DIR is on {output.storage}",
-        hint="copy them while it is running, or use persistent storage: mlpack configure --storage",
+        f"{target.shown} has ended, and its results were deleted then: OUTPUT_DIR is on {output.storage}",
+        hint=f"copy them while it is running, or keep them: {lasting_storage(target.package.source)}",
     )

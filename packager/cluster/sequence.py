@@ -37,19 +37,12 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """A package that can be run.
+    """A package that can be run."""
 
-    Attributes:
-        source: The path that the user has named: the package, or the MLCube or spec that it was built from.
-        package: The path of the package.
-        is_cube: Whether the package was built from an MLCube.
-        namespace: The namespace that the cube names; None if it names none.
-    """
-
-    source: Path
-    package: Path
-    is_cube: bool = False
-    namespace: str | None = None
+    source: Path  # the path that the user has named: the package, or the MLCube or spec that it was built from
+    package: Path  # the path of the package
+    is_cube: bool = False  # whether the package was built from an MLCube
+    namespace: str | None = None  # the namespace that the cube names; None if it names none
 
     @property
     def workspace(self) -> Path | None:
@@ -67,16 +60,11 @@ class Runnable:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task, and the workloads of an earlier run.
+    """A task, and the workloads of an earlier run."""
 
-    Attributes:
-        target: The overlay of the task, and the cluster.
-        prepared: The deploy of the overlay, with the existing objects.
-        verdicts: The verdict of each existing workload of the same build; empty for another build.
-    """
-
-    target: Target
-    prepared: PreparedDeploy
+    target: Target  # the overlay of the task, and the cluster
+    prepared: PreparedDeploy  # the deploy of the overlay, with the existing objects
+    # the verdict of each existing workload of the same build; empty for another build
     verdicts: tuple[Verdict, ...] = ()
 
     @property
@@ -112,28 +100,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of a task.
+    """The result of a task."""
 
-    Attributes:
-        target: The overlay of the task.
-        phase: The phase of the workload, or NOT_RUN.
-        summary: The phase as a short sentence.
-        findings: The reasons for the phase.
-        started: The time of the deploy; None if this run has not deployed the task.
-        ended: The time at which the end was observed.
-        verdicts: Each workload with its verdict, for messages.
-        is_skipped: Whether the task had succeeded before.
-        error: The error that prevented or ended the task; None if it has reached its goal or was not run.
-    """
-
-    target: Target
-    phase: str
-    summary: str
-    findings: tuple[Finding, ...] = ()
-    started: datetime | None = None
-    ended: datetime | None = None
-    verdicts: tuple[tuple[Target, Verdict], ...] = ()
-    is_skipped: bool = False
+    target: Target  # the overlay of the task
+    phase: str  # the phase of the workload, or NOT_RUN
+    summary: str  # the phase as a short sentence
+    findings: tuple[Finding, ...] = ()  # the reasons for the phase
+    started: datetime | None = None  # the time of the deploy; None if this run has not deployed the task
+    ended: datetime | None = None  # the time at which the end was observed
+    verdicts: tuple[tuple[Target, Verdict], ...] = ()  # each workload with its verdict, for messages
+    is_skipped: bool = False  # whether the task had succeeded before
+    # the error that prevented or ended the task; None if it has reached its goal or was not run
     error: ClusterError | UnansweredError | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Reports the state of a deployed package and the reasons for it."""
+"""Reports the state of a deployed package, the reasons for it, and the curves in its log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.cluster.companions import Beside, beside
-from packager.cluster.curves import as_json as as_json_curves
-from packager.cluster.curves import curves
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
-from packager.cluster.logreader import with_log_end
+from packager.cluster.logreader import ContainerLog, read_once, with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.diagnosis.admitted import released
+from packager.diagnosis.curves.points import added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.containers import Container, containers
 from packager.kubernetes.objects import annotation, name, restarts
@@ -21,7 +20,7 @@ from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from packager.cluster.target import Target
     from packager.diagnosis.curves.points import Curve
@@ -29,30 +28,21 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Role
 
+
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """A pod of the workload.
+    """A pod of the workload."""
 
-    Attributes:
-        name: The name of the pod.
-        role: The role of the pod in the workload, such as main or worker.
-        state: The state in one or two words, as in `kubectl get pods`.
-        phase: The phase in its status: Pending, Running, Succeeded, Failed or Unknown.
-        node: The node of the pod; None before it is scheduled.
-        restarts: The number of restarts of all its containers.
-        containers: The containers, init containers first.
-    """
-
-    name: str
-    role: Role
-    state: str
-    phase: str | None
-    node: str | None
-    restarts: int
-    containers: tuple[Container, ...]
+    name: str  # the name of the pod
+    role: Role  # the role of the pod in the workload, such as main or worker
+    state: str  # the state in one or two words, as in `kubectl get pods`
+    phase: str | None  # the phase in its status: Pending, Running, Succeeded, Failed or Unknown
+    node: str | None  # the node of the pod; None before it is scheduled
+    restarts: int  # the number of restarts of all its containers
+    containers: tuple[Container, ...]  # the containers, init containers first
 
     def as_json(self) -> dict[str, Any]:
         """Return the pod for `-o json`."""
@@ -69,33 +59,19 @@ class PodStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a workload at one moment.
+    """The state of a workload at one moment."""
 
-    Attributes:
-        workload: The workload's name for kubectl, such as `mpijob/name`.
-        verdict: The phase, a summary, and the findings that explain it.
-        namespace: The namespace of the workload; None if it does not exist.
-        digest: The digest of the package that it was deployed from.
-        version: The version of that package; None without one.
-        note: A sentence if another package, build or person has deployed the workload; else None.
-        deployed_by: The user who deployed the workload.
-        pods: The pods, the main one first.
-        unseen: The reason why findings may be missing, if the user may not read some objects.
-        beside: The companion objects of a workload that serves, such as its Service.
-        curves: The curves in its log; None if they were not read.
-    """
-
-    workload: str
-    verdict: Verdict
-    namespace: str | None = None
-    digest: str | None = None
-    version: str | None = None
-    note: str | None = None
-    deployed_by: str | None = None
-    pods: tuple[PodStatus, ...] = ()
-    unseen: str | None = None
-    beside: tuple[Beside, ...] = ()
-    curves: tuple[Curve, ...] | None = None
+    workload: str  # the workload's name for kubectl, such as `mpijob/name`
+    verdict: Verdict  # the phase, a summary, and the findings that explain it
+    namespace: str | None = None  # the namespace of the workload; None if it does not exist
+    digest: str | None = None  # the digest of the package that it was deployed from
+    version: str | None = None  # of that package
+    note: str | None = None  # A sentence if another package, build or person has deployed the workload; else None
+    deployed_by: str | None = None  # the user who deployed the workload
+    pods: tuple[PodStatus, ...] = ()  # the pods, the main one first
+    unseen: str | None = None  # the reason why findings may be missing, if the user may not read some objects
+    beside: tuple[Beside, ...] = ()  # the companion objects of a workload that serves, such as its Service
+    curves: tuple[Curve, ...] | None = None  # the curves in its log; None if they were not read
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for `-o json`."""
@@ -112,7 +88,7 @@ class Status:
             "findings": [finding.as_json() for finding in self.verdict.findings],
             "unseen": self.unseen,
             "beside": [item.as_json() for item in self.beside],
-            "curves": None if self.curves is None else as_json_curves(self.curves),
+            "curves": None if self.curves is None else curves_as_json(self.curves),
         }
 
 
@@ -125,10 +101,6 @@ def as_json(statuses: Sequence[Status]) -> dict[str, Any]:
 def status(target: Target, *, with_curves: bool = False) -> Status:
     """Return the status of the workload.
 
-    Args:
-        target: The opened overlay of the workload.
-        with_curves: Whether to read the curves in its log.
-
     Raises:
         ClusterError: The cluster does not answer, or refuses to.
     """
@@ -139,8 +111,8 @@ def status(target: Target, *, with_curves: bool = False) -> Status:
         pods_left = released_pods(target.kubectl, target.manifests.kind, name(target.manifests.workload))
         return Status(target.shown, replace(verdict, findings=grouped(released(pods_left))))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
-    drawn = curves(target) if with_curves else None
-    return replace(answer, beside=beside(target.kubectl, target.manifests), curves=drawn)
+    read = curves(target) if with_curves else None
+    return replace(answer, beside=beside(target.kubectl, target.manifests), curves=read)
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:
@@ -176,3 +148,42 @@ def with_logs(target: Target, finding: Finding) -> Finding:
 def _pod(pod: Object, role: Role) -> PodStatus:
     node = pod["spec"].get("nodeName")
     return PodStatus(name(pod), role, state(pod), status_of(pod).get("phase"), node, restarts(pod), containers(pod))
+
+
+MOST_PODS = 8
+"""The maximum number of pods whose logs are read, the main one first."""
+
+
+def curves(target: Target) -> tuple[Curve, ...]:
+    """Return the curves in the logs of the workload's main containers; none while it does not exist.
+
+    Raises:
+        ClusterError: The cluster does not answer, or refuses to return a log.
+    """
+    snapshot = target.observe(events=False)
+    pods = target.manifests.kind.listed(snapshot.pods)[:MOST_PODS] if snapshot else ()
+    return curves_of((name(pod), read_once(ContainerLog(target.kubectl, pod))) for pod in pods)
+
+
+def curves_of(logs: Iterable[tuple[str, Iterator[bytes]]]) -> tuple[Curve, ...]:
+    """Return the curves in logs, each with the name of its pod."""
+    result: dict[tuple[str, str], Curve] = {}
+    for pod, log in logs:
+        result = added(result, pod, lines_of(log))
+    return tuple(result.values())
+
+
+def curves_as_json(curves: Iterable[Curve]) -> list[dict[str, Any]]:
+    """Return curves for `-o json`: name, pod, points, last point, lowest and highest value, number of points."""
+    return [
+        {
+            "name": curve.name,
+            "pod": curve.pod,
+            "points": [list(point) for point in curve.drawn],
+            "last": list(curve.last) if curve.last else None,
+            "lowest": curve.lowest,
+            "highest": curve.highest,
+            "count": curve.count,
+        }
+        for curve in curves
+    ]

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base.errors import UsageError
+from packager.base.errors import DeniedError, NotServedError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import similar
 from packager.cluster.manifests import load
-from packager.cluster.observe import observe
-from packager.cluster.ownership import Identity
+from packager.cluster.observe import observe, selector_flag
+from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.connection import Connection, pod_account
 from packager.kubernetes.manifest import Manifest
+from packager.kubernetes.objects import owners
 from packager.package import layout
 from packager.package.opened import opened
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay as Rendered
+from packager.workloads.kinds import kinds
+from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,31 +40,23 @@ if TYPE_CHECKING:
     from packager.workloads.workload import Workload
 
 
+_INSTANCE = "app.kubernetes.io/instance"
+
 _SINGLE_WORKLOAD_VERBS = ("logs", "results")
 """The verbs that use one workload; the other verbs use all workloads of the overlay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One overlay of a package, and a cluster.
+    """One overlay of a package, and a cluster."""
 
-    Attributes:
-        package: The package.
-        overlay: The overlay's name.
-        manifests: The manifests that it applies.
-        kubectl: The user's kubectl.
-        sources: The files of the overlay.
-        person: The user, to record in the cluster: user@machine.
-        render: The digest of kubectl's output for the overlay.
-    """
-
-    package: Package
-    overlay: str
-    manifests: Manifests
-    kubectl: Kubectl
-    sources: Sources
-    person: str
-    render: str
+    package: Package  # the package
+    overlay: str  # the overlay's name
+    manifests: Manifests  # the manifests that it applies
+    kubectl: Kubectl  # the user's kubectl
+    sources: Sources | None  # the files of the overlay; None if it could not be read
+    person: str  # the user, to record in the cluster: user@machine
+    render: str  # the digest of kubectl's output for the overlay
 
     def observe(self, *, events: bool = True) -> Snapshot | None:
         """Return a snapshot of the workload. Raises ClusterError."""
@@ -74,6 +70,7 @@ class Target:
     @property
     def rendered(self) -> Rendered:
         """The manifests of the overlay, as the input of the checks of `packager.verify`."""
+        assert self.sources is not None, "only a rendered overlay is verified"
         return Rendered(self.overlay, tuple(Manifest(item) for item in self.manifests.objects), self.sources)
 
     @property
@@ -162,6 +159,51 @@ def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person:
     manifests = load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
     render_digest = f"sha256:{hashlib.sha256(rendered.manifests.encode()).hexdigest()}"
     return Target(package, overlay, manifests, kubectl, sources, person, render_digest)
+
+
+@contextmanager
+def open_target_to_delete(
+    path: Path, overlay: str | None, kubectl: Kubectl, *, person: str, tell: Tell
+) -> Iterator[Target]:
+    """Open the package at `path`; if its overlay cannot be rendered, with its objects in the cluster, by their labels.
+
+    Raises:
+        UsageError: There is no such package or overlay.
+        MlpackError: The overlay cannot be rendered, and the cluster has no objects of it.
+    """
+    with opened(path) as package:
+        chosen = chosen_overlays(package, overlay)[0]
+        try:
+            target = rendered_target(package, chosen, kubectl, person=person, tell=tell)
+        except (RenderError, VerificationError) as error:
+            instance = f"{package.name}-{chosen}"
+            wanted = selector_flag({MANAGED_BY: "mlpack", PACKAGE: package.name, _INSTANCE: instance})
+            items = [item for kind in _deployed_kinds() for item in _labelled(kubectl, kind, wanted)]
+            if not any(item["kind"] in kinds() for item in items):
+                raise
+            tell(f"{path}: the overlay {chosen} cannot be rendered, so its objects are found by their labels: {error}")
+            target = Target(package, chosen, load(_documents(items), instance), kubectl, None, person, "")
+        yield target
+
+
+def _documents(items: list[Object]) -> str:
+    return "".join(f"---\n{json.dumps(item)}\n" for item in items)
+
+
+def _deployed_kinds() -> list[str]:
+    companions = {
+        f"{kind}.{api.rpartition('/')[0]}".rstrip(".").lower()
+        for structure in structures().values()
+        for api, kind in structure.companion_kinds
+    }
+    return [*(kind.resource for kind in kinds().values()), "configmaps", *sorted(companions)]
+
+
+def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
+    try:
+        return [item for item in kubectl.items(resource, selector) if not owners(item)]
+    except (DeniedError, NotServedError):
+        return []
 
 
 def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:

@@ -1,25 +1,33 @@
-"""Copies files to and from the storage that a package's pods use, through a temporary pod that mounts it."""
+"""Finds the storage of a workload that outlives its pods, and copies files to and from it through a temporary pod."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, ToolError, reason
-from packager.cluster import download, temporary_pod, upload
-from packager.cluster import storedfiles as workspace
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
+from packager.cluster import temporary_pod
 from packager.cluster.claims import create_workspace, missing_claims
+from packager.cluster.files import RemoteFolder
+from packager.cluster.pull import Pull, compare_for_pull
+from packager.cluster.pull import pull as pull_files
+from packager.cluster.push import Push, commit, compare_for_push, local_folder, send
+from packager.cluster.results import storage_of
 from packager.cluster.shell import BrokenOffError, ContainerShell
 from packager.kubernetes.manifest import mapping
+from packager.workloads.pods import outlives_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packager.base.progress import Progress, Tell
-    from packager.cluster.storedfiles import Listing, StoragePlace, StoredEntry
+    from packager.cluster.files import Listing
     from packager.cluster.target import Target
+    from packager.kubernetes.objects import Object
 
 MEMORY = "64Mi"
 """The memory limit of the temporary pod, which does not depend on the size of the files."""
@@ -31,43 +39,59 @@ _PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class LastingStorage:
+    """A volume that outlives the pods, and its mount."""
+
+    path: str  # the mount path
+    mount: Object  # the container's mount of the volume
+    volume: Object
+
+    @property
+    def words(self) -> str:
+        """The name of the storage in messages: `the folder resnet50 of the claim results`."""
+        return storage_of(self.volume, self.mount)
+
+    def writable(self) -> LastingStorage:
+        """Return the storage with a mount for a pod that writes to it."""
+        mount, volume = deepcopy(self.mount), deepcopy(self.volume)
+        for part in (mount, *(source for source in volume.values() if isinstance(source, dict))):
+            part.pop("readOnly", None)
+        return LastingStorage(self.path, mount, volume)
+
+    def read_only(self) -> LastingStorage:
+        """Return the storage with a mount for a pod that only reads."""
+        return LastingStorage(self.path, {**self.mount, "readOnly": True}, self.volume)
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePlace:
+    """A folder of a storage."""
+
+    storage: LastingStorage
+    path: str  # in the pods
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
-    """The storage and the options of a push, a pull or a listing.
+    """The storage and the options of a push, a pull or a listing."""
 
-    Attributes:
-        target: The opened overlay whose pods use the storage.
-        place: The folder on the storage.
-        patience: The longest wait in seconds without receiving data; 0 for no limit.
-        image: The image of the temporary pod; None for the workload's image.
-        tell: Receives messages for the user.
-    """
-
-    target: Target
+    target: Target  # the opened overlay whose pods use the storage
     place: StoragePlace
-    patience: float
-    image: str | None
+    patience: float  # the longest wait in seconds without receiving data; 0 for no limit
+    image: str | None  # the image of the temporary pod; None for the workload's image
     tell: Tell
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The result of a push.
-
-    Attributes:
-        place: The folder of the storage.
-        source: The local folder.
-        files: The paths that were pushed; in a dry run, those that would be pushed.
-        size: The total size of these files in bytes.
-        unchanged: The paths that already exist on the storage with the same content.
-        dry_run: Whether nothing was pushed.
-    """
+    """The result of a push."""
 
     place: StoragePlace
-    source: Path
-    files: tuple[str, ...]
-    size: int
-    unchanged: tuple[str, ...]
-    dry_run: bool = False
+    source: Path  # the local folder
+    files: tuple[str, ...]  # the paths that were pushed; in a dry run, those that would be pushed
+    size: int  # the total size of these files in bytes
+    unchanged: tuple[str, ...]  # the paths that already exist on the storage with the same content
+    dry_run: bool = False  # whether nothing was pushed
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -84,31 +108,18 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The result of a pull.
-
-    Attributes:
-        place: The folder of the storage.
-        destination: The local folder.
-        files: The paths that were pulled; in a dry run, those that would be pulled.
-        size: The total size of these files in bytes.
-        unchanged: The paths that already exist in the local folder with the same content.
-        changed: The paths that changed while they were read, and were not pulled.
-        skipped: The paths that are not pulled: links, devices, and names that are not allowed on this machine.
-        unnamed: The number of further skipped paths.
-        unread: Messages about files and folders that could not be read.
-        dry_run: Whether nothing was pulled.
-    """
+    """The result of a pull."""
 
     place: StoragePlace
-    destination: Path
-    files: tuple[str, ...]
-    size: int
-    unchanged: tuple[str, ...]
-    changed: tuple[str, ...]
-    skipped: tuple[str, ...]
-    unnamed: int
-    unread: tuple[str, ...]
-    dry_run: bool = False
+    destination: Path  # the local folder
+    files: tuple[str, ...]  # the paths that were pulled; in a dry run, those that would be pulled
+    size: int  # the total size of these files in bytes
+    unchanged: tuple[str, ...]  # the paths that already exist in the local folder with the same content
+    changed: tuple[str, ...]  # the paths that changed or were deleted while they were read
+    skipped: tuple[str, ...]  # links, devices, and names that are not allowed on this machine
+    unnamed: int  # the number of further skipped paths
+    unread: tuple[str, ...]  # messages about files and folders that could not be read
+    dry_run: bool = False  # whether nothing was pulled
 
     @property
     def is_complete(self) -> bool:
@@ -145,95 +156,63 @@ class Listed:
         return {
             "storage": self.place.storage.words,
             "path": self.place.path,
-            "entries": [_entry_json(entry) for entry in self.listing.entries],
+            "entries": [
+                {"path": entry.path, "type": entry.kind, "bytes": entry.size, "modified": entry.modified}
+                for entry in self.listing.entries
+            ],
             "skipped": list(self.listing.skipped),
             "skippedUnnamed": self.listing.unnamed,
             "unread": list(self.listing.unread),
         }
 
 
-def _entry_json(entry: StoredEntry) -> dict[str, Any]:
-    return {"path": entry.path, "type": entry.kind, "bytes": entry.size, "modified": entry.modified}
-
-
 def session(target: Target, folder: str | None, *, patience: float, image: str | None, tell: Tell) -> Session:
-    """Return the session for a push, a pull or a listing.
-
-    Args:
-        target: The opened overlay whose pods use the storage.
-        folder: The folder that the user names; see `cluster.workspace.place`.
-        patience: The longest wait in seconds without receiving data; 0 for no limit.
-        image: The image of the temporary pod; None for the workload's image.
-        tell: Receives messages for the user.
-
-    Raises:
-        UsageError: There is no such storage.
-    """
+    """Return the session for a push, a pull or a listing; see `place` for `folder`. Raises UsageError."""
     environment = {}
     for item in target.manifests.objects:
         if item["kind"] == "ConfigMap" and "OUTPUT_DIR" in (item.get("data") or {}):
             environment = {str(key): str(value) for key, value in item["data"].items()}
     pod_spec = target.manifests.kind.pod_template(target.manifests.workload)
-    place = workspace.place(folder, workspace.storages(pod_spec), environment)
-    return Session(target, place, patience, image, tell)
+    return Session(target, place(folder, storages(pod_spec), environment), patience, image, tell)
 
 
 def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
-    """Copy a local folder's files to the storage.
-
-    Args:
-        session: The session.
-        folder: The local folder.
-        force: Whether files with other contents are replaced.
-        dry_run: Whether to return the files without pushing them.
-        progress: Shows the progress.
+    """Copy a local folder's files to the storage; files with other contents are replaced only with `force`.
 
     Raises:
         UsageError: The folder cannot be pushed.
         ClusterError: The storage cannot be written, or the push would replace files without `force`.
         TimedOutError: No data was sent within the session's patience.
     """
-    local = upload.local_folder(folder)
-    place = session.place
+    local = local_folder(folder)
     if not dry_run:
         _create_claim(session)
-    pending: upload.Pending | None = None
+    work: Push | None = None
     is_committing = False
 
-    def attempt(shell: ContainerShell) -> None:
-        nonlocal pending, is_committing
-        if pending is None:
-            pending = upload.compare(shell, place, local, force=force)
+    def attempt(remote: RemoteFolder) -> None:
+        nonlocal work, is_committing
+        if work is None:
+            work = compare_for_push(remote, local, force=force)
         elif is_committing:  # the connection ended here: some files may already have their final names
-            again = upload.compare(shell, place, local, force=True)
-            left = {part.file.path for part in again.parts}
-            pending = upload.Pending(
-                tuple(part for part in pending.parts if part.file.path in left), pending.empty, pending.unchanged
-            )
-        if (pending.parts or pending.empty) and not dry_run:
-            with progress("pushing", pending.size, unit="bytes") as advance:
-                upload.send(shell, place, pending, advance)
-            upload.verify(shell, place, pending)
+            left = compare_for_push(remote, local, force=True).parts
+            work = Push({name: file for name, file in work.parts.items() if name in left}, work.empty, work.unchanged)
+        if (work.parts or work.empty) and not dry_run:
+            with progress("pushing", work.size, unit="bytes") as advance:
+                send(remote, work, advance)
             is_committing = True
-            upload.commit(shell, place, pending, force=force)
+            commit(remote, work, force=force)
 
     _with_retries(session, attempt, writes=not dry_run)
-    assert pending is not None
-    unchanged = set(pending.unchanged)
+    assert work is not None
+    unchanged = set(work.unchanged)
     files = [file for file in local.files if file.path not in unchanged]
     paths, size = tuple(file.path for file in files), sum(file.size for file in files)
-    return Pushed(place, folder, paths, size, pending.unchanged, dry_run=dry_run)
+    return Pushed(session.place, folder, paths, size, work.unchanged, dry_run=dry_run)
 
 
 def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
-    """Copy files from the storage to a local folder.
-
-    Args:
-        session: The session.
-        folder: The local folder, which is created if it is missing.
-        force: Whether local files with other contents are replaced.
-        dry_run: Whether to return the files without pulling them.
-        progress: Shows the progress.
+    """Copy files from the storage to a local folder, which is created if missing.
 
     Raises:
         ClusterError: The storage cannot be read, or the pull would replace files without `force`.
@@ -241,37 +220,26 @@ def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
         VerificationError: The received data is not what was requested.
         ToolError: The local folder cannot be written.
     """
-    place = session.place
-    required: download.Required | None = None
-    changed: tuple[str, ...] = ()
+    work: Pull | None = None
 
-    def attempt(shell: ContainerShell) -> None:
-        nonlocal required, changed
-        if required is None:
-            required = download.compare(shell, place, folder, force=force)
+    def attempt(remote: RemoteFolder) -> None:
+        nonlocal work
+        work = work or compare_for_pull(remote, folder, force=force)
         if not dry_run:
-            with progress("pulling", required.size, unit="bytes") as advance:
-                changed = download.fetch(shell, place, required, folder, advance)
+            with progress("pulling", work.size_of(work.pending), unit="bytes") as advance:
+                pull_files(remote, work, folder, advance)
 
     try:
         _with_retries(session, attempt, writes=False)
     except OSError as error:
         hint = "what has arrived is kept: pull again to continue"
         raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
-    assert required is not None
-    listing = required.listing
-    links_and_devices = [entry.path for entry in listing.entries if entry.kind in ("link", "other")]
-    files = [file.entry for file in required.files if file.entry.path not in set(changed)]
+    assert work is not None
+    files = tuple(work.pending) if dry_run else tuple(work.arrived)
+    changed = () if dry_run else (*work.changed, *work.pending)
     return Pulled(
-        place,
-        folder,
-        tuple(entry.path for entry in files),
-        sum(entry.size for entry in files),
-        required.unchanged,
-        changed,
-        (*links_and_devices, *listing.skipped),
-        listing.unnamed,
-        required.unread,
+        *(session.place, folder, files, work.size_of(files), work.unchanged, changed),
+        *(work.listing.odd, work.listing.unnamed, work.unread),
         dry_run=dry_run,
     )
 
@@ -279,7 +247,7 @@ def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
 def ls(session: Session) -> Listed:
     """Return the content of the session's folder. Raises ClusterError, TimedOutError and VerificationError."""
     listing: list[Listing] = []
-    _with_retries(session, lambda shell: listing.append(workspace.listed(shell, session.place)), writes=False)
+    _with_retries(session, lambda remote: listing.append(remote.entries()), writes=False)
     return Listed(session.place, listing[-1])
 
 
@@ -290,24 +258,22 @@ def _create_claim(session: Session) -> None:
         create_workspace(session.target, session.tell)
 
 
-def _helper(session: Session, *, writes: bool) -> temporary_pod.HelperPod:
-    storage = session.place.storage.writable() if writes else session.place.storage.read_only()
-    description = "the temporary pod"
-    return temporary_pod.HelperPod(
-        _COMPONENT, description, _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
-    )
-
-
 @contextmanager
-def _shell(session: Session, *, writes: bool) -> Iterator[ContainerShell]:
-    kubectl, manifests = session.target.kubectl, session.target.manifests
+def _remote(session: Session, *, writes: bool) -> Iterator[RemoteFolder]:
+    """Give the folder in a temporary pod that mounts its storage."""
+    kubectl, manifests, where = session.target.kubectl, session.target.manifests, session.place
+    storage = where.storage.writable() if writes else where.storage.read_only()
+    helper = temporary_pod.HelperPod(
+        _COMPONENT, "the temporary pod", _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
+    )
     pod_spec = manifests.kind.pod_template(manifests.workload)
-    with temporary_pod.running(kubectl, _helper(session, writes=writes), manifests.name, pod_spec, session.tell) as pod:
-        yield ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
+    with temporary_pod.running(kubectl, helper, manifests.name, pod_spec, session.tell) as pod:
+        shell = ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
+        yield RemoteFolder(shell, where.storage.path, where.path, where.storage.words)
 
 
-def _with_retries(session: Session, attempt: Callable[[ContainerShell], object], *, writes: bool) -> None:
-    """Call `attempt` with a shell in a temporary pod; after a broken connection, repeat it in another pod.
+def _with_retries(session: Session, attempt: Callable[[RemoteFolder], object], *, writes: bool) -> None:
+    """Call `attempt` with the folder in a temporary pod; after a broken connection, repeat it in another pod.
 
     Raises:
         ClusterError: The connection broke off in every attempt.
@@ -317,8 +283,8 @@ def _with_retries(session: Session, attempt: Callable[[ContainerShell], object],
     temporary_pod.sweep(kubectl, _COMPONENT)
     for number in range(1, _TRIES + 1):
         try:
-            with _shell(session, writes=writes) as shell:
-                attempt(shell)
+            with _remote(session, writes=writes) as remote:
+                attempt(remote)
         except BrokenOffError as error:
             broken = error.reason
         else:
@@ -328,3 +294,62 @@ def _with_retries(session: Session, attempt: Callable[[ContainerShell], object],
             kubectl.runner.sleep(_PAUSE)
     hint = "run it again: what has arrived is kept"
     raise ClusterError(f"the connection broke off {_TRIES} times: {broken}", hint=hint)
+
+
+def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
+    """Return the volumes that outlive the pods, in the order in which the main container mounts them.
+
+    If mounts of one volume are nested, only the outermost is returned.
+    """
+    volumes = {volume["name"]: volume for volume in pod_spec.get("volumes") or ()}
+    kept = [
+        LastingStorage(_absolute(mount["mountPath"]), mount, volumes[mount["name"]])
+        for mount in pod_spec["containers"][0].get("volumeMounts") or ()
+        if mount["name"] in volumes and outlives_pods(volumes[mount["name"]])
+    ]
+    return tuple(storage for storage in kept if not any(_is_part(storage, other) for other in kept))
+
+
+def place(folder: str | None, available: Sequence[LastingStorage], environment: Mapping[str, str]) -> StoragePlace:
+    """Return the storage and path of the folder that the user named.
+
+    Args:
+        folder: The folder's path in the pods; a path below the only storage; or a key of mlops.env, such as
+            OUTPUT_DIR. None for the only storage itself.
+        available: The storages.
+        environment: The values of mlops.env.
+
+    Raises:
+        UsageError: The folder is on no storage; the path is invalid; or there are several storages to choose from.
+    """
+    hint = ", ".join(f"{storage.path} ({storage.words})" for storage in available)
+    if not available:
+        message = "the package uses no storage that outlives its pods"
+        raise UsageError(message, hint="switch a storage option on: mlpack configure PACKAGE --storage pvc")
+    if folder is None:
+        if len(available) > 1:
+            raise UsageError("the package uses several storages: choose one with --folder", hint=f"there are: {hint}")
+        return StoragePlace(available[0], available[0].path)
+    path = environment.get(folder, folder) if "/" not in folder else folder
+    if folder not in environment and not path.startswith("/"):
+        if len(available) > 1:
+            message = f"--folder: expected an absolute path or a key of mlops.env, found {folder!r}"
+            raise UsageError(message, hint=f"there are: {hint}")
+        path = f"{available[0].path}/{path}"
+    path = _absolute(path)
+    if ".." in path.split("/") or not path.isprintable():
+        raise UsageError(f"--folder: expected a path without '..', found {folder!r}")
+    covering = [storage for storage in available if PurePosixPath(path).is_relative_to(storage.path)]
+    if not covering:
+        raise UsageError(f"{path} is on no storage that outlives the pods", hint=f"there are: {hint}")
+    return StoragePlace(max(covering, key=lambda storage: len(storage.path)), path)
+
+
+def _absolute(path: str) -> str:
+    return str(PurePosixPath("/") / path)
+
+
+def _is_part(storage: LastingStorage, other: LastingStorage) -> bool:
+    if storage is other or storage.volume["name"] != other.volume["name"]:
+        return False
+    return storage.path != other.path and PurePosixPath(storage.path).is_relative_to(other.path)

@@ -25,33 +25,20 @@ class PodLog:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The objects of a workload at one moment.
+    """The objects of a workload at one moment."""
 
-    Attributes:
-        workload: The object that a person deployed.
-        children: The objects that its controller has made, other than pods.
-        pods: The pods of this workload, without those of an earlier one of the same name.
-        events: The events of the namespace.
-        unseen: The reason why children or events are missing, if the user may not see them; otherwise None.
-        age: Seconds since the workload was made.
-        namespace: The namespace; None if no check needs it, or the user may not see it.
-        nodes: The nodes of pods that seem not to answer, as far as the user may see them.
-        logs: The last lines of pods, some of which may be deleted.
-        strays: Some of the pods that controllers made for the workload, and do not find any more.
-        queueing: The objects of Kueue, if it holds the workload and the user may see them.
-    """
-
-    workload: Object
-    children: tuple[Object, ...] = ()
-    pods: tuple[Object, ...] = ()
-    events: tuple[Object, ...] = field(default=(), repr=False)
-    age: float = 0
+    workload: Object  # the object that a person deployed
+    children: tuple[Object, ...] = ()  # the objects that its controller has made, other than pods
+    pods: tuple[Object, ...] = ()  # the pods of this workload, without those of an earlier one of the same name
+    events: tuple[Object, ...] = field(default=(), repr=False)  # the events of the namespace
+    age: float = 0  # seconds since the workload was made
+    # the reason why children or events are missing, if the user may not see them; otherwise None
     unseen: str | None = None
-    namespace: Object | None = None
-    nodes: tuple[Object, ...] = ()
-    logs: tuple[PodLog, ...] = field(default=(), repr=False)
-    strays: tuple[Object, ...] = ()
-    queueing: Queueing | None = None
+    namespace: Object | None = None  # the namespace; None if no check needs it, or the user may not see it
+    nodes: tuple[Object, ...] = ()  # the nodes of pods that seem not to answer, as far as the user may see them
+    logs: tuple[PodLog, ...] = field(default=(), repr=False)  # the last lines of pods, some of which may be deleted
+    strays: tuple[Object, ...] = ()  # some of the pods that controllers made for the workload, and do not find any more
+    queueing: Queueing | None = None  # the objects of Kueue, if it holds the workload and the user may see them
 
     @property
     def now(self) -> datetime:

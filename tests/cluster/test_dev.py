@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +12,10 @@ import pytest
 
 from packager.base import process, values
 from packager.base.errors import ClusterError, UsageError, VerificationError
-from packager.cluster import dev, devpods
+from packager.cluster import dev
 from packager.cluster.labels import DEV
-from packager.cluster.supervisor import MARK, STATE
-from tests.cluster.test_devpods import Pod
+from packager.cluster.supervisor import MARK, SCRIPT, STATE
+from tests.cluster.test_supervisor import until
 from tests.life import JOB, POD
 
 if TYPE_CHECKING:
@@ -110,12 +109,39 @@ def test_changed_code_of_a_package_is_accepted_and_other_changes_are_not(opened:
     assert [problem.file.rpartition("/")[2] for problem in refused.value.problems] == ["kustomization.yaml"]
 
 
+# The trap comes first: a shell reports a child that a signal has killed.
+PROGRAM = 'trap "exit 4" TERM; cat "$0/line.txt"; while :; do sleep 0.1; done'
+
+
+class Pod:
+    """A pod on this machine: the script of `supervisor`, and what it has printed."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.code = home / "code"
+        self.code.mkdir()
+
+    @contextmanager
+    def running(self, program: str = PROGRAM) -> Iterator[None]:
+        """Run the pod's main container."""
+        script = SCRIPT.replace(STATE, f"{self.home}/dev")
+        argv = ["sh", "-c", script, MARK, "dev", "0", "0", "all", "sh", "-c", program, str(self.code)]
+        with (self.home / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as main:
+            until((self.home / "dev").is_dir)
+            try:
+                yield
+            finally:
+                main.terminate()
+                main.wait(60)
+
+
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, life: Life) -> Pod:
     """The pod of the overlay single-node, whose commands run on this machine, and whose log is a file."""
     home = tmp_path / "pod"
     home.mkdir()
-    monkeypatch.setattr(devpods, "_SCRIPT", devpods._SCRIPT.replace(STATE, f"{home}/dev"))  # noqa: SLF001
+    for name in ("_PUT", "_START", "_CODE_OF"):
+        monkeypatch.setattr(dev, name, getattr(dev, name).replace(STATE, f"{home}/dev"))
     monkeypatch.setattr(dev, "LOOK_SECONDS", 0.05)
     here = Pod(home)
 
@@ -171,9 +197,6 @@ def test_session_copies_changed_code_and_shows_the_log(opened: Open, life: Life,
         (scripts / "line.txt").write_text("third\n", encoding="utf-8")
         assert [line for line in read_until(again, "third\n") if "copied" in line] != []
         life.remove_all()
-        (pod.home / "dev/go").unlink()
-        pod_session = int((pod.home / "dev/lock/session").read_text())
-        os.kill(pod_session, signal.SIGKILL)
-        (scripts / "line.txt").write_text("fourth\n", encoding="utf-8")
+        life.seconds += dev.ASK_SECONDS
         with pytest.raises(ClusterError, match="no longer exists"):
             read_until(again, "fourth\n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError, UnreachableError
+from packager.cluster import follow
 from packager.cluster.follow import MAX_SILENCE, Update, poll
 from packager.diagnosis.diagnose import NOTICE
 from packager.kubernetes.snapshot import Snapshot
@@ -52,6 +53,11 @@ def play(
         if time.now > until:
             break
     return seen
+
+
+@pytest.fixture(autouse=True)
+def _every_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "INTERVAL", 1.0)
 
 
 def test_follow_ends_with_the_workload() -> None:

@@ -30,6 +30,7 @@ def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_pa
     past = history(target.kubectl, target.package.source, records=[tmp_path])
     [deployment] = past.as_json()["deployments"]
     assert deployment == {
+        "package": "hello-mpi",
         "namespace": "team",
         "workload": f"mpijob/{JOB}",
         "digest": target.package.digest,

@@ -9,8 +9,8 @@ import pytest
 
 from packager.base.process import Finished
 from tests.cluster.test_record import DEPLOY
-from tests.cluster.test_results import member, packed
 from tests.life import POD
+from tests.local_pod import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,6 @@ class HeldPod:
         self.end: Callable[[], object] = life.end_pod
         life.moments += [self.start]
         life.logs = {POD: "hello\n"}
-        life.archive = packed((member("./model.bin"), b"weights")).getvalue()
         life.first = self.answer
 
     def start(self) -> None:
@@ -55,7 +54,8 @@ class HeldPod:
 
 
 @pytest.fixture
-def held(life: Life) -> HeldPod:
+def held(life: Life, tmp_path: Path) -> HeldPod:
+    life.output = write(tmp_path / "pod", {"model.bin": b"weights"})
     return HeldPod(life)
 
 
@@ -77,7 +77,7 @@ def test_results_are_copied_from_a_held_pod_before_its_end(
     answer = json.loads((made / "verdict.json").read_text())
     assert (answer["phase"], [copy["files"] for copy in answer["results"]], answer["missing"]) == ("succeeded", [1], [])
     assert "mlpack/hold: '600'" in (made / "manifests.yaml").read_text().replace('"', "'")
-    assert "results are lost" not in done.stderr
+    assert "results are deleted" not in done.stderr
 
 
 def test_pod_is_let_go_when_its_results_cannot_be_copied(mlpack: Mlpack, held: HeldPod, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_pod_is_let_go_when_its_results_cannot_be_copied(mlpack: Mlpack, held: H
     done = mlpack(*DEPLOY, *SINGLE)
     assert done.code == 7
     assert held.scripts == ["read", "read", "read", "read", ":"]
-    assert "the image of main has no tar, which is needed for copying" in done.stderr
+    assert "the image has no tar, which is needed for this" in done.stderr
     assert json.loads((output(tmp_path) / "verdict.json").read_text())["phase"] == "succeeded"
 
 

@@ -63,7 +63,7 @@ def test_follow_yields_log_of_pod_that_was_deleted_between_two_snapshots(target:
     life.deploy()
     begin_and_delete_launcher(life, log=line("one") + line("two"))
     life.moments = [lambda: None, lambda: until_watched(life), life.end]
-    parts = list(follow(Feed(target, is_following=True)))
+    parts = list(follow(Feed(target)))
     assert parts == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
 
 
@@ -71,14 +71,14 @@ def test_follow_reports_deleted_pod_whose_log_was_not_read(target: Target, life:
     life.deploy()
     begin_and_delete_launcher(life, log=None)
     life.moments = [lambda: None, lambda: until_watched(life), life.end]
-    parts = list(follow(Feed(target, is_following=True)))
+    parts = list(follow(Feed(target)))
     missing = f"the end of the log of pod/{LAUNCHER} is missing: the pod was deleted before it was read"
     assert parts == [f"waiting for the pod of mpijob/{JOB}", missing]
 
 
 def test_follow_reports_missing_permission_to_watch_pods(target: Target, running: Life) -> None:
     running.logs[LAUNCHER] = line("one")
-    feed = Feed(target, is_following=True)
+    feed = Feed(target)
     feed.watch.is_refused = True
     refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
     running.moments = [lambda: None, lambda: None, running.end]
@@ -108,6 +108,6 @@ def test_follow_reads_all_lines_of_pods_that_appear_later(target: Target, life: 
 
     life.deploy()
     life.moments = [lambda: None, begin, life.end]
-    feed = Feed(target, part=LogRange(tail=1), is_following=True)
+    feed = Feed(target, part=LogRange(tail=1))
     assert list(follow(feed)) == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
     assert not any("--tail=1" in call for call in life.calls)

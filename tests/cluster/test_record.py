@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from packager.cluster.record import past_runs
-from tests.cluster.test_results import member, packed
 from tests.fake_cluster import item
 from tests.life import JOB, POD
+from tests.local_pod import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +34,11 @@ def stamped(log: str) -> str:
 
 
 @pytest.fixture
-def run(life: Life) -> Life:
+def run(life: Life, tmp_path: Path) -> Life:
     """A cluster in which the MPIJob runs and then ends, and its workers with their results still run."""
     life.moments += [life.start, lambda: None, life.end]
     life.logs = {f"{JOB}-launcher-0": stamped(f"starting\n{LOSS}"), f"{JOB}-worker-0": "", f"{JOB}-worker-1": ""}
-    life.archive = packed((member("./model.bin"), b"weights")).getvalue()
+    life.output = write(tmp_path / "pod", {"model.bin": b"weights"})
     return life
 
 
@@ -62,8 +62,6 @@ def test_a_record_contains_logs_manifests_values_results_and_verdict(mlpack: Mlp
         f"logs/{JOB}-worker-0/worker.log",
         f"logs/{JOB}-worker-1/worker.log",
         "manifests.yaml",
-        "metrics.jsonl",
-        "metrics.svg",
         "mlops.env",
         "output/model.bin",
         "verdict.json",
@@ -82,13 +80,8 @@ def test_a_record_contains_logs_manifests_values_results_and_verdict(mlpack: Mlp
 
 
 @pytest.mark.usefixtures("run")
-def test_numbers_of_the_log_are_lines_of_json_and_a_table(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_numbers_of_the_log_are_a_table(mlpack: Mlpack) -> None:
     done = mlpack(*DEPLOY)
-    rows = [json.loads(line) for line in (record(tmp_path) / "metrics.jsonl").read_text().splitlines()]
-    origin = {"pod": f"{JOB}-launcher-0", "container": "launcher"}
-    assert rows == [{**origin, "step": step, "loss": loss} for step, loss in ((1, 3.0), (2, None), (3, 1.5))]
-    assert "<polyline" not in (record(tmp_path) / "metrics.svg").read_text()  # the gap leaves two dots
-    assert (record(tmp_path) / "metrics.svg").read_text().count("<circle") == 2
     table = [line.split() for line in done.stderr.splitlines() if line.startswith(("NAME", "loss"))]
     assert table == [
         ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
@@ -108,9 +101,9 @@ def test_missing_results_are_reported_after_the_end(mlpack: Mlpack, life: Life, 
     life.moments += [lambda: None, life.end_pod]
     life.logs = {POD: "hello\n"}
     done = mlpack(*DEPLOY, "--overlay", "single-node", "--hold", "0")
-    assert "results are lost when the pods are deleted" in done.stderr
+    assert "results are deleted when their pod ends" in done.stderr
     assert done.code == 7
-    assert "error: pod/hello-mpi-single-node has ended, and its results were deleted with its pods" in done.stderr
+    assert "error: pod/hello-mpi-single-node has ended, and its results were deleted then" in done.stderr
     (made,) = (tmp_path / "runs" / POD).iterdir()
     answer = json.loads((made / "verdict.json").read_text())
     assert (answer["phase"], answer["results"], len(answer["missing"])) == ("succeeded", [], 1)

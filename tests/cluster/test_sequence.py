@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.runnable import Runnable
 from packager.base.errors import UnansweredError, UnreachableError, UsageError
 from packager.cluster.deploy import apply, delete_existing
 from packager.cluster.follow import follow, verdicts
-from packager.cluster.sequence import NOT_RUN, open_tasks, run, task
+from packager.cluster.sequence import NOT_RUN, Runnable, open_tasks, run, task
 from packager.kubernetes.kubectl.client import Kubectl
 from tests.life import JOB, POD
 

@@ -17,9 +17,8 @@ from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolErr
 from packager.base.paths import argument
 from packager.cluster.doctor import (
     admission,
-    nodes,
+    capacity,
     permission,
-    quota,
     reference,
     software,
 )
@@ -41,8 +40,8 @@ CHECKS: dict[str, Check] = {
     "namespace": permission.namespace,
     "permissions": permission.permissions,
     "admission": admission.admission,
-    "quota": quota.quotas,
-    "nodes": nodes.nodes,
+    "quota": capacity.quotas,
+    "nodes": capacity.nodes,
     "claims": reference.claims,
     "references": reference.references,
     "names": reference.names,
@@ -89,13 +88,9 @@ def _unknown_result(case: Case, check: str, error: MlpackError) -> CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The results of all checks.
+    """The results of all checks."""
 
-    Attributes:
-        findings: The result of each check.
-    """
-
-    findings: tuple[CheckResult, ...]
+    findings: tuple[CheckResult, ...]  # the result of each check
 
     @property
     def failures(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.cluster import kept_runs
+from packager.cluster import record
 from tests.cluster.test_record import stamped
 from tests.life import JOB
 
@@ -50,7 +50,7 @@ def test_run_without_results_is_kept_and_listed_by_history(mlpack: Mlpack, runs:
 
 
 def test_only_the_end_of_a_log_is_kept(mlpack: Mlpack, life: Life, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_runs, "LOG_BYTES", 100)
+    monkeypatch.setattr(record, "LOG_BYTES", 100)
     life.logs[f"{JOB}-launcher-0"] = stamped("".join(f"line {number}\n" for number in range(900)))
     assert mlpack(*DEPLOY).code == 0
     (log,) = runs.glob("*/*/logs/*/launcher.log")
@@ -61,7 +61,7 @@ def test_only_the_end_of_a_log_is_kept(mlpack: Mlpack, life: Life, runs: Path, m
 def test_old_records_are_removed_without_other_files(
     mlpack: Mlpack, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_runs, "MOST_RECORDS", 1)
+    monkeypatch.setattr(record, "MOST_RECORDS", 1)
     for day, listed in ((1, ["mlops.env", "logs/a/b.log"]), (2, ["../../mine/mlops.env", "/etc/x.env"])):
         old = runs / "old" / f"2020010{day}T000000Z"
         (old / "logs/a").mkdir(parents=True)
