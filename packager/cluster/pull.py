@@ -95,7 +95,7 @@ def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int]
     Raises:
         ClusterError: The remote folder cannot be read.
         BrokenOffError: The connection broke off; call the function again to continue.
-        VerificationError: What arrives is not a tar, or too large.
+        VerificationError: The data is not a tar, or too large.
         OSError: The local folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,9 @@ from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
 from packager.cluster.logreader import ContainerLog, read_once, with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.diagnosis.admitted import released
+from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import added, lines_of
+from packager.diagnosis.curves.terminal import drawn
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.containers import Container, containers
 from packager.kubernetes.objects import annotation, name, restarts
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Role
 
+
+__all__ = ["Status", "drawn", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 

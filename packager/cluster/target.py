@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base.errors import DeniedError, NotServedError, RenderError, UsageError, VerificationError
+from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
 from packager.base.problems import similar
 from packager.cluster.manifests import load
@@ -202,7 +202,7 @@ def _deployed_kinds() -> list[str]:
 def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
     try:
         return [item for item in kubectl.items(resource, selector) if not owners(item)]
-    except (DeniedError, NotServedError):
+    except ClusterError:  # nothing is found then, and the overlay's error is raised
         return []
 
 
