@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager import verify as stage
-from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.errors import UsageError
 from packager.base.names import is_other_version
 from packager.base.problems import Problem
-from packager.base.shortening import bounded
-from packager.base.values import Value, as_dict, replace
+from packager.base.values import replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
-from packager.publish.reference import is_bundle
+from packager.publish.reference import is_bundle, is_digest
 from packager.verify import Checks, objects, schema
-from packager.verify.expected import is_digest
 
 __all__ = [
     "Checks",
-    "Verification",
     "allowed_words",
     "expected_digest",
     "is_bundle",
@@ -35,51 +32,6 @@ if TYPE_CHECKING:
     from packager.app.rebuild import RebuildRequest
     from packager.publish.load import BundleContents
     from packager.verify.report import Report
-    from packager.verify.security import Exceeded
-
-
-class Verification(Value, frozen=True):
-    """The result of verifying a package.
-
-    Attributes:
-        report: The problems, notes and unchecked parts.
-        proofs: Sentences about a second build, and about the bundle that contains it.
-    """
-
-    report: Report
-    proofs: tuple[str, ...] = ()
-
-    @property
-    def is_valid(self) -> bool | None:
-        """Whether the package is valid; None when that could not be determined."""
-        if self.report.problems:
-            return False
-        return None if self.report.unchecked else True
-
-    @property
-    def exit_code(self) -> int:
-        """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
-        if self.report.problems:
-            return VerificationError.exit_code
-        return ToolError.exit_code if self.report.unchecked else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        content = as_dict(self.report)
-        del content["files"]
-        for findings in ("problems", "notes"):
-            content[findings] = [finding.as_json() for finding in content[findings]]
-        for values in ("objects", "changes"):
-            content[values] = [as_dict(value) for value in content[values]]
-        content["security"] = [
-            {**as_dict(security), "exceeded": [_exceeded_json(field) for field in security.exceeded]}
-            for security in self.report.security
-        ]
-        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
-
-
-def _exceeded_json(field: Exceeded) -> dict[str, Any]:
-    return {**as_dict(field), "place": field.place._asdict()}
 
 
 def verify(
@@ -88,7 +40,7 @@ def verify(
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
     tag: str | None = None,
-) -> Verification:
+) -> Report:
     """Verify the package at `path`, a folder or an archive.
 
     Args:
@@ -122,7 +74,7 @@ def verify(
     if is_other_version(tag, report.version):
         message = f"the tag is {tag}, and the version of the package is {report.version}"
         problems.append(Problem(str(path), 0, 0, message, "name the package by its digest if that is meant"))
-    return Verification(replace(report, problems=tuple(problems)), tuple(notes))
+    return replace(report, problems=tuple(problems), proofs=tuple(notes))
 
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:

@@ -15,10 +15,9 @@ from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import added, lines_of
 from packager.diagnosis.curves.terminal import drawn
 from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.containers import Container, containers
 from packager.kubernetes.objects import annotation, name, restarts
 from packager.kubernetes.objects import status as status_of
-from packager.kubernetes.pods import state
+from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 
 if TYPE_CHECKING:

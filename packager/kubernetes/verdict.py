@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.owner_hints import hint_for_owner
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
@@ -72,7 +70,7 @@ class Finding:
     @property
     def hint(self) -> str | None:
         """The remedy in words for the owner of a package; None if there is none."""
-        return None if self.remedy is None else hint_for_owner(self.remedy)
+        return None if self.remedy is None else self.remedy.hint
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`."""

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import jsonio, plainfiles, workfolder
+from packager.base import jsonio, paths, plainfiles, workfolder
 from packager.base.errors import VerificationError, unreadable
 from packager.base.paths import argument
 from packager.base.values import Value
@@ -95,8 +95,8 @@ class OutsideOverlay(Value, frozen=True):
     @property
     def _moved(self) -> dict[str, str]:
         """The places in this folder of the files that all overlays of the package share, by their paths there."""
-        paths = (layout.site_env(self._common), f"{self._common}/{layout.SITE}/{layout.PLACEMENT}")
-        return {path: f"{_VALUES}/{posixpath.basename(path)}" for path in paths}
+        shared = (layout.site_env(self._common), f"{self._common}/{layout.SITE}/{layout.PLACEMENT}")
+        return {path: f"{_VALUES}/{posixpath.basename(path)}" for path in shared}
 
     def _has_component(self, name: str) -> bool:
         return (self.package / self._common / name).is_dir()
@@ -185,7 +185,7 @@ def find(folder: Path) -> OutsideOverlay | None:
     Raises:
         VerificationError: FILE is not as mlpack writes it.
     """
-    if not (folder / FILE).is_file() or (folder / layout.INVENTORY).exists():
+    if not paths.is_file(folder / FILE) or paths.exists(folder / layout.INVENTORY):
         return None
     try:
         content = jsonio.read_object(plainfiles.read(folder, FILE, str(folder / FILE), _MAX_BYTES))
