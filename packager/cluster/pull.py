@@ -73,6 +73,13 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
     seen, unread = remote.digests({path: entry.size for path, entry in files.items()})
     unchanged = tuple(path for path in seen if _local_digest(folder / path, files[path].size) == seen[path])
     pending = {path: seen[path] for path in seen.keys() - unchanged}
+    links = {path for path in folder.rglob("*") if path.is_symlink()} if folder.is_dir() else set()
+    written = (*pending, *(entry.path for entry in listing.entries if entry.kind == "folder"))
+    if behind := {step for path in written for step in (folder / path, *(folder / path).parents)} & links:
+        problems = [
+            Problem(str(link), 0, 0, "it is a link, and nothing is written through it") for link in sorted(behind)
+        ]
+        raise ClusterError(f"{folder} cannot be written; nothing was pulled", problems=problems[:MOST_PROBLEMS])
     different: list[Problem] = []
     for path in pending:
         local = folder / path
