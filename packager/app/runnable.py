@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from packager.base import paths, privatefolder, workfolder
+from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
 from packager.cluster.sequence import Runnable
 from packager.package.layout import INVENTORY, SPEC
@@ -210,7 +210,7 @@ def _cached(request: RunRequest) -> Path:
     source = str(request.path.resolve()).encode(errors="surrogateescape")
     folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
     try:
-        privatefolder.make(folder)
+        paths.make_private(folder)
     except OSError as error:
         raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
     return folder

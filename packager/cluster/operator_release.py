@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import workfolder, yamlio
 from packager.base.errors import UsageError, unreadable
-from packager.base.fetch import fetch
+from packager.base.web import fetch
 from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
 
-from packager.base import atomic, jsonio, privatefolder, yamlio
+from packager.base import atomic, jsonio, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogRange, LogStreams, read_once
@@ -313,7 +313,7 @@ def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
     """
     parts = update.per_workload or (update,)
     try:
-        privatefolder.make(folder)
+        paths.make_private(folder)
         for one, part in zip(target.per_workload, parts, strict=True):
             if part.snapshot is not None and not part.silence:
                 _keep_one(one, part.snapshot, part.verdict, folder)

@@ -6,28 +6,35 @@ Tests: publish/test_registry.py.
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base import workfolder
+from packager.base.errors import ToolError, UsageError, VerificationError, reason
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import integrity, inventory
+from packager.base.values import Value, field, replace
+from packager.base.web import digest_of
+from packager.package import archive, declared, integrity, inventory, tree
+from packager.package.layout import INVENTORY
 from packager.package.opened import opened
+from packager.package.tree import Entry
 from packager.publish import artefact
-from packager.publish.artefact import ArtefactChoices, ArtefactFacts
-from packager.publish.packing import dropped_by_flux, packed
+from packager.publish.artefact import ArtefactChoices, ArtefactFacts, Layer
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
 from packager.publish.signatures import SignedArtefact, attach
+from packager.publish.upload import Descriptor
+from packager.rendering import render
+from packager.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.base.progress import Progress, Tell
-    from packager.base.runner import Runner
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
@@ -39,55 +46,28 @@ if TYPE_CHECKING:
 _ARGO_BYTES = 1_000_000_000
 """The most bytes that Argo CD unpacks, unless it is configured otherwise."""
 
+# Files that Flux leaves out of what it unpacks (fluxcd/pkg, sourceignore): a package that needs one fails there.
+_DROPPED = re.compile(
+    r"(.*/)?([^/]+\.(jpg|jpeg|gif|png|wmv|flv|zip)|[^/]+\.tar\.gz|\.goreleaser\.yml|\.sops\.yaml|\.flux\.yaml"
+    r"|\.travis\.yml|\.gitlab-ci\.yml|appveyor\.yml|\.drone\.yml|cloudbuild\.yaml|codeship-services\.yml"
+    r"|codeship-steps\.yml)|(.*/)?(\.github|\.circleci|\.git)/.*"
+)
 
-@dataclass(frozen=True, slots=True)
-class PushRequest:
-    """A package, and where it is pushed to.
 
-    Attributes:
-        package: The package: an archive, which is pushed unchanged, or a folder, which is packed first.
-        reference: The repository, with a tag or without one.
-        runner: Starts kubectl.
-        kubectl: The kubectl that renders.
-        pod_security: The Pod Security level that every overlay must meet; None for none.
-        allow: Words of `--allow`: kinds, fields, labels and annotations that are permitted too.
-        tags: More tags.
-        platform: The operating system and the architecture that the artefact names.
-        annotations: More annotations.
-        created: The time of the package in seconds since 1970; None for none.
-        verify: Whether the package is verified.
-        force: Whether tags are moved that name another artefact.
-        dry_run: Whether nothing is sent.
-        signers: The keys that sign the artefact.
-    """
+class PushRequest(Value, frozen=True):
+    """A package, and where it is pushed to."""
 
-    package: Path
-    reference: PackageReference
-    runner: Runner
-    kubectl: str = "kubectl"
-    pod_security: str | None = None
-    allow: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    platform: str = "linux/amd64"
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    created: int | None = None
-    verify: bool = True
-    force: bool = False
-    dry_run: bool = False
-    signers: tuple[Signer, ...] = ()
-
-    @property
-    def checks(self) -> Checks:
-        """The options of the verification. Raises UsageError."""
-        from packager.app.verify import Checks, allowed_words, level
-
-        return Checks(
-            kubectls=(self.kubectl,),
-            level=level(self.pod_security),
-            allowed=allowed_words(self.allow),
-            has_notes=False,
-            runner=self.runner,
-        )
+    package: Path  # the package: an archive, which is pushed unchanged, or a folder, which is packed first
+    reference: PackageReference  # the repository, with a tag or without one
+    checks: Checks  # the options of the verification
+    tags: tuple[str, ...] = ()  # more tags
+    platform: str = "linux/amd64"  # the operating system and the architecture that the artefact names
+    annotations: Mapping[str, str] = field(default_factory=dict)  # more annotations
+    created: int | None = None  # the time of the package in seconds since 1970; None for none
+    verify: bool = True  # whether the package is verified
+    force: bool = False  # whether tags are moved that name another artefact
+    dry_run: bool = False  # whether nothing is sent
+    signers: tuple[Signer, ...] = ()  # the keys that sign the artefact
 
     @property
     def all_tags(self) -> tuple[str, ...]:
@@ -96,27 +76,16 @@ class PushRequest:
         return tuple(dict.fromkeys((*first, *self.tags)))
 
 
-@dataclass(frozen=True, slots=True)
-class PushedPackage:
-    """A package in a registry.
+class PushedPackage(Value, frozen=True):
+    """A package in a registry."""
 
-    Attributes:
-        reference: The repository.
-        tags: The tags.
-        facts: The facts about the package.
-        artefact: The manifest, the config and the layer.
-        sent: The digests of the blobs that were sent; None for a dry run.
-        is_new: Whether anything was sent.
-        signed_by: The fingerprints of the keys that have signed it.
-    """
-
-    reference: PackageReference
+    reference: PackageReference  # the repository
     tags: tuple[str, ...]
-    facts: ArtefactFacts
-    artefact: Artefact
-    sent: tuple[str, ...] | None
-    is_new: bool
-    signed_by: tuple[str, ...] = ()
+    facts: ArtefactFacts  # the facts about the package
+    artefact: Artefact  # the manifest, the config and the layer
+    sent: tuple[str, ...] | None  # the digests of the blobs that were sent; None for a dry run
+    is_new: bool  # whether anything was sent
+    signed_by: tuple[str, ...] = ()  # the fingerprints of the keys that have signed it
 
     @property
     def pinned(self) -> str:
@@ -144,12 +113,6 @@ class PushedPackage:
 
 def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
     """Push a package: its blobs, then the manifest and the signatures, and then the tags.
-
-    Args:
-        request: The package and the options.
-        access: The way to the registry.
-        tell: Receives notes about the package.
-        progress: Shows the progress of the upload.
 
     Raises:
         UsageError: The package does not exist, or an option is not valid.
@@ -192,12 +155,7 @@ def _choices(request: PushRequest) -> ArtefactChoices:
 
 
 def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
-    """Return the facts about a package, after it was verified.
-
-    Raises:
-        VerificationError: The package has problems.
-        ToolError: Something could not be checked, or a file cannot be read.
-    """
+    """Return the facts about a package, after it was verified."""
     if not request.verify:
         return facts_of(package, images_of(package, request.checks))
     report = _verified(package, request)
@@ -206,9 +164,7 @@ def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
 
 def _verified(package: Package, request: PushRequest) -> Report:
     """Return the report on a package. Raises VerificationError or ToolError."""
-    from packager import verify as stage
-
-    report = stage.verify(package, request.checks)
+    report = verify(package, request.checks)
     problems = [*report.problems, *_dropped(package, report)]
     verified = shlex.join(["mlpack", "verify", argument(request.package)])
     if problems:
@@ -222,10 +178,6 @@ def _verified(package: Package, request: PushRequest) -> Report:
 def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
     """Return the facts about an open package.
 
-    Args:
-        package: The package.
-        images: The images of its pods.
-
     Raises:
         ToolError: A file cannot be read.
     """
@@ -237,16 +189,9 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
         edited=tuple(sorted(integrity.changed(package))),
         images=tuple(sorted(images)),
         sealed=sealed.decode(),
-        title=title_of(package),
+        title=declared.title(package),
         folder=package.top if package.folder != package.source else package.name,
     )
-
-
-def title_of(package: Package) -> str:
-    """Return the title of a package's model. Raises ToolError if the spec cannot be read."""
-    from packager.package import declared
-
-    return declared.title(package)
 
 
 def images_of(package: Package, checks: Checks) -> set[str]:
@@ -255,8 +200,6 @@ def images_of(package: Package, checks: Checks) -> set[str]:
     Raises:
         ToolError: No kubectl could render an overlay.
     """
-    from packager.rendering import render
-
     images: set[str] = set()
     for name in package.applied:
         outcome = render.render(package, name, checks.kubectls, checks.runner)
@@ -270,7 +213,7 @@ def _dropped(package: Package, report: Report) -> Iterator[Problem]:
     """Yield a problem for each file that an overlay uses and Flux leaves out."""
     hint = "rename it: Flux keeps images, videos and archives out of what it applies"
     for files in report.files.values():
-        for path in dropped_by_flux(sorted(files)):
+        for path in filter(_DROPPED.fullmatch, sorted(files)):
             yield Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
 
 
@@ -325,3 +268,43 @@ def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str
         message = f"{request.reference.base}:{tag} names another artefact: expected {digest}, found {present}"
         raise VerificationError(message, hint="--force moves the tag")
     return present != digest
+
+
+@contextmanager
+def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
+    """Yield the archive of a package, unchanged or new for a folder, the layer that it becomes, and its tar's size.
+
+    Args:
+        package: The package.
+        mtime: The time of the files in a new archive, in seconds since 1970.
+
+    Raises:
+        VerificationError: The archive is damaged.
+        ToolError: A file cannot be read, or there is no room for the archive.
+    """
+    if package.outside:
+        message = f"{package.source} is an overlay outside of its package"
+        raise UsageError(message, hint=f"push {package.outside.package}")
+    if package.folder != package.source:
+        yield package.source, *_layer(package.source, package)
+        return
+    with workfolder.temporary() as work:
+        path = work / f"{package.name}.tar.gz"
+        sealed = inventory.content(package.folder)
+        try:
+            with path.open("wb") as stream:
+                archive.write(
+                    tree.read(package.folder), stream, mtime=mtime, sealed=Entry(INVENTORY, sealed, len(sealed))
+                )
+        except OSError as error:
+            raise ToolError(f"{package.source} cannot be packed: {reason(error)}") from None
+        yield path, *_layer(path, package)
+
+
+def _layer(path: Path, package: Package) -> tuple[Layer, int]:
+    try:
+        blob = Descriptor(f"sha256:{digest_of(path)}", path.stat().st_size)
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
+    digest, size = archive.tar_digest(path)
+    return Layer(f"{package.name}.tar.gz", blob, f"sha256:{digest}"), size

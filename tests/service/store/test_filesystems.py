@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.base import filesystems
-from packager.base.filesystems import network_file_system
+from packager.service.store import filesystems
+from packager.service.store.filesystems import network_file_system
 
 if TYPE_CHECKING:
     import pytest

@@ -6,62 +6,47 @@ Tests: cli/test_push.py.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.app import bundle_contents
-from packager.app.pull import read, warn_of_version
-from packager.app.push import facts_of, images_of
-from packager.app.signatures import check_file
-from packager.app.verify import is_bundle
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import is_label
 from packager.base.problems import similar
+from packager.base.values import Value
 from packager.package.opened import opened
-from packager.publish import gitops, sbom
+from packager.publish import load, sbom
 from packager.publish.gitops import GitopsTarget
-from packager.publish.reference import is_reference, parse
+from packager.publish.pull import read, warn_of_version
+from packager.publish.push import facts_of, images_of
+from packager.publish.reference import is_bundle, is_reference, parse
 from packager.publish.registry import Repository
-from packager.publish.signatures import find
+from packager.publish.signatures import check_file, find
 from packager.verify import Checks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.app.bundle_contents import BundleContents
-    from packager.app.signatures import Trust
     from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.keys import PublicKey
+    from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature
+    from packager.publish.signatures import Signature, Trust
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
-    """The description of a package.
+class Inspected(Value, frozen=True):
+    """The description of a package."""
 
-    Attributes:
-        facts: The facts about the package.
-        reference: The repository; None for a package on disk.
-        digest: The digest of the artefact; None for a package on disk.
-        size: The size of the archive in bytes; None for a folder.
-        created: The time that the artefact names.
-        is_plain: Whether the registry is used over http.
-        signatures: The signatures in the registry; None for a package on disk.
-        bundle: The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does.
-    """
-
-    facts: ArtefactFacts
-    reference: PackageReference | None = None
-    digest: str | None = None
-    size: int | None = None
-    created: str | None = None
-    is_plain: bool = False
-    signatures: tuple[Signature, ...] | None = None
+    facts: ArtefactFacts  # the facts about the package
+    reference: PackageReference | None = None  # the repository; None for a package on disk
+    digest: str | None = None  # the digest of the artefact; None for a package on disk
+    size: int | None = None  # the size of the archive in bytes; None for a folder
+    created: str | None = None  # the time that the artefact names
+    is_plain: bool = False  # whether the registry is used over http
+    signatures: tuple[Signature, ...] | None = None  # the signatures in the registry; None for a package on disk
     bundle: BundleContents | None = None
+    """The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does."""
 
     @property
     def name(self) -> str:
@@ -199,16 +184,6 @@ def gitops_target(
     )
 
 
-def for_flux(target: GitopsTarget) -> list[dict[str, Any]]:
-    """Return the objects with which Flux applies an overlay."""
-    return gitops.flux(target)
-
-
-def for_argo(target: GitopsTarget) -> list[dict[str, Any]]:
-    """Return the objects with which Argo CD applies an overlay."""
-    return gitops.argo(target)
-
-
 def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
     """Return the bill of materials of a package, as a document of CycloneDX.
 
@@ -221,7 +196,7 @@ def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
 
 
 def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
-    contents = bundle_contents.read(path, trust, progress=progress, tell=lambda _: None)
+    contents = load.read(path, trust, progress=progress, tell=lambda _: None)
     root = contents.package
     facts, described = contents.packages[root.blob.digest], contents.described(root)
     return Inspected(
@@ -229,7 +204,7 @@ def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
         digest=root.blob.digest,
         size=described.layer.size,
         created=described.created,
-        signatures=bundle_contents.signatures(contents, root, trust),
+        signatures=load.signatures(contents, root, trust),
         bundle=contents,
     )
 

@@ -5,34 +5,31 @@ Tests: publish/test_registry.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.app.signatures import beside, lines
-from packager.base import atomic, paths, privatefolder, workfolder
+from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
-from packager.base.fetch import digest_of
 from packager.base.limits import DEFAULT, Limits
 from packager.base.names import is_other_version
+from packager.base.values import Value, replace
+from packager.base.web import digest_of
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact
 from packager.publish.reference import dashed
 from packager.publish.registry import Repository
-from packager.publish.signatures import find
+from packager.publish.signatures import beside, find, lines
 
 if TYPE_CHECKING:
     from typing import IO
 
-    from packager.app.signatures import Trust
     from packager.base.progress import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
-    from packager.publish.bundled import BundledRepository
     from packager.publish.client import Access
+    from packager.publish.layout import BundledRepository
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature
+    from packager.publish.signatures import Signature, Trust
 
     Source = Repository | BundledRepository
     """A repository that packages are pulled from."""
@@ -43,48 +40,27 @@ _TOP = ".mlpack-top"
 _COMPONENT = Limits(size=1 << 20, files=100)
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
-    """A package in a registry, and where it is written to.
+class PullRequest(Value, frozen=True):
+    """A package in a registry, and where it is written to."""
 
-    Attributes:
-        reference: The package.
-        folder: The folder that it is written to.
-        extract: Whether it is unpacked.
-        force: Whether an existing output is replaced.
-        trust: The keys that are trusted; None leaves signatures unread.
-    """
-
-    reference: PackageReference
-    folder: Path
-    extract: bool = False
-    force: bool = False
-    trust: Trust | None = None
+    reference: PackageReference  # the package
+    folder: Path  # the folder that it is written to
+    extract: bool = False  # whether it is unpacked
+    force: bool = False  # whether an existing output is replaced
+    trust: Trust | None = None  # the keys that are trusted; None leaves signatures unread
 
 
-@dataclass(frozen=True, slots=True)
-class PulledPackage:
-    """A package that was pulled.
+class PulledPackage(Value, frozen=True):
+    """A package that was pulled."""
 
-    Attributes:
-        path: The archive, or the folder.
-        reference: The repository.
-        digest: The digest of the artefact.
-        package: The name of the package.
-        package_digest: The digest of the package.
-        version: The version of the package; None without one.
-        edited: The files that were edited since the package was built.
-        signatures: The signatures of the artefact.
-    """
-
-    path: Path
-    reference: PackageReference
-    digest: str
-    package: str
+    path: Path  # the archive, or the folder
+    reference: PackageReference  # the repository
+    digest: str  # the digest of the artefact
+    package: str  # the name of the package
     package_digest: str
-    version: str | None
-    edited: tuple[str, ...]
-    signatures: tuple[Signature, ...] = ()
+    version: str | None  # of the package
+    edited: tuple[str, ...]  # the files that were edited since the package was built
+    signatures: tuple[Signature, ...] = ()  # the signatures of the artefact
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -98,33 +74,18 @@ class PulledPackage:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteArtefact:
-    """An artefact in a registry, without its layer.
+class RemoteArtefact(Value, frozen=True):
+    """An artefact in a registry, without its layer."""
 
-    Attributes:
-        reference: The reference that the user named.
-        digest: The digest of the manifest.
-        described: The manifest.
-        facts: The facts about the package; None if the artefact was pushed by another program.
-        is_plain: Whether the registry is used over http.
-    """
-
-    reference: PackageReference
-    digest: str
-    described: Described
-    facts: ArtefactFacts | None
-    is_plain: bool
+    reference: PackageReference  # the reference that the user named
+    digest: str  # the digest of the manifest
+    described: Described  # the manifest
+    facts: ArtefactFacts | None  # the facts about the package; None if the artefact was pushed by another program
+    is_plain: bool  # whether the registry is used over http
 
 
 def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
     """Write a package from a registry to a folder, and its signatures to a file beside it.
-
-    Args:
-        request: The package and the options.
-        access: The way to the registry.
-        progress: Shows the progress of the download.
-        tell: Receives a line about each signature.
 
     Raises:
         UsageError: The reference has neither a tag nor a digest, or the output exists.
@@ -158,7 +119,7 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
             pulled = _checked(remote, Path(stream.name), path, path)
             _write_bundles(beside(path), lines(signatures), exists_hint)
     warn_of_version(remote, pulled.version, tell)
-    return changed(pulled, signatures=signatures)
+    return replace(pulled, signatures=signatures)
 
 
 def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
@@ -302,13 +263,6 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
 
     The artefact has one layer, a tar.gz: what `oras push` or `flux push artifact` makes of the component's folder.
 
-    Args:
-        reference: The artefact.
-        access: The way to registries.
-        folder: An empty folder.
-        tell: Receives the digest that a tag names.
-        progress: Shows the progress of the download.
-
     Raises:
         UsageError: The reference has neither a tag nor a digest.
         VerificationError: The registry sends something else than a small archive, or a package.
@@ -343,7 +297,7 @@ def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Pro
     folder = cache / _FOLDER / dashed(layer.digest)
     path = folder / artefact.file_name(remote.described, remote.reference.repository.rpartition("/")[2])
     try:
-        privatefolder.make(folder)
+        paths.make_private(folder)
         if path.is_file() and f"sha256:{digest_of(path)}" == layer.digest:
             return path
         with atomic.file(path) as stream:

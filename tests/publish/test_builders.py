@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.image`."""
+"""Tests of the use case `packager.publish.builders`."""
 
 from __future__ import annotations
 
