@@ -19,7 +19,16 @@ from packager.kubernetes.mountpath import ROOT
 from packager.modelspec import code
 from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
-from packager.package.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
+from packager.package.options import (
+    BY_NAME,
+    CLAIM,
+    CLAIM_CLASS,
+    CLAIM_OPTIONS,
+    PACKAGE_VOLUME,
+    PLACEMENT,
+    TRAITS,
+    offered,
+)
 from packager.package.path_checks import shown
 from packager.workloads.program import Run, directory, fetching, installing
 from packager.workloads.scripts import CHOICE
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Spec, Variant
+    from packager.package.options import Option
     from packager.workloads.amounts import Amount
     from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Program
@@ -239,6 +249,24 @@ class Plan(Value, frozen=True):
         """The traits of the package, of those of kinds only the ones of an overlay."""
         of_others = (other.traits for other in self.overlays)
         return self.traits.difference(*of_others) | overlay.traits
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that the package contains: those that are on or that read a value which is set, and claims.
+
+        A claim is left out if another option says where its folder is.
+        """
+        on = self.site.options
+        placed = {place for name in on for place in BY_NAME[name].places}
+        names = {*on, *(name for name in CLAIM_OPTIONS if placed.isdisjoint(BY_NAME[name].places))}
+        if self.site.placement:
+            names.add(PLACEMENT)
+        fitting = offered(self.traits)
+        read = {key.name for option in fitting if option.name in names for key in option.keys}
+        read |= {key.name for key in (*CLAIM.keys, *CLAIM_CLASS.keys) if self.workspace}
+        unread = self.site.values.keys() - read
+        names.update(option.name for option in fitting if any(key.name in unread for key in option.keys))
+        return tuple(option for option in fitting if self.site.every or option.name in names)
 
     def has(self, trait: str | None) -> bool:
         """Return whether the package has `trait`; None is the trait of options for every package."""

@@ -30,7 +30,7 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.CHOOSE_QUEUE: "kubectl get localqueues lists the existing ones: correct QUEUE in site.env",
         Action.CHOOSE_RUNTIME_CLASS: "kubectl get runtimeclasses lists the existing ones",
         Action.CORRECT_IMAGE: "correct REGISTRY in mlops.env",
-        Action.CORRECT_PLACEMENT: "correct nodeSelector and tolerations in site/placement.yaml (option placement)",
+        Action.CORRECT_PLACEMENT: "correct nodeSelector and tolerations in placement.yaml (option placement)",
         Action.CORRECT_WORKLOAD: "correct the job in the overlay, then deploy it with --replace",
         Action.CREATE_OBJECT: "create the {kind} {name} in this namespace",
         Action.CREATE_SERVICE_ACCOUNT: "kubectl create serviceaccount {name}",

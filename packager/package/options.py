@@ -156,7 +156,7 @@ TRAITS = {
 }
 """The traits of packages that some options require, with the message for a package without the trait."""
 
-_VARIABLES = {"dataset": "DATASET_DIR", "checkpoint": "CHECKPOINT_DIR"}
+VARIABLES = {"dataset": "DATASET_DIR", "checkpoint": "CHECKPOINT_DIR"}
 """The key of `mlops.env` by which a package has a trait."""
 
 
@@ -428,7 +428,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "placement",
-        "which nodes the pods run on, and how they are spread; see also site/placement.yaml",
+        "which nodes the pods run on, and how they are spread; see also placement/placement.yaml",
         (
             Key(
                 "SPREAD_OVER",
@@ -535,6 +535,9 @@ CLAIM = Option("claim", "the claim of the workspace", (_CLAIM_SIZE, _CLAIM_ACCES
 
 CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster's default", (_CLAIM_CLASS,))
 """A component for the same overlay, which is on if CLAIM_CLASS is set."""
+
+CLAIM_OPTIONS = ("output-pvc", "dataset-pvc")
+"""The names of the options that a package contains, switched off, if nobody asks for other ones."""
 
 PACKAGE_VOLUME = "package-volume"
 """The name of the option that mounts the package from a registry."""
@@ -643,7 +646,7 @@ def offered(traits: Collection[str]) -> tuple[Option, ...]:
 
 def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[Fault]:
     for key in option.keys:
-        if key.only in _VARIABLES and _VARIABLES[key.only] not in environment:
+        if key.only in VARIABLES and VARIABLES[key.only] not in environment:
             continue
         value = site.get(key.name)
         if value is None and key.name in VOLUME_FOLDERS:
@@ -662,7 +665,7 @@ def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, st
 
 def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault]:
     for name in option.paths:
-        if name not in environment and name in _VARIABLES.values():
+        if name not in environment and name in VARIABLES.values():
             continue
         path = environment.get(name, "")
         if not path.startswith("/"):

@@ -123,7 +123,7 @@ def verify(package: Package, checks: Checks) -> Report:
     common = list(every_version)
     checked = integrity.check(package, checks.limits)
     problems, unchecked = checked.problems, [str(error) for error in checked.unread]
-    edits = changes.read(package, checked.edits)
+    edits = changes.read(checked.package, checked.edits, checked.options)
     levels_reached: list[Security] = []
     made: list[objects.Made] = []
     images: dict[str, tuple[str, ...]] = {}
@@ -270,7 +270,7 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
     checked = integrity.check(package, checks.limits)
     problems = checked.problems
     problems += overlay.sources.refused
-    edits = changes.read(package, checked.edits)
+    edits = changes.read(checked.package, checked.edits, checked.options)
     problems += _edit_problems(package, checked, edits, checks)
     original = Original(edits, overlay, checks.kubectls[0], checks.runner)
     problems += _permission_problems(overlay, original, checks)

@@ -21,7 +21,7 @@ def is_digest(word: str) -> bool:
 
 def check(package: Package, checked: Checked, digest: str) -> Iterator[Problem]:
     """Yield a finding if `digest` is neither that of the package as received nor, without edits, the sealed one."""
-    if digest == checked.received or (digest == package.digest and not checked.edits):
+    if digest == checked.received or (digest == package.digest and not (checked.edits or checked.options)):
         return
     place = str(package.source)
     received = checked.received or "unknown, as its files differ from those it was sealed with"
