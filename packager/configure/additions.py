@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from packager.builder.render import Components
     from packager.configure.settings import Files
+    from packager.package.opened import Package
 
 _NAMES = [option.name for option in OPTIONS]
 
@@ -84,3 +85,25 @@ def keys(files: Files, names: Iterable[str]) -> set[str]:
 def _fits(components: Components, overlay: str, name: str) -> bool:
     planned = {planned.name: planned for planned in components.plan.overlays}
     return overlay in planned and BY_NAME[name] in offered(components.plan.traits_of(planned[overlay]))
+
+
+def carry(old: Package, new: Package) -> dict[str, bytes]:
+    """Return the files with which a newer package has the options that are on in an older one, switched off.
+
+    They are those that fit the newer package and that its overlays do not list; their values are those of its build.
+
+    Args:
+        old: The package that is upgraded.
+        new: The newer one.
+
+    Raises:
+        UsageError: A kustomization is not YAML, or this version of mlpack cannot add an option to the newer package.
+        ToolError: A file cannot be read.
+    """
+    before, files = settings.Files(old), settings.Files(new)
+    for overlay in set(old.overlays) & set(new.overlays):
+        present = settings.options(files, overlay)
+        for name, is_on in settings.options(before, overlay).items():
+            if is_on and name in BY_NAME and name not in present and can_add(files, overlay, name):
+                add(files, overlay, name)
+    return files.changed()

@@ -13,14 +13,15 @@ from packager.builder.plan import Options, choose, plan
 from packager.builder.render import component_digest, render
 from packager.builder.restore import components
 from packager.builder.selection import select
+from packager.configure import additions
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package import layout, tree
+from packager.package import kustomization, layout, tree
 from packager.package.layout import INVENTORY, OVERLAYS
 from packager.package.opened import opened
-from packager.package.options import BY_NAME, offered
+from packager.package.options import BY_NAME, CLAIM_OPTIONS, offered
 from tests import everything, kinds
 from tests.files import replace
 from tests.test_options import SETS
@@ -196,3 +197,21 @@ def test_values_of_an_option_put_it_into_the_package(mlpack: Mlpack, tmp_path: P
     assert mlpack(*build, "--with", "output-nfs").code == 0
     found = {path.name for path in (tmp_path / "hello-mpi" / COMMON).iterdir()}
     assert found == {"base", "site", "output-nfs", "dataset-pvc", "queue", "placement"}
+
+
+def test_options_that_are_on_in_an_older_package_are_carried_to_a_newer_one(
+    mlpack: Mlpack, full_package: Path, hello_mpi: Path, tmp_path: Path
+) -> None:
+    answers = ("--with", "gpu", "--with", "output-nfs", "--set", "OUTPUT_NFS_SERVER=a", "--set", "OUTPUT_NFS_PATH=/b")
+    assert mlpack("configure", full_package, *answers).code == 0
+    answers = ("--overlay", "multi-node", "--with", "rdma", "--set", "RDMA_RESOURCE=a/b")
+    assert mlpack("configure", full_package, *answers).code == 0
+    newer = shutil.copytree(hello_mpi, tmp_path / "newer")
+    with opened(full_package) as old, opened(newer) as new:
+        files = additions.carry(old, new)
+    assert {layout.component_of(path) for path in files} - {"site", None} == {"gpu", "output-nfs", "rdma"}
+    for overlay, names in (("single-node", ["output-nfs", "gpu"]), ("multi-node", ["output-nfs", "rdma", "gpu"])):
+        listed = kustomization.components(files[layout.kustomization(overlay)])
+        assert [component.name for component in listed if component.name not in CLAIM_OPTIONS] == names
+        assert not any(component.on for component in listed)
+    assert b"\nGPU_COUNT=1\n" in files[f"{COMMON}/site/site.env"]
