@@ -16,14 +16,17 @@ from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageE
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
+from packager.base.values import replace
+from packager.configure import additions
 from packager.configure.upgrade import plan as stage
 from packager.configure.upgrade.plan import FileResult, UpgradePlan
 from packager.configure.upgrade.replay import Choice, Conflict, OwnText
 from packager.kubernetes.podsecurity import Level
-from packager.package import integrity, inventory, journal, layout
+from packager.package import integrity, inventory, journal, layout, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
+from packager.package.reader import Reader
 
 __all__ = [
     "Choice",
@@ -39,7 +42,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from packager.base.runner import Runner
     from packager.configure.upgrade.plan import PlannedFile
@@ -199,11 +202,26 @@ def prepared(
         if old.digest == new.digest:
             yield PreparedUpgrade(old, new, UpgradePlan((), (), (), (), ()))
             return
+        files = additions.carry(old, new)
+        completed = stack.enter_context(_with_files(new, files)) if files else new
         choices = _Choices(old, decisions)
         archive = _DeliveredPackage(old, original, archives, stack)
-        plan = stage.plan(old, new, archive.opened, choices.decide)
+        plan = stage.plan(old, completed, archive.opened, choices.decide)
         choices.refuse_unused()
-        yield PreparedUpgrade(old, new, plan, archive.source)
+        yield PreparedUpgrade(old, completed, plan, archive.source)
+
+
+@contextmanager
+def _with_files(package: Package, files: Mapping[str, bytes]) -> Iterator[Package]:
+    """Yield a copy of a package with other contents of files, and with the options among them in its inventory."""
+    with workfolder.temporary() as work:
+        folder = work / "package"
+        shutil.copytree(package.folder, folder)
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        copied = replace(package, folder=folder, reader=Reader(folder, package.shown))
+        yield integrity.with_added_options(copied, {entry.path: entry for entry in tree.walk(folder)})[0]
 
 
 class _DeliveredPackage:

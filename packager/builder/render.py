@@ -112,9 +112,9 @@ def render(plan: Plan) -> Tree:
         _add_overlay(entries, components, overlay)
     if plan.site.annotations:
         every = [(entry, components.label(one)) for one in plan.overlays for entry in pods[one.name]]
-        content = podannotations.component(every, plan.site.annotations)
+        text = podannotations.component(every, plan.site.annotations)
         path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
-        entries[path] = Entry(path, content, len(content))
+        entries[path] = Entry(path, text, len(text))
     for component in plan.site.own:
         for entry in component.files:
             path = f"{layout.common(plan.spec.framework)}/{component.name}/{entry.path}"

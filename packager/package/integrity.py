@@ -109,7 +109,7 @@ def with_added_options(package: Package, entries: Mapping[str, tree.Entry]) -> t
     components: dict[str, dict[str, str]] = {}
     for path in sorted(entries.keys() - package.inventory["files"].keys()):
         name = layout.component_of(path)
-        if name in expected and entries[path].size <= _ADDED_BYTES:
+        if name is not None and name in expected and entries[path].size <= _ADDED_BYTES:
             components.setdefault(name, {})[path] = package.reader.digest(path)
     added = [name for name, files in components.items() if tree.component_digest(files) == expected[name]]
     if not added:

@@ -204,8 +204,8 @@ def test_options_that_are_on_in_an_older_package_are_carried_to_a_newer_one(
 ) -> None:
     answers = ("--with", "gpu", "--with", "output-nfs", "--set", "OUTPUT_NFS_SERVER=a", "--set", "OUTPUT_NFS_PATH=/b")
     assert mlpack("configure", full_package, *answers).code == 0
-    answers = ("--overlay", "multi-node", "--with", "rdma", "--set", "RDMA_RESOURCE=a/b")
-    assert mlpack("configure", full_package, *answers).code == 0
+    rdma = ("--overlay", "multi-node", "--with", "rdma", "--set", "RDMA_RESOURCE=a/b")
+    assert mlpack("configure", full_package, *rdma).code == 0
     newer = shutil.copytree(hello_mpi, tmp_path / "newer")
     with opened(full_package) as old, opened(newer) as new:
         files = additions.carry(old, new)

@@ -40,9 +40,8 @@ def test_configure_refuses_patch_without_group(mlpack: Mlpack, overlay: Path) ->
 
 
 def test_configure_reports_kustomization_with_invalid_yaml(mlpack: Mlpack, overlay: Path) -> None:
-    edit(overlay / "kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: ] #")
-    lines = (overlay / "kustomization.yaml").read_text().splitlines()
-    line = next(number for number, text in enumerate(lines, start=1) if text.startswith("nameSuffix: ]"))
+    edit(overlay / "kustomization.yaml", "nameSuffix: -single-node\n", "nameSuffix: ]\n")
+    line = (overlay / "kustomization.yaml").read_text().splitlines().index("nameSuffix: ]") + 1
     done = mlpack(*IDS)
     assert (done.code, done.stdout) == (2, "")
     problem, error = done.stderr.splitlines()
