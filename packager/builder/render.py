@@ -101,7 +101,8 @@ def render(plan: Plan) -> Tree:
     pods, kinds = components.pods, components.kinds
     base = _base(plan, kinds)
     context: dict[str, object] = {"base": base, "kinds": kinds, "workloads": components.workloads}
-    context |= {"options": plan.options, "sections": sections(plan, _parts(plan))}
+    readers = (*plan.options, *((CLAIM, CLAIM_CLASS) if plan.workspace else ()))
+    context |= {"options": plan.options, "sections": sections(plan, readers)}
     for template, path in _in_package(plan, kinds):
         _add(entries, path, _fill(template, plan=plan, **context))
     files = {option.name: components.files(option.name) for option in offered(plan.traits)}
@@ -210,11 +211,6 @@ def sections(plan: Plan, options: Iterable[Option], known: Iterable[str] = ()) -
         if keys:
             texts.append("".join(f"{line}\n" for line in lines))
     return texts
-
-
-def _parts(plan: Plan) -> tuple[Option, ...]:
-    """Return what reads values in the package's `site.env`, beside `secrets`."""
-    return (*plan.options, *((CLAIM, CLAIM_CLASS) if plan.workspace else ()))
 
 
 def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[tuple[str, str, bool]]:

@@ -39,23 +39,15 @@ class OwnComponent(Value, frozen=True):
 
 
 class Selection(Value, frozen=True):
-    """The components that a build switches on.
+    """The components that a build switches on."""
 
-    Attributes:
-        options: Names of options, in the order in which overlays list them.
-        own: The site's own components, which come after them.
-        values: Values of `site.env`.
-        placement: Fields of a pod for `placement/placement.yaml`, in place of those that every package has.
-        annotations: Annotations of all pods.
-        every: Whether the package contains all options, and not only those that are on.
-    """
-
-    options: tuple[str, ...] = ()
-    own: tuple[OwnComponent, ...] = ()
-    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    options: tuple[str, ...] = ()  # names of options, in the order in which overlays list them
+    own: tuple[OwnComponent, ...] = ()  # the site's own components, which come after them
+    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # values of `site.env`
+    # fields of a pod for `placement/placement.yaml`, in place of those that every package has
     placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    every: bool = False
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # annotations of all pods
+    every: bool = False  # whether the package contains all options, and not only those that are on
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Adds options to a package that was built without them, each as a build with it makes it: from the package's own spec.
 
-The inventory has the digest of each component that the build could have made. So whoever checks the package later knows
-that a component is the one of the build, whatever version of mlpack has added it.
+The inventory has the digest of each component that the build could have made. So a later check
+recognizes the component of the build, whatever version of mlpack has added it.
 
 Tests: configure/test_additions.py.
 """

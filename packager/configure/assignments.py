@@ -40,18 +40,13 @@ _VALUE_BYTES = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A value to set.
+    """A value to set."""
 
-    Attributes:
-        option: The option of the command line: `--set` for a key that the package has, `--site` for one in site.env,
-            `--add` for a new one.
-        key: The key.
-        value: The value.
-    """
-
+    # the option of the command line: `--set` for a key that the package has, `--site` for one in site.env, `--add` for
+    # a new one
     option: str
-    key: str
-    value: str
+    key: str  # the key
+    value: str  # the value
 
     @property
     def label(self) -> str:

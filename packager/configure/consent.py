@@ -21,15 +21,11 @@ _ACCOUNT = "service-account"
 
 
 class Consent(Value, frozen=True):
-    """The options with which a user accepts the edits of a package.
+    """The options with which a user accepts the edits of a package."""
 
-    Attributes:
-        level: The Pod Security level that options need which the package was sealed without; None if they need none.
-        allowed: The values for `--allow`.
-    """
-
+    # the Pod Security level that options need which the package was sealed without; None if they need none
     level: Level | None
-    allowed: tuple[str, ...]
+    allowed: tuple[str, ...]  # the values for `--allow`
 
 
 def consent(files: Files) -> Consent:

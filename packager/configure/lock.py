@@ -40,16 +40,11 @@ images:
 
 
 class ImageLock(Value, frozen=True):
-    """An image, and the digest that it is locked to.
+    """An image, and the digest that it is locked to."""
 
-    Attributes:
-        image: The image with its tag, as the overlay renders without a lock.
-        digest: The digest.
-        platforms: The platforms of the index that the digest is of; empty if it is that of one manifest.
-    """
-
-    image: str
-    digest: str
+    image: str  # the image with its tag, as the overlay renders without a lock
+    digest: str  # the digest
+    # the platforms of the index that the digest is of; empty if it is that of one manifest
     platforms: tuple[str, ...] = ()
 
 

@@ -15,6 +15,7 @@ from packager.base.values import Value, field, replace
 from packager.package import conflictmarks, inventory, layout, outputs, path_checks, placement, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
+from packager.package.options import BY_NAME
 from packager.package.outputs import ENV_BYTES
 
 if TYPE_CHECKING:
@@ -35,24 +36,16 @@ _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
 
 class Checked(Value, frozen=True):
-    """The result of checking a package's files.
+    """The result of checking a package's files."""
 
-    Attributes:
-        package: The package as if it had been sealed with the components of the options that were added.
-        problems: The problems of the files.
-        edits: The paths of the edited files that people may edit.
-        unread: The errors about files that could not be read; such files are neither valid nor invalid.
-        notes: The files in the package's folder that are not part of it.
-        received: The digest of all files, see `received_digest`; None if there are problems, or files unread.
-        options: The names of the options that were added to the package, as the build would have made them.
-    """
-
-    package: Package
-    problems: list[Problem]
-    edits: list[str]
-    unread: list[ToolError]
-    notes: list[Problem] = field(default_factory=list)
+    package: Package  # the package as if it had been sealed with the components of the options that were added
+    problems: list[Problem]  # the problems of the files
+    edits: list[str]  # the paths of the edited files that people may edit
+    unread: list[ToolError]  # the errors about files that could not be read; such files are neither valid nor invalid
+    notes: list[Problem] = field(default_factory=list)  # the files in the package's folder that are not part of it
+    # the digest of all files, see `received_digest`; None if there are problems, or files unread
     received: str | None = None
+    # the names of the options that were added to the package, as the build would have made them
     options: tuple[str, ...] = ()
 
 
@@ -100,12 +93,12 @@ def with_added_options(package: Package, entries: Mapping[str, tree.Entry]) -> t
 
     Args:
         package: The package.
-        entries: Its files, by path.
+        entries: The package's files, by path.
 
     Raises:
         ToolError: A file cannot be read.
     """
-    expected = package.inventory.get("options", {})
+    expected = {name: digest for name, digest in package.inventory.get("options", {}).items() if name in BY_NAME}
     components: dict[str, dict[str, str]] = {}
     for path in sorted(entries.keys() - package.inventory["files"].keys()):
         name = layout.component_of(path)

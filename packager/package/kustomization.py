@@ -27,19 +27,12 @@ _IMAGE_KEYS = ("name", "newName", "newTag", "digest")
 
 
 class ImageEntry(Value, frozen=True):
-    """An entry of `images`; a key with an empty text is left out.
+    """An entry of `images`; a key with an empty text is left out."""
 
-    Attributes:
-        name: The image in the manifests, without a tag and a digest.
-        new_name: The image in its place.
-        new_tag: The tag.
-        digest: The digest.
-    """
-
-    name: str
-    new_name: str = ""
-    new_tag: str = ""
-    digest: str = ""
+    name: str  # the image in the manifests, without a tag and a digest
+    new_name: str = ""  # the image in its place
+    new_tag: str = ""  # the tag
+    digest: str = ""  # the digest
 
     @property
     def entry(self) -> dict[str, str]:
@@ -69,19 +62,12 @@ class ImageEntry(Value, frozen=True):
 
 
 class Component(Value, frozen=True):
-    """A component that a kustomization lists, or would list without the `#`.
+    """A component that a kustomization lists, or would list without the `#`."""
 
-    Attributes:
-        name: The last part of its path.
-        path: The path, in its plain form.
-        on: Whether it is listed.
-        offset: The offset of its path in the text, or of the `#` before it, in characters after a byte order mark.
-    """
-
-    name: str
-    path: str
-    on: bool
-    offset: int
+    name: str  # the last part of its path
+    path: str  # the path, in its plain form
+    on: bool  # whether it is listed
+    offset: int  # the offset of its path in the text, or of the `#` before it, in characters after a byte order mark
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,6 @@ from packager.base.limits import DEFAULT
 from packager.base.problems import similar
 from packager.base.values import Value
 from packager.package import archive, inventory, journal, layout, tree
-from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
 
 if TYPE_CHECKING:
@@ -28,26 +27,21 @@ if TYPE_CHECKING:
 _NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
 
 
+DEFAULT_OVERLAY = "multi-node"
+"""The overlay to use if none is named, in a package that has it."""
+
+
 class Package(Value, frozen=True):
-    """A package on disk.
+    """A package on disk."""
 
-    Attributes:
-        name: The name in the inventory, whatever the folder is called.
-        folder: The folder with the files: the one that the user named, or the one that the archive was unpacked to.
-        source: The folder or the archive, as the user named it.
-        overlays: The names of its overlays with workloads: the default one first when there is one, then by name.
-        digest: `sha256:…` of the inventory.
-        inventory: The content of the inventory.
-        reader: Reads its files, and refuses a file that has changed since an earlier check read it.
-    """
-
-    name: str
-    folder: Path
-    source: Path
+    name: str  # the name in the inventory, whatever the folder is called
+    folder: Path  # the folder with the files: the one that the user named, or the one that the archive was unpacked to
+    source: Path  # the folder or the archive, as the user named it
+    # the names of its overlays with workloads: the default one first when there is one, then by name
     overlays: tuple[str, ...]
-    digest: str
-    inventory: Mapping[str, Any]
-    reader: Reader
+    digest: str  # `sha256:…` of the inventory
+    inventory: Mapping[str, Any]  # the content of the inventory
+    reader: Reader  # reads its files, and refuses a file that has changed since an earlier check read it
 
     @property
     def sequence(self) -> tuple[str, ...]:
@@ -119,7 +113,10 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         sealed = inventory.content(folder)
         values = inventory.parsed(sealed, folder)
         entries = tree.walk(folder, limits)
-        overlays = overlay_names(entries, has_workspace=values.get("workspace") is not None)
+        names = [name for entry in entries if (name := layout.overlay_of(entry.path))]
+        if values.get("workspace") is not None:  # this overlay only creates a claim
+            names = [name for name in names if name != layout.WORKSPACE]
+        overlays = tuple(sorted(names, key=lambda name: (name != DEFAULT_OVERLAY, name)))
         if len(overlays) > layout.MAX_OVERLAYS:
             raise VerificationError(f"{folder} has {len(overlays):,} overlays: expected at most {layout.MAX_OVERLAYS}")
         yield Package(

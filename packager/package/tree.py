@@ -40,19 +40,12 @@ def is_of_tool(path: str) -> bool:
 
 
 class Entry(Value, frozen=True):
-    """One file.
+    """One file."""
 
-    Attributes:
-        path: The path below the package's root, with `/`.
-        content: The bytes; or the path on disk, for a file too large for memory.
-        size: In bytes.
-        executable: Whether it is mode 0755 rather than 0644.
-    """
-
-    path: str
-    content: bytes | Path
-    size: int
-    executable: bool = False
+    path: str  # the path below the package's root, with `/`
+    content: bytes | Path  # the bytes; or the path on disk, for a file too large for memory
+    size: int  # in bytes
+    executable: bool = False  # whether it is mode 0755 rather than 0644
 
     @property
     def mode(self) -> int:

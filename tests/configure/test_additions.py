@@ -168,7 +168,7 @@ def test_option_that_this_version_makes_otherwise_is_not_added(mlpack: Mlpack, p
     assert not (package / COMMON / "gpu").exists()
 
 
-def test_line_of_a_component_that_is_there_is_added_again(mlpack: Mlpack, full_package: Path) -> None:
+def test_missing_line_of_a_component_is_added_again(mlpack: Mlpack, full_package: Path) -> None:
     path = full_package / layout.kustomization("single-node")
     before = text(path)
     path.write_text("".join(line for line in before.splitlines(keepends=True) if "/nfs " not in line), encoding="utf-8")
