@@ -32,21 +32,13 @@ LONGEST_LINE = 1_000
 
 
 class EditedLine(Value, frozen=True):
-    """An edited line.
+    """An edited line."""
 
-    Attributes:
-        file: The file as the user named it.
-        line: The number of the line, from 1; for a deleted line, the number of the line at its place.
-        before: The sealed line; None for a new line.
-        after: The present line; None for a deleted line.
-        expected: Whether the edit changes only an id, a value or a switch, which are left to the user.
-    """
-
-    file: str
-    line: int
-    before: str | None
-    after: str | None
-    expected: bool
+    file: str  # the file as the user named it
+    line: int  # the number of the line, from 1; for a deleted line, the number of the line at its place
+    before: str | None  # the sealed line; None for a new line
+    after: str | None  # the present line; None for a deleted line
+    expected: bool  # whether the edit changes only an id, a value or a switch, which are left to the user
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}"
@@ -61,21 +53,13 @@ class EditedLine(Value, frozen=True):
 
 
 class Edits(Value, frozen=True):
-    """The edits of a package.
-
-    Attributes:
-        package: The package.
-        paths: The edited files, below the package's root.
-        lines: The edited lines; at most `MOST_LINES`.
-        is_complete: Whether `lines` contains all edited lines.
-        options: The options that were added to the package.
-    """
+    """The edits of a package."""
 
     package: Package
-    paths: tuple[str, ...]
-    lines: tuple[EditedLine, ...]
-    is_complete: bool = True
-    options: tuple[str, ...] = ()
+    paths: tuple[str, ...]  # the edited files, below the package's root
+    lines: tuple[EditedLine, ...]  # the edited lines; at most `MOST_LINES`
+    is_complete: bool = True  # whether `lines` contains all edited lines
+    options: tuple[str, ...] = ()  # the options that were added to the package
 
     @property
     def are_expected(self) -> bool:
@@ -99,9 +83,6 @@ def read(package: Package, edited: Sequence[str], options: Sequence[str] = ()) -
         package: The package, as if it had been sealed with the options that were added.
         edited: The paths.
         options: The names of these options.
-
-    Raises:
-        ToolError: A file cannot be read.
     """
     lines = list(itertools.islice(_all_lines(package, edited, options), MOST_LINES + 1))
     return Edits(package, tuple(edited), tuple(lines[:MOST_LINES]), len(lines) <= MOST_LINES, tuple(options))
@@ -128,14 +109,7 @@ def _masked(change: EditedLine, path: str) -> EditedLine:
 
 
 def permitted(path: str, before: bytes, now: bytes, options: Collection[str] = ()) -> bytes:
-    """Return the sealed content of a file with only the ids, values, switches and options of its present content.
-
-    Args:
-        path: The path of the file below the package's root.
-        before: The sealed content.
-        now: The present content.
-        options: The options that were added to the package.
-    """
+    """Return the sealed content of a file with only the ids, values, switches and options of its present content."""
     if path.endswith(".env"):
         is_site = path.endswith(layout.site_env(""))
         return _without_new_keys(before, now, {key.name for name in options for key in KNOWN[name].keys if is_site})
