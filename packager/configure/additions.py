@@ -45,6 +45,9 @@ def add(files: Files, overlay: str, name: str) -> None:
         hint = TRAITS[option.only].format(overlay) if option.only else f"build the package again with --with {name}"
         raise UsageError(f"{overlay} has no option {name!r}; it has: {', '.join(present) or 'none'}", hint=hint)
     if digest and not is_sealed:
+        if package.outside:
+            hint = f"mlpack configure {package.outside.package} --with {name} adds it to the package"
+            raise UsageError(f"{package.source} is an overlay outside of its package, which has no {name}", hint=hint)
         _write_component(files, name, digest)
     if name in present:
         return

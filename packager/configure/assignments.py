@@ -42,8 +42,8 @@ _VALUE_BYTES = 32 << 10
 class Assignment:
     """A value to set."""
 
-    # the option of the command line: `--set` for a key that the package has, `--site` for one in site.env, `--add` for
-    # a new one
+    # the option of the command line: `--set` for a key that the package has, `--site` for one in site.env,
+    # `--add` for a new one
     option: str
     key: str  # the key
     value: str  # the value
@@ -55,11 +55,7 @@ class Assignment:
 
 
 def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignment]) -> None:
-    """Set values in the files that have a line for them, or add lines to each overlay's mlops.env.
-
-    Raises:
-        UsageError: A value is invalid, or its key is unknown, or is to be added and exists already.
-    """
+    """Set values in the files that have a line for them, or add lines to each overlay's mlops.env."""
     absent = []
     for entry in assignments:
         _check_assignment(files.package, entry)
@@ -90,11 +86,7 @@ def _env_files(files: Files, overlays: Sequence[str], entry: Assignment) -> list
 
 
 def _add(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
-    """Add a variable to each overlay's mlops.env; one that has this value already is left alone.
-
-    Raises:
-        UsageError: The package has the key already, with another value or as the value of an option.
-    """
+    """Add a variable to each overlay's mlops.env; one that has this value already is left alone."""
     having = [path for path in site_files(files.package) if _has_key(files.read(path), entry.key)]
     having += [env(name) for name in overlays if value(files, name, entry.key) not in (None, entry.value)]
     if having:

@@ -107,19 +107,7 @@ class Change:
 def configure(
     package: Package, overlays: Sequence[str], answers: Answers, defaults: Mapping[str, Answers] = MappingProxyType({})
 ) -> Files:
-    """Return the package's files with the changes that the answers make.
-
-    Args:
-        package: The package.
-        overlays: The overlays to change.
-        answers: The user's answers.
-        defaults: The answers of the site, which are applied before, by overlay.
-
-    Raises:
-        UsageError: An answer does not fit this package.
-        VerificationError: The package contains invalid ids, and no answer replaces them.
-        ToolError: A file that would be edited cannot be read.
-    """
+    """Return the package's files with the changes that the answers make."""
     files = Files(package)
     for overlay, filled in defaults.items():
         _apply(files, [overlay], filled)
@@ -220,11 +208,7 @@ def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnCom
 
 
 def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:
-    """Copy a component into the package, and list it in each overlay.
-
-    Raises:
-        UsageError: A file of the component cannot be added to a package.
-    """
+    """Copy a component into the package, and list it in each overlay."""
     folder = f"{layout.ADDED}/{component.name}"
     for entry in component.files:
         path = f"{folder}/{entry.path}"
@@ -301,9 +285,6 @@ def _replaced(storage: Sequence[str]) -> list[str]:
     """Return the options that are switched off when those of `storage` are switched on.
 
     A short form, such as nfs, replaces all others; one for a single folder those for the same folder alone.
-
-    Raises:
-        UsageError: An option is not one of storage.
     """
     for name in storage:
         if name not in _STORAGES:

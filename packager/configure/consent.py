@@ -32,11 +32,6 @@ def consent(files: Files) -> Consent:
     """Return the options with which a user accepts the package in `files`, so that it can be deployed.
 
     A change by hand of a manifest may need more: only `mlpack verify` renders it.
-
-    Raises:
-        UsageError: A kustomization is not YAML.
-        VerificationError: An overlay reads far more than any has to.
-        ToolError: A file cannot be read.
     """
     new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
     with_capability = {option.name for option in components.OPTIONS if option.capabilities}

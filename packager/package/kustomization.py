@@ -32,7 +32,7 @@ class ImageEntry(Value, frozen=True):
     name: str  # the image in the manifests, without a tag and a digest
     new_name: str = ""  # the image in its place
     new_tag: str = ""  # the tag
-    digest: str = ""  # the digest
+    digest: str = ""
 
     @property
     def entry(self) -> dict[str, str]:
@@ -119,7 +119,7 @@ def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> by
 
 
 def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization with the component `path` at the end of its list; unchanged if it lists that already.
+    """Return a kustomization with the component `path` below all others; unchanged if it lists that already.
 
     Raises:
         UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
@@ -128,13 +128,15 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
     listed = _list(document.data, _KEY)
     if path in map(str, listed):
         return text
-    if listed:
-        last = document.span((_KEY, len(listed) - 1))
-        end = source.find("\n", last.end)
+    # Below the options, also those that are off: so a site's component is applied after them, whichever is added last.
+    spans = [document.span((_KEY, index)) for index in range(len(listed))]
+    offers = [entry.offset for entry in components(text, file) if not entry.on]
+    if spans or (offers and _KEY in _keys(document).values()):
+        column = document.span((_KEY,)).column if spans else offers[0] - _line_start(source, offers[0])
+        end = source.find("\n", max(*(span.end for span in spans), *offers, 0))
         end = len(source) if end < 0 else end
-        splice = (end, end, f"\n{' ' * document.span((_KEY,)).column}- {path}")
+        splice = (end, end, f"\n{' ' * column}- {path}")
     else:
-        # The list begins at its head: without any entry, only the comments of the options are below it.
         heads = [start for start, line in _lines(document, source) if line.rstrip() == f"{_KEY}:"]
         splice = (
             (heads[0], heads[0] + len(f"{_KEY}:"), f"{_KEY}:\n  - {path}")
