@@ -170,7 +170,7 @@ def changes(files: Files) -> Iterator[Change]:
         before, after = map(_lines, (files.before(path) or b"", content))
         for first, last, begin, end in _replaced_lines(before, after):
             for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):
-                if old != new:
+                if old != new and (old is not None or new):  # a new blank line says nothing
                     yield Change(path, begin + offset + 1, old, new or "")
 
 

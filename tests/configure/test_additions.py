@@ -189,7 +189,7 @@ def test_option_is_added_to_an_overlay_with_components_of_its_user(
     replace(path, "  # - ../../../common/mpi/k8s/mlops/dataset-pvc", "  # the dataset")
     assert mlpack("configure", package, "--with", "gpu").code == 0
     lines = [line.split("#")[0].strip() for line in text(path).splitlines() if line.startswith("  - ../../../")]
-    assert lines[1:] == ["- ../../../site/ours", "- ../../../common/mpi/k8s/mlops/gpu"]
+    assert lines[1:] == ["- ../../../common/mpi/k8s/mlops/gpu", "- ../../../site/ours"]
 
 
 def test_values_of_an_option_put_it_into_the_package(mlpack: Mlpack, tmp_path: Path) -> None:
