@@ -38,64 +38,36 @@ if TYPE_CHECKING:
 
 
 class BuildRequest(Value, frozen=True):
-    """The packages to build, as the user names them.
+    """The packages to build, as the user names them."""
 
-    Attributes:
-        model: A model's name or alias, or the path of its spec; None for all.
-        folders: The folders in which models are looked up by name.
-        precision: The precision of the variant; None for the only one, or the first.
-        mode: The mode of the variant; None for the only one, or the first.
-        every: Whether to build every variant.
-        settings: Other values for fields of the spec, each as `path=value`.
-        additions: Environment variables that the spec does not have, each as `environment.KEY=value`.
-        root: The folder that will contain the package, as the pods see it.
-        registry: The registry to pull the image from.
-        components: The site options to switch on, and folders of the user's own components.
-        site: The values of site options, each as `key=value`.
-        cache: The folder of mlpack's caches.
-        defaults: The defaults of the site.
-        record: Whether digests of downloads that a spec lacks are added to it.
-    """
-
-    model: str | None
-    folders: tuple[Path, ...]
-    precision: str | None = None
-    mode: str | None = None
-    every: bool = False
-    settings: tuple[str, ...] = ()
+    model: str | None  # a model's name or alias, or the path of its spec; None for all
+    folders: tuple[Path, ...]  # the folders in which models are looked up by name
+    precision: str | None = None  # the precision of the variant; None for the only one, or the first
+    mode: str | None = None  # the mode of the variant; None for the only one, or the first
+    every: bool = False  # whether to build every variant
+    settings: tuple[str, ...] = ()  # other values for fields of the spec, each as `path=value`
+    # environment variables that the spec does not have, each as `environment.KEY=value`
     additions: tuple[str, ...] = ()
-    root: str | None = None
-    registry: str | None = None
-    components: tuple[str, ...] = ()
-    site: tuple[str, ...] = ()
-    cache: Path = Path(".mlpack-cache")
-    defaults: SiteSettings | None = None
-    record: bool = False
+    root: str | None = None  # the folder that will contain the package, as the pods see it
+    registry: str | None = None  # the registry to pull the image from
+    components: tuple[str, ...] = ()  # the site options to switch on, and folders of the user's own components
+    site: tuple[str, ...] = ()  # the values of site options, each as `key=value`
+    cache: Path = Path(".mlpack-cache")  # the folder of mlpack's caches
+    defaults: SiteSettings | None = None  # the defaults of the site
+    record: bool = False  # whether digests of downloads that a spec lacks are added to it
 
 
 class Destination(Value, frozen=True):
-    """The place and form in which packages are written.
+    """The place and form in which packages are written."""
 
-    Attributes:
-        folder: The folder that packages are written to.
-        as_folder: Whether to write a folder instead of an archive.
-        force: Whether to replace an existing output.
-        mtime: The time of the files in an archive, in seconds since 1970.
-        versioned: Whether the version of a package is part of the name of its file or folder.
-    """
-
-    folder: Path
-    as_folder: bool = False
-    force: bool = False
-    mtime: int = 0
-    versioned: bool = False
+    folder: Path  # the folder that packages are written to
+    as_folder: bool = False  # whether to write a folder instead of an archive
+    force: bool = False  # whether to replace an existing output
+    mtime: int = 0  # the time of the files in an archive, in seconds since 1970
+    versioned: bool = False  # whether the version of a package is part of the name of its file or folder
 
     def path(self, package: str, version: str | None) -> Path:
-        """Return the path of a package.
-
-        Raises:
-            UsageError: The name is to have a version, and the package has none.
-        """
+        """Return the path of a package."""
         if self.versioned and version is None:
             raise UsageError(f"--versioned: the spec of {package} has no version", hint="add `version: 1.0.0` to it")
         end = f"-{version}" if self.versioned else ""
@@ -147,9 +119,6 @@ def build(
         destination: The place and form of the packages.
         tell: Receives notes for the user.
         progress: Shows the progress of long work.
-
-    Raises:
-        UsageError: The request is invalid: an unknown model or option, or a value that no package can have.
     """
     if request.every and (request.precision or request.mode):
         raise UsageError("--all builds every variant: it takes no --precision or --mode")
@@ -176,9 +145,6 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
 
     Raises:
-        UsageError: The request is invalid, or the package has no such overlay.
-        SpecError: The spec is not valid.
-        RenderError: kubectl cannot render it.
         ToolError: kubectl is missing.
     """
     from packager.package.opened import opened
@@ -204,14 +170,7 @@ def is_package(path: str) -> bool:
 
 
 def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts.
-
-    Raises:
-        UsageError: There is no package at the path, or it has no such overlay.
-        VerificationError: The overlay includes files from outside of the package.
-        RenderError: kubectl cannot render it.
-        ToolError: kubectl is missing.
-    """
+    """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts."""
     from packager.package.opened import opened
     from packager.rendering import render
 
@@ -305,20 +264,14 @@ def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
 
 
 class _Writer:
-    """Writes packages to the destination.
-
-    Attributes:
-        options: The options of the command line.
-        tell: Receives notes for the user.
-        progress: Shows the progress of long work.
-    """
+    """Writes packages to the destination."""
 
     def __init__(
         self, destination: Destination, options: Options, site: SiteSettings | None, tell: Tell, progress: Progress
     ) -> None:
-        self.options = options
-        self.tell = tell
-        self.progress = progress
+        self.options = options  # the options of the command line
+        self.tell = tell  # receives notes for the user
+        self.progress = progress  # shows the progress of long work
         self._destination = destination
         self._site = site
         self._exists_hint = None if destination.force else "--force replaces it"

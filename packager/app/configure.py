@@ -92,18 +92,14 @@ class PreparedEdits:
 
 
 def check_answers(answers: Answers) -> None:
-    """Refuse an invalid root folder, registry and image.
-
-    Raises:
-        UsageError: One of them is invalid.
-    """
+    """Refuse an invalid root folder, registry and image."""
     check_options(Options(root=answers.root, registry=answers.registry))
     if answers.image is not None:
         image.check(answers.image)
 
 
 def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:
-    """Return the components in folders of the user. Raises UsageError as `packager.builder.selection.select`."""
+    """Return the components in folders of the user."""
     return select(folders).own
 
 
@@ -114,10 +110,6 @@ def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -
         path: A folder or an archive.
         overlay: The overlay's name; None for all overlays.
         destination: The path of the new archive; None for a path beside the old one.
-
-    Raises:
-        UsageError: There is no such package or overlay.
-        VerificationError: An overlay cannot be rendered.
     """
     from packager.rendering import render
 
@@ -145,10 +137,6 @@ def prepared(
         answers: The values to set.
         ask: Asks the user for the values when `answers` is empty.
         destination: The path of the new archive; None for a path beside the old one.
-
-    Raises:
-        UsageError: There is no such package or overlay, or an answer is invalid.
-        VerificationError: A file of the package cannot be edited.
     """
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
@@ -204,11 +192,7 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
 
 @contextmanager
 def _locked(package: Package) -> Iterator[None]:
-    """Lock the folder of a package against other processes that edit it.
-
-    Raises:
-        ToolError: Another process has locked it.
-    """
+    """Lock the folder of a package against other processes that edit it."""
     try:
         descriptor = os.open(package.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # a folder that may not be listed; one that may not be written is reported when it is written

@@ -43,12 +43,6 @@ class PackageEdits:
 
 
 def diff(path: Path) -> PackageEdits:
-    """Return the edits of the package at `path`, a folder or an archive.
-
-    Raises:
-        UsageError: There is no such package.
-        VerificationError: The package has files that no package has.
-        ToolError: A file cannot be read.
-    """
+    """Return the edits of the package at `path`, a folder or an archive."""
     with opened(path) as package:
         return PackageEdits(package.name, package.digest, stage.read(package))

@@ -32,9 +32,6 @@ def init(name: str, destination: Path, kind: str | None = None, rendezvous: str 
         destination: The folder that will contain the new folder.
         kind: The kind of the overlay on several nodes, one of `kinds`; None for the first.
         rendezvous: The way in which its pods find each other, one of the kind's `ways`; None for the first.
-
-    Raises:
-        UsageError: The name is invalid or already exists, or the kind or rendezvous is unknown.
     """
     if not re.fullmatch(LETTER_FIRST, name) or len(name) > _LONGEST_NAME:
         raise UsageError(f"expected {LABEL_FORM}, found {name!r}")

@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """The problems of some specs.
+    """The problems of some specs."""
 
-    Attributes:
-        problems: The problems, each with its place.
-        warnings: Valid values that may be mistakes.
-    """
-
-    problems: tuple[Problem, ...]
-    warnings: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...]  # the problems, each with its place
+    warnings: tuple[Problem, ...] = ()  # valid values that may be mistakes
 
     @property
     def exit_code(self) -> int:
@@ -50,9 +45,6 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
         models: Models' names or aliases, or paths of specs.
         folders: The folders that are searched for models by name.
         tell: Receives a message about each file that is left out of a folder of assets.
-
-    Raises:
-        UsageError: There is no such model.
     """
     problems: list[Problem] = []
     warnings: list[Problem] = []

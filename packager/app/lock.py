@@ -85,14 +85,7 @@ class PreparedLock:
 
 @contextmanager
 def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[PreparedLock]:
-    """Open a package and look up the digests of its images; nothing is written.
-
-    Raises:
-        UsageError: There is no such package or overlay, or an image is in no registry.
-        VerificationError: The package cannot be edited, or a registry sends something else than an image.
-        RenderError: kubectl cannot render an overlay.
-        ToolError: kubectl is missing, or a registry does not respond as it must.
-    """
+    """Open a package and look up the digests of its images; nothing is written."""
     if request.platform is not None:
         check_platform(request.platform)
     answers = Answers(registry=request.registry)

@@ -72,12 +72,7 @@ class InvalidModel(Value, frozen=True):
 
 
 def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
-    """Yield the models in `folders`: of each folder those without a group by name, then the groups in their order.
-
-    Raises:
-        UsageError: A folder cannot be read.
-        SpecError: The groups of a folder are not valid.
-    """
+    """Yield the models in `folders`: of each folder those without a group by name, then the groups in their order."""
     places = {
         folder / name: (number, place, group.title)
         for folder in folders
@@ -96,11 +91,6 @@ def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
 
 
 def model(name: str, folders: Sequence[Path]) -> Model:
-    """Return the model with this name, alias or path.
-
-    Raises:
-        UsageError: There is no such model.
-        SpecError: The spec of the model is not valid.
-    """
+    """Return the model with this name, alias or path."""
     loaded = load(catalog.find(name, folders), may_mount=True)
     return Model(loaded.path, loaded.spec)

@@ -41,13 +41,7 @@ class PackageOptions(Value, frozen=True):
 
 
 def options(path: Path) -> PackageOptions:
-    """Return the options of the package at `path`, a folder or an archive.
-
-    Raises:
-        UsageError: There is no such package, or a kustomization is not YAML.
-        VerificationError: The package has files that no package has.
-        ToolError: A file cannot be read.
-    """
+    """Return the options of the package at `path`, a folder or an archive."""
     with opened(path) as package:
         files = settings.Files(package)
         switches = {overlay: settings.options(files, overlay) for overlay in package.overlays}

@@ -61,13 +61,7 @@ class Rebuilt:
 
 
 def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> Rebuilt:
-    """Build a package again, and compare it with the package at `path` as it was delivered.
-
-    Raises:
-        UsageError: There is no such package or spec.
-        VerificationError: The path is not a package, or a download of the spec has another digest.
-        ToolError: A file cannot be read or written, or a download of the spec could not be fetched.
-    """
+    """Build a package again, and compare it with the package at `path` as it was delivered."""
     spec = catalog.find(request.spec, request.folders)
     with opened(path, limits=limits) as package:
         try:

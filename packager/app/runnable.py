@@ -65,11 +65,6 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
         request: The path and the options.
         tell: Receives a message about each part of a cube that is not imported, and the notes of a build.
         progress: Shows the progress of a build.
-
-    Raises:
-        UsageError: The path does not exist, or an option does not apply to it.
-        SpecError: The cube or the spec is not valid.
-        ToolError: The package cannot be built.
     """
     path = request.path
     if not paths.exists(path):
@@ -85,12 +80,7 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
 
 
 def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
-    """Return a package; for a cube or a model, the package of its last run if it is unchanged, else a new one.
-
-    Raises:
-        SpecError: The cube or the spec is not valid.
-        ToolError: The package cannot be built.
-    """
+    """Return a package; for a cube or a model, the package of its last run if it is unchanged, else a new one."""
     path = request.path
     is_cube = _is_cube(path)
     source = _cube_file(path) if is_cube else spec_of(path)

@@ -75,7 +75,6 @@ def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
     """Ask a cluster whether it has the objects and the node labels that a site's file names.
 
     Raises:
-        ClusterError: The cluster does not answer.
         ToolError: kubectl is missing.
     """
     namespace = kubectl.default_namespace()
@@ -100,13 +99,7 @@ def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:
 
 
 def show(site: SiteSettings, package: Path | None) -> ShownSite:
-    """Return the values that a site sets for a package, or for every package.
-
-    Raises:
-        UsageError: There is no such package.
-        VerificationError: The path is not a package.
-        ToolError: The package cannot be read.
-    """
+    """Return the values that a site sets for a package, or for every package."""
     if package is None:
         return ShownSite(site.path, None, defaults(site, None).entries, len(site.config.overrides))
     with opened(package) as opened_package:

@@ -17,12 +17,7 @@ _FOLDER_FILE = "mlpack-site.yaml"
 
 
 def nearest(folder: Path, config: Path) -> SiteSettings | None:
-    """Return the defaults of the nearest file; None without one. `find` explains the arguments.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file is not valid; `problems` contains all its problems.
-    """
+    """Return the defaults of the nearest file; None without one. `find` explains the arguments."""
     path = find(folder, config)
     return None if path is None else read(path)
 
@@ -42,7 +37,7 @@ def find(folder: Path, config: Path) -> Path | None:
 
 
 def read(path: Path) -> SiteSettings:
-    """Return the defaults in a file. Raises as `nearest`."""
+    """Return the defaults in a file."""
     from packager.configure.site.read import read as read_file  # a command without a site's file does not pay for it
 
     return read_file(path)
@@ -51,7 +46,7 @@ def read(path: Path) -> SiteSettings:
 def permitted(path: Path) -> tuple[str, ...]:
     """Return the words that permit the annotations which the user's own file sets and no package has by itself.
 
-    A file beside a package may have come with it, so this is for the user's own file only. Raises as `nearest`.
+    A file beside a package may have come with it, so this is for the user's own file only.
     """
     from packager.configure.site.read import own_annotations
 

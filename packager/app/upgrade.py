@@ -128,11 +128,6 @@ def prepared(
         newer: The newer package: a folder or an archive.
         yours: The files of which the user's version is taken where they conflict.
         theirs: The files of which the new version is taken where they conflict.
-
-    Raises:
-        UsageError: A path is not a package, or not the same one, or a named file has no conflict.
-        VerificationError: A package is invalid.
-        ToolError: A file cannot be read.
     """
     if paths.is_file(folder):
         raise UsageError(f"{folder} is an archive, and an upgrade keeps the edits of a folder", hint="unpack it first")

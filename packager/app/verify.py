@@ -49,10 +49,6 @@ def verify(
         rebuild: The spec that the package is built from again; None builds nothing.
         bundle: The bundle that the package comes from; None for none.
         tag: The tag by which it was pulled; None for none.
-
-    Raises:
-        UsageError: The path or the spec does not exist.
-        VerificationError: The path is not a package, or the package exceeds the limits.
     """
     with opened(path, limits=checks.limits) as package:
         report = stage.verify(package, checks)
@@ -78,11 +74,7 @@ def verify(
 
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:
-    """Return the kinds, fields, labels, annotations and variables that `--allow` names.
-
-    Raises:
-        UsageError: An argument has none of these forms.
-    """
+    """Return the kinds, fields, labels, annotations and variables that `--allow` names."""
     for word in arguments:
         if not words.is_word(word):
             raise UsageError(f"--allow {word}: {words.EXPECTED}")
@@ -99,22 +91,14 @@ def _unknown_field(word: str) -> tuple[str, str | None] | None:
 
 
 def expected_digest(digest: str | None) -> str | None:
-    """Return the digest that `--expect` names.
-
-    Raises:
-        UsageError: The text is not a digest.
-    """
+    """Return the digest that `--expect` names."""
     if digest is not None and not is_digest(digest):
         raise UsageError(f"--expect {digest}: expected sha256: and 64 hexadecimal digits, as `mlpack verify -v` prints")
     return digest
 
 
 def level(name: str | None) -> Level | None:
-    """Return the Pod Security level that `--pod-security` names.
-
-    Raises:
-        UsageError: There is no level of this name.
-    """
+    """Return the Pod Security level that `--pod-security` names."""
     if name is not None and name not in list(Level):
         raise UsageError(f"--pod-security {name}: expected {', '.join(Level)}")
     return Level(name) if name is not None else None
