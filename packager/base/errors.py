@@ -97,15 +97,11 @@ class HungError(ToolError):
 
 
 class EndedError(ToolError):
-    """A program has ended without an answer.
-
-    Attributes:
-        signal: The signal that has killed it, such as `SIGKILL`; None if it has ended by itself.
-    """
+    """A program has ended without an answer."""
 
     def __init__(self, message: str, signal: str | None = None) -> None:
         super().__init__(message)
-        self.signal = signal
+        self.signal = signal  # the signal that has killed it, such as `SIGKILL`; None if it has ended by itself
 
 
 class ClusterError(MlpackError):

@@ -150,7 +150,7 @@ def post_form(
 
 @contextmanager
 def opened(to: RestServer, where: str) -> Iterator[Answer | Iterator[bytes]]:
-    """Ask for a text, and give it in parts as it comes; the whole answer if it is not a text. Raises as `ask`."""
+    """Ask for a text, and give it in parts as it comes; the whole answer if it is not a text."""
     with _opened(to, "GET", where, None, {"Accept": "text/plain"}, _LOG_SECONDS, math.inf) as response:
         if response.status == 200 and _kind(response) == "text/plain":
             yield _parts_of(to, response)
