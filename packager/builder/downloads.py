@@ -35,10 +35,6 @@ def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[So
         download: The file to fetch: its URL and, if the spec has one, its digest.
         cache: The folder of mlpack's caches; it is created.
         progress: Shows how far it has come.
-
-    Raises:
-        ToolError: The file could not be fetched, or the cache cannot be used.
-        VerificationError: The file has another digest than the spec says.
     """
     folder = cache / _FOLDER
     try:
@@ -111,11 +107,6 @@ def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
         record: Whether digests that the spec lacks are added to its file.
         tell: Receives a message about each added digest.
         progress: Shows the progress of a download.
-
-    Raises:
-        SpecError: A download has no digest, or its digest cannot be added to the file.
-        ToolError: A download could not be fetched.
-        VerificationError: A download has another digest.
     """
     downloads = loaded.spec.downloads
     unknown = [index for index, download in enumerate(downloads) if download.sha256 is None]
@@ -149,11 +140,7 @@ def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
 
 
 def _recorded(document: yamlio.Document, loaded: LoadedSpec, digests: Mapping[int, str]) -> bytes:
-    """Return the text of the spec with the digests added and no other change.
-
-    Raises:
-        SpecError: The form of the spec does not allow adding digests.
-    """
+    """Return the text of the spec with the digests added and no other change."""
     source = loaded.text.decode("utf-8-sig")
     splices = []
     try:
