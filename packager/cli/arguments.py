@@ -124,24 +124,14 @@ def site_path() -> Path:
 
 
 def find_site(file: Path | None) -> SiteSettings | None:
-    """Return the site's defaults: those in `file`, or in the nearest file; None without one.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file is not valid.
-    """
+    """Return the site's defaults: those in `file`, or in the nearest file; None without one."""
     from packager.app import sitefile
 
     return sitefile.read(file) if file else sitefile.nearest(Path.cwd(), site_path())
 
 
 def with_site(allow: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of `--allow`, and those of annotations in the user's own site file.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file is not valid.
-    """
+    """Return the words of `--allow`, and those of annotations in the user's own site file."""
     own = Path(os.environ.get("MLPACK_SITE") or site_path())
     if not own.is_file():
         return tuple(allow)
@@ -151,7 +141,7 @@ def with_site(allow: Sequence[str]) -> tuple[str, ...]:
 
 
 def announced_site(file: Path | None) -> SiteSettings | None:
-    """Return the site's defaults, and say so. Raises as `find_site`."""
+    """Return the site's defaults, and say so."""
     from packager.cli.console import say
 
     if site := find_site(file):
@@ -180,9 +170,6 @@ def content_of(file: str, max_bytes: int) -> tuple[bytes, str]:
     """Return the content of a file, or of stdin for `-`, and its name in messages.
 
     At most one byte more than `max_bytes` is read, so that the caller can refuse a file that is too large.
-
-    Raises:
-        ToolError: The file cannot be read.
     """
     if file == "-":
         return sys.stdin.buffer.read(max_bytes + 1), "stdin"

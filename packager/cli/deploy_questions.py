@@ -33,12 +33,7 @@ def delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> Pr
 
 
 def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
-    """Delete the existing job of one workload, if the user agrees, and return the deploy without it.
-
-    Raises:
-        UnansweredError: The user has not agreed with an option, and there is no terminal to ask on.
-        MlpackError: The user does not agree.
-    """
+    """Delete the existing job of one workload, if the user agrees, and return the deploy without it."""
     from packager.cluster.deploy import delete_existing as delete
 
     if prepared.is_new:

@@ -126,12 +126,7 @@ def intel(
 
 
 def _destination(output: list[str], site_file: Path | None, *, force: bool) -> ModelDestination:
-    """Return the place for model folders, after the defaults of the site were read, which builds of them use.
-
-    Raises:
-        ToolError: The site's file cannot be read.
-        UsageError: The site's file is not valid.
-    """
+    """Return the place for model folders, after the defaults of the site were read, which builds of them use."""
     from packager.app.importing import ModelDestination
 
     site = announced_site(site_file)

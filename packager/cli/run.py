@@ -186,11 +186,7 @@ def _create_claims(targets: Sequence[Target], size: str | None, storage_class: s
 
 
 def _names(text: str | None) -> list[str] | None:
-    """Return the names of a comma-separated list; None if there is no list.
-
-    Raises:
-        UsageError: A name is empty.
-    """
+    """Return the names of a comma-separated list; None if there is no list."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
