@@ -162,10 +162,6 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
 
     Returns:
         The objects in the server's answer to the dry run, and the server's warnings.
-
-    Raises:
-        ClusterError: The server refused an object, or another user created an object of the same name meanwhile.
-        TimedOutError: An object of `surplus` still exists; nothing was applied.
     """
     # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
     try:
@@ -203,7 +199,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
 
 
 def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
-    """Return the objects of `manifests`, which are JSON, as the server would store them. Raises as `apply`."""
+    """Return the objects of `manifests`, which are JSON, as the server would store them."""
     return _objects(apply(kubectl, manifests, dry_run="server", force_conflicts=force_conflicts, flags=_AS_JSON))
 
 

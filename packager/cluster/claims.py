@@ -82,11 +82,7 @@ def described(claim: str, size: str, storage_class: str | None, access: str) -> 
 
 
 def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
-    """Create claims with `--save-config`, so that `kubectl apply` can change them later.
-
-    Raises:
-        ClusterError: The cluster refuses a claim; one that already exists is no error.
-    """
+    """Create claims with `--save-config`, so that `kubectl apply` can change them later."""
     for claim in described_claims:
         stdin = json.dumps(claim).encode()
         command = ("create", "--save-config", "--filename=-", "--output=name")
@@ -124,12 +120,7 @@ def check_options(size: str | None, storage_class: str | None, access: str | Non
 
 
 def create_claim(target: Target, claim: str, size: str, storage_class: str | None, access: str) -> None:
-    """Create a claim in the namespace of an overlay.
-
-    Raises:
-        UsageError: No storage class is named, and the cluster has no default one.
-        ClusterError: The cluster refuses the claim.
-    """
+    """Create a claim in the namespace of an overlay."""
     if storage_class is None and not may_be_bound_without_class(target.kubectl):
         message = f"claim {claim} is not created: the cluster has no default storage class"
         raise UsageError(message, hint="--claim-class NAME; `kubectl get storageclasses` lists the names")
@@ -142,11 +133,6 @@ def create_workspace(target: Target, tell: Tell) -> None:
     Args:
         target: An overlay of the package, and the cluster.
         tell: Receives the message that the claim was created.
-
-    Raises:
-        VerificationError: This overlay creates other objects, or may not be applied; nothing was applied.
-        ClusterError: The cluster refuses the claim.
-        ToolError: The overlay cannot be rendered.
     """
     package, kubectl = target.package, target.kubectl
     assert package.workspace is not None

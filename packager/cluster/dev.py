@@ -125,9 +125,6 @@ def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[
         spec: The spec file of a model; None for a package.
         target: The opened overlay.
         settings: The changes of the spec.
-
-    Raises:
-        UsageError: The package is an archive, or a setting has a wrong form.
     """
     if spec is not None:
         values = target.package.inventory["spec"]
@@ -334,11 +331,7 @@ class DevLoop:
         self._pods, self._has_begun = pods, True
 
     def _running(self) -> tuple[DevPod, ...] | None:
-        """Return all pods of the workloads if all of them run; else None.
-
-        Raises:
-            ClusterError: A workload was deleted, or has ended.
-        """
+        """Return all pods of the workloads if all of them run; else None."""
         pods: list[DevPod] = []
         for one in self._target.per_workload:
             snapshot = one.observe(events=False)

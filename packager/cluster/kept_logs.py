@@ -46,9 +46,6 @@ class SnapshotReader(Protocol):
 
         Args:
             events: Whether to read events too; a namespace may contain thousands.
-
-        Raises:
-            ClusterError: The cluster did not answer, or refused to.
         """
 
 

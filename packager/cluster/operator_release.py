@@ -64,11 +64,6 @@ def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_W
         operator: The operator.
         file: A file that replaces upstream's manifest.
         hint: The fix for the user if upstream's manifest cannot be fetched.
-
-    Raises:
-        ToolError: The manifest cannot be fetched or read.
-        VerificationError: The digest of upstream's manifest is not the pinned one.
-        UsageError: The file contains no manifests.
     """
     if file is None:
         text = fetch(operator.url, operator.sha256, hint=hint)

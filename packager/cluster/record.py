@@ -266,18 +266,13 @@ class RunRecord:
 
 
 class RunRecords:
-    """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`.
-
-    Attributes:
-        begin: Begins with the logs of pods of the main workload that a watch has seen.
-        watch: A watch that does so.
-    """
+    """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`."""
 
     def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
         self._records = [RunRecord(one, folder, patience, tell) for one in target.per_workload]
         self._last: dict[int, tuple[Snapshot, Verdict]] = {}
-        self.begin = self._records[0].begin
-        self.watch = PodWatch(target.kubectl, self.begin)
+        self.begin = self._records[0].begin  # begins with the logs of pods of the main workload that a watch has seen
+        self.watch = PodWatch(target.kubectl, self.begin)  # a watch that does so
 
     def read(self, update: Update) -> None:
         """Save what is new in an update on the workloads. Raises ToolError."""

@@ -191,10 +191,7 @@ def copied(
         tell: Receives messages for the user during the copy.
 
     Raises:
-        UsageError: There is no such worker, or the workload serves and has no results.
         ClusterError: The results were deleted, or cannot be read.
-        TimedOutError: No data arrived within `patience`.
-        ToolError: The folder cannot be written.
     """
     if target.manifests.kind.serves:
         raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
@@ -227,8 +224,6 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
 
     Raises:
         ClusterError: The results cannot be read.
-        TimedOutError: No data arrived within `patience`.
-        ToolError: The folder cannot be written.
     """
     kind, snapshot = target.manifests.kind, target.observe(events=False)
     if snapshot is None or not kind.indexes(snapshot.workload):
@@ -260,7 +255,6 @@ def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and w
     Raises:
         ClusterError: The results cannot be read.
         TimedOutError: No data arrived within `patience`.
-        ToolError: The folder cannot be written.
     """
     kind = target.manifests.kind
     output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)

@@ -53,7 +53,6 @@ def check(site: SiteSettings, kubectl: Kubectl) -> Iterator[SiteCheck]:
     Raises:
         UnreachableError: The cluster did not answer.
         ToolError: kubectl is missing.
-        UsageError: There is no such context.
     """
     values = list(everything(site))
     option, claim = _MADE_BY_PACKAGES

@@ -138,11 +138,6 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
         workload: The workload to select, for commands that work on one; None for the main one.
         person: The user: user@machine.
         tell: Receives the warnings of kubectl.
-
-    Raises:
-        UsageError: There is no such package, overlay or workload.
-        VerificationError: The overlay includes files from outside of the package.
-        RenderError: kubectl cannot render the overlay, or it contains no workload of a supported kind.
     """
     with opened(path) as package:
         target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
@@ -165,12 +160,7 @@ def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person:
 def open_target_to_delete(
     path: Path, overlay: str | None, kubectl: Kubectl, *, person: str, tell: Tell
 ) -> Iterator[Target]:
-    """Open the package at `path`; if its overlay cannot be rendered, with its objects in the cluster, by their labels.
-
-    Raises:
-        UsageError: There is no such package or overlay.
-        MlpackError: The overlay cannot be rendered, and the cluster has no objects of it.
-    """
+    """Open a package at `path`; if an overlay cannot be rendered, with the objects in the cluster, by their labels."""
     with opened(path) as package:
         chosen = chosen_overlays(package, overlay)[0]
         try:
@@ -207,11 +197,7 @@ def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
 
 
 def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
-    """Return the requested overlay; if none is requested, all overlays, the default one first.
-
-    Raises:
-        UsageError: The package has no overlay, or no overlay of this name.
-    """
+    """Return the requested overlay; if none is requested, all overlays, the default one first."""
     if not package.overlays:
         raise UsageError(f"{package.source} has no overlays")
     if overlay is None:
@@ -223,11 +209,7 @@ def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
 
 
 def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
-    """Return the newest pod with this index; None if there is none yet.
-
-    Raises:
-        UsageError: The workload has no such index.
-    """
+    """Return the newest pod with this index; None if there is none yet."""
     indexes = kind.indexes(snapshot.workload)
     if index not in indexes:
         raise UsageError(f"index {index} not found", hint=f"there are 0 to {indexes[-1]}")

@@ -110,10 +110,6 @@ def running(
         workload: The workload's name.
         pod_spec: The PodSpec of the workload's pods.
         tell: Called with a message if the pod cannot be deleted.
-
-    Raises:
-        ClusterError: The pod cannot be created, or cannot run.
-        TimedOutError: The pod does not start.
     """
     _check_claims(kubectl, helper)
     pod = helper.manifest(workload, pod_spec)
