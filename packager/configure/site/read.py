@@ -54,7 +54,7 @@ def read(path: Path) -> SiteSettings:
 
 
 def parsed(path: Path, content: bytes) -> SiteSettings:
-    """Return the site's defaults in the content of a file. Raises UsageError as `read`."""
+    """Return the site's defaults in the content of a file."""
     document, problems = yamlio.load(content, str(path))
     if problems and document.is_empty:
         raise UsageError(f"{path} is not valid", problems=problems)
