@@ -21,15 +21,10 @@ _PACKAGER = Path(__file__).resolve().parent.parent
 
 
 class ModelGroup(Fields, frozen=True):
-    """Models that are listed together.
+    """Models that are listed together."""
 
-    Attributes:
-        title: The heading, such as "Language models".
-        models: The names of their folders, in the order of the list; models of one folder follow each other.
-    """
-
-    title: str
-    models: list[str]
+    title: str  # the heading, such as "Language models"
+    models: list[str]  # the names of their folders, in the order of the list; models of one folder follow each other
 
 
 class _ModelGroups(Fields, frozen=True):
@@ -66,11 +61,7 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def groups(folder: Path) -> list[ModelGroup]:
-    """Return the groups of the models in a folder; none without `groups.yaml`.
-
-    Raises:
-        SpecError: The file is not valid.
-    """
+    """Return the groups of the models in a folder; none without `groups.yaml`."""
     path = folder / GROUPS
     try:
         document, problems = yamlio.read(path)
@@ -93,10 +84,6 @@ def find(model: str, folders: Sequence[Path]) -> Path:
     Args:
         model: A path (it has a slash, ends in .yaml or .yml, or is `.`), or a name or alias.
         folders: The folders to search for names; the first one with the name is used.
-
-    Raises:
-        UsageError: No spec has that name; the message says which come close.
-        ToolError: The path cannot be looked up.
     """
     if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
         path = Path(model)

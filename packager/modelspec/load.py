@@ -36,25 +36,15 @@ class UnreadableSpecError(SpecError):
 
 
 class LoadedSpec(Value, frozen=True):
-    """A valid spec with the files that it names.
+    """A valid spec with the files that it names."""
 
-    Attributes:
-        spec: The values.
-        path: The spec file.
-        text: The bytes of the spec file, as the package contains them.
-        sources: The files that the spec names.
-        settings: The changes by `--set`.
-        documentation: The README's sections.
-        too_large: The problems of code that only the option package-volume can mount.
-    """
-
-    spec: Spec
-    path: Path
-    text: bytes
-    sources: SpecFiles
-    settings: tuple[Setting, ...]
-    documentation: tuple[ReadmeSection, ...] = ()
-    too_large: tuple[Problem, ...] = ()
+    spec: Spec  # the values
+    path: Path  # the spec file
+    text: bytes  # the bytes of the spec file, as the package contains them
+    sources: SpecFiles  # the files that the spec names
+    settings: tuple[Setting, ...]  # the changes by `--set`
+    documentation: tuple[ReadmeSection, ...] = ()  # the README's sections
+    too_large: tuple[Problem, ...] = ()  # the problems of code that only the option package-volume can mount
 
     @property
     def digest(self) -> str:

@@ -26,19 +26,12 @@ _CHECKED_LATER = frozenset(("MODEL_DIR", "REGISTRY", "IMAGE", CHOICE))
 
 
 class Setting(Value, frozen=True):
-    """One `--set PATH=VALUE`, or `--add PATH=VALUE`.
+    """One `--set PATH=VALUE`, or `--add PATH=VALUE`."""
 
-    Attributes:
-        argument: The text on the command line.
-        location: The place in the spec.
-        value: The new value.
-        adds: Whether it adds an environment variable that the spec does not have.
-    """
-
-    argument: str
-    location: Location
-    value: str
-    adds: bool = False
+    argument: str  # the text on the command line
+    location: Location  # the place in the spec
+    value: str  # the new value
+    adds: bool = False  # whether it adds an environment variable that the spec does not have
 
     @property
     def option(self) -> str:
