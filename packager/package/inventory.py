@@ -37,12 +37,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def content(folder: Path) -> bytes:
-    """Return the inventory of the package in `folder`.
-
-    Raises:
-        VerificationError: The inventory is missing, not a plain file, or far too long.
-        ToolError: The inventory cannot be read.
-    """
+    """Return the inventory of the package in `folder`."""
     path = folder / INVENTORY
     try:
         path.lstat()

@@ -106,9 +106,6 @@ def assign(text: bytes, fields: Mapping[str, Any], name: str) -> bytes:
         text: The file.
         fields: The new values, which are not empty.
         name: How messages name the file.
-
-    Raises:
-        UsageError: The file is not YAML, or cannot be edited automatically.
     """
     document, problems = yamlio.load(text, name)
     if problems:

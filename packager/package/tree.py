@@ -74,9 +74,6 @@ def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
     Args:
         tree: The tree.
         digests: The sha256 of each file, in hex, by path.
-
-    Raises:
-        SpecError: The inventory would be larger than any inventory that is read.
     """
     files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
     editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}
@@ -199,7 +196,6 @@ def walk(folder: Path, limits: Limits = DEFAULT) -> list[Entry]:
     Raises:
         VerificationError: There is something else there than plain files and folders with names that every system
             can hold, or more than `limits` allow.
-        ToolError: A folder cannot be read.
     """
     return sorted(_walk(folder, limits), key=lambda entry: entry.path)
 
