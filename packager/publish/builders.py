@@ -67,13 +67,7 @@ class ImagePlan(Value, frozen=True):
 
 @contextmanager
 def build(request: ImageRequest) -> Iterator[ImagePlan]:
-    """Give the command that builds the image from the package's Dockerfile; it can be run inside the block.
-
-    Raises:
-        UsageError: There is no such package or overlay, or it contains no Dockerfile.
-        VerificationError: An overlay cannot be rendered safely to read the image's name.
-        ToolError: No builder works on this machine.
-    """
+    """Give the command that builds the image from the package's Dockerfile; it can be run inside the block."""
     check_options(Options(registry=request.registry))
     with opened(request.package) as package:
         if not (package.folder / "Dockerfile").is_file():

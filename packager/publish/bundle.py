@@ -114,12 +114,6 @@ def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Prog
         tell: Receives the digests that tags of images have, and a line about each signature of the package.
         progress: Shows the progress of the download.
         runner: Starts kubectl, and the script that fetches sources.
-
-    Raises:
-        UsageError: The package or an operator does not exist, an image is in no registry, or the bundle exists.
-        VerificationError: A registry sends something else than it has promised, or the package is not signed by a
-            trusted key.
-        ToolError: A server does not respond as it must, or there is no room for the bundle.
     """
     named = _chosen(request.operators)
     with ExitStack() as stack:

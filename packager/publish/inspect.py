@@ -122,12 +122,6 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         trust: The keys that are trusted.
         progress: Shows the progress of reading a bundle.
         tell: Receives a line about each signature of a package on disk.
-
-    Raises:
-        UsageError: The package does not exist, or the reference is not valid.
-        VerificationError: The artefact is not a package, its description contradicts itself, or it is not signed by a
-            trusted key.
-        ToolError: The registry does not respond as it must, or a file cannot be read.
     """
     if not is_reference(source):
         if is_bundle(path):
@@ -165,9 +159,6 @@ def gitops_target(
         overlay: The overlay; None for the only one.
         namespace: The namespace that the overlay is applied to.
         key: The key whose signature Flux verifies; None for none.
-
-    Raises:
-        UsageError: The package is not in a registry, has no such overlay, or has several; or the namespace is invalid.
     """
     if inspected.reference is None or inspected.digest is None:
         raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
@@ -185,11 +176,7 @@ def gitops_target(
 
 
 def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
-    """Return the bill of materials of a package, as a document of CycloneDX.
-
-    Raises:
-        ToolError: The registry does not list the files.
-    """
+    """Return the bill of materials of a package, as a document of CycloneDX."""
     if inspected.files is None:
         raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
     return sbom.document(inspected.facts)

@@ -258,10 +258,6 @@ def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
     """Write the archive of the package in a bundle to an empty folder, and return its path.
 
     Packages that it mounts as volumes are written too, and compared with their inventories.
-
-    Raises:
-        VerificationError: There is no package or there are several, or one that is mounted is not valid.
-        ToolError: The bundle cannot be read, or the folder cannot be written.
     """
     paths = {}
     for digest, facts in contents.packages.items():
@@ -309,14 +305,7 @@ def notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
 
 
 def load(request: LoadRequest, access: Access, configure: Configure, *, progress: Progress, tell: Tell) -> Loaded:
-    """Check a bundle, and store its content in a registry; the tags are set last.
-
-    Raises:
-        UsageError: The registry is not valid, or something is at the place of an output.
-        VerificationError: The bundle is not valid, a package in it is not signed by a trusted key, or a tag names
-            something else in the registry.
-        ToolError: The bundle cannot be read, or the registry does not respond as it must.
-    """
+    """Check a bundle, and store its content in a registry; the tags are set last."""
     contents = read(request.bundle, request.trust, progress=progress, tell=tell)
     content, roots = contents.layout, contents.roots
     if not request.dry_run:
