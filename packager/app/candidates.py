@@ -21,8 +21,8 @@ _SECONDS = 3.0
 
 def models(folders: Sequence[Path]) -> list[str]:
     """Return the names and aliases of the valid models in `folders`."""
-    from packager.app.models import Model
-    from packager.app.models import models as every_model
+    from packager.modelspec.catalog import Model
+    from packager.modelspec.catalog import models as every_model
 
     valid = [answer.spec for answer in every_model(folders) if isinstance(answer, Model)]
     return [name for spec in valid for name in (spec.name, *spec.aliases)]
@@ -38,14 +38,14 @@ def overlays(package: Path) -> list[str]:
 
 def overlays_of_model(model: str, folders: Sequence[Path]) -> list[str]:
     """Return the overlays of a model. Raises MlpackError for one that is not valid."""
-    from packager.app.models import model as find
+    from packager.modelspec.catalog import model as find
 
     return [*find(model, folders).spec.overlays]
 
 
 def variables_of_model(model: str, folders: Sequence[Path]) -> list[str]:
     """Return the paths of a model's variables: `environment.STEPS`. Raises MlpackError for one that is not valid."""
-    from packager.app.models import model as find
+    from packager.modelspec.catalog import model as find
 
     return [f"environment.{name}" for name in find(model, folders).spec.environment]
 
@@ -58,7 +58,7 @@ def variants_of_model(model: str, folders: Sequence[Path], part: str) -> list[st
         folders: The folders of models.
         part: `precision` or `mode`.
     """
-    from packager.app.models import model as find
+    from packager.modelspec.catalog import model as find
 
     variants = find(model, folders).spec.variants
     return [name for variant in variants if (name := getattr(variant, part)) is not None]

@@ -11,10 +11,9 @@ from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.values import Value
-from packager.cluster.target import chosen_overlays
 from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
 from packager.package import integrity, layout, outside
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.package.outside import OutsideOverlay
 
 __all__ = ["Choice", "WrittenOverlay", "write"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from packager.app.importing import Imported
     from packager.base.progress import Progress, Tell
-    from packager.configure.site.read import SiteSettings
+    from packager.site.read import SiteSettings
 
 _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
@@ -31,7 +31,7 @@ _FOLDER = "runs"
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """The options of a build (`packager.app.build.BuildRequest`), and the ids of the user that the package names."""
+    """The options of a build (`BuildRequest`), and the ids of the user that the package names."""
 
     precision: str | None = None
     mode: str | None = None
@@ -171,8 +171,8 @@ def _with_options(imported: Imported, build: BuildOptions) -> BuildOptions:
 
 def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, progress: Progress) -> Path:
     """Build the package of a spec into the cache; it replaces the package of an earlier run of the same path."""
-    from packager.app.build import BuildRequest, Built, Destination
-    from packager.app.build import build as build_packages
+    from packager.builder.build import BuildRequest, Built, Destination
+    from packager.builder.build import build as build_packages
 
     folder = _cached(request)
     packages = BuildRequest(
@@ -208,7 +208,7 @@ def _cached(request: RunRequest) -> Path:
 
 def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
     """Set the user ids of the package, as `mlpack configure` does."""
-    from packager.app import configure
+    from packager.configure import configure
 
     answers = configure.Answers(uid=build.uid, gid=build.gid, fs_group=build.fs_group)
     with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:

@@ -1,4 +1,4 @@
-"""Defines the callables with which a use case reports progress. Tests: app/test_lint.py."""
+"""Defines the callables with which a use case reports progress. Tests: modelspec/test_lint.py."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _is_whole(file: Path, digest: str) -> bool:
         info = file.lstat()
     except FileNotFoundError:
         return False
-    if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() and web.digest_of(file) == digest:
+    if stat.S_ISREG(info.st_mode) and info.st_uid == file.parent.stat().st_uid and web.digest_of(file) == digest:
         return True
     file.unlink()
     return False

@@ -16,7 +16,7 @@ from packager.cli.console import OutputFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.configure.site.read import SiteSettings
+    from packager.site.read import SiteSettings
 
 Model = Annotated[
     str,
@@ -125,9 +125,9 @@ def site_path() -> Path:
 
 def find_site(file: Path | None) -> SiteSettings | None:
     """Return the site's defaults: those in `file`, or in the nearest file; None without one."""
-    from packager.app import sitefile
+    from packager.site.read import nearest, read
 
-    return sitefile.read(file) if file else sitefile.nearest(Path.cwd(), site_path())
+    return read(file) if file else nearest(Path.cwd(), site_path())
 
 
 def with_site(allow: Sequence[str]) -> tuple[str, ...]:
@@ -135,9 +135,9 @@ def with_site(allow: Sequence[str]) -> tuple[str, ...]:
     own = Path(os.environ.get("MLPACK_SITE") or site_path())
     if not own.is_file():
         return tuple(allow)
-    from packager.app import sitefile
+    from packager.site.read import permitted
 
-    return (*allow, *sitefile.permitted(own))
+    return (*allow, *permitted(own))
 
 
 def announced_site(file: Path | None) -> SiteSettings | None:
@@ -151,7 +151,7 @@ def announced_site(file: Path | None) -> SiteSettings | None:
 
 def folders(specs: list[Path]) -> list[Path]:
     """Return the folders that are searched for models: those of the user, then the bundled one."""
-    from packager.app.models import model_folders
+    from packager.modelspec.catalog import model_folders
 
     return [*model_folders(specs)]
 

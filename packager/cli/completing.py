@@ -141,7 +141,7 @@ def _model(ctx: typer.Context) -> str:
 
 
 def _folders(ctx: typer.Context) -> list[Path]:
-    from packager.app.models import model_folders
+    from packager.modelspec.catalog import model_folders
 
     return [*model_folders([Path(path) for path in ctx.params.get("specs") or ()])]
 

@@ -6,11 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
-from packager.app.configure import Answers
-from packager.app.proposals import parse_id, parse_registry, parse_root, proposal
 from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.cli.asking import ask
 from packager.cli.console import say
+from packager.configure.configure import Answers
+from packager.configure.proposals import parse_id, parse_registry, parse_root, proposal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

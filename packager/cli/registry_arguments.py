@@ -170,7 +170,7 @@ def package_or_bundled(
 
     Messages then name the bundle.
     """
-    from packager.app.verify import is_bundle
+    from packager.publish.reference import is_bundle
 
     if is_remote(package) or not is_bundle(package):
         yield local_package(ctx, package, trust), None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
-from packager.base.problems import similar
 from packager.cluster.manifests import load
 from packager.cluster.observe import observe, selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
@@ -20,7 +19,7 @@ from packager.kubernetes.kubectl.connection import Connection, pod_account
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import owners
 from packager.package import layout
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay as Rendered
 from packager.workloads.kinds import kinds
@@ -194,18 +193,6 @@ def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
         return [item for item in kubectl.items(resource, selector) if not owners(item)]
     except ClusterError:  # nothing is found then, and the overlay's error is raised
         return []
-
-
-def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
-    """Return the requested overlay; if none is requested, all overlays, the default one first."""
-    if not package.overlays:
-        raise UsageError(f"{package.source} has no overlays")
-    if overlay is None:
-        return package.overlays
-    if overlay not in package.overlays:
-        message = f"{package.source} has no overlay {overlay!r}; it has: {', '.join(package.overlays)}"
-        raise UsageError(message, hint=similar(overlay, package.overlays))
-    return (overlay,)
 
 
 def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:

@@ -1,6 +1,6 @@
 """Converts a configuration to its type, and explains every fault of a faulty one.
 
-Tests: configure/site/test_read.py.
+Tests: site/test_read.py.
 """
 
 from __future__ import annotations

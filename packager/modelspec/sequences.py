@@ -1,4 +1,4 @@
-"""Checks the order in which the overlays of a spec run. Tests: app/test_lint.py."""
+"""Checks the order in which the overlays of a spec run. Tests: modelspec/test_lint.py."""
 
 from __future__ import annotations
 

@@ -229,3 +229,15 @@ def root(path: Path, work: Path) -> Path:
         raise VerificationError(f"{path} is not a package: {entries[0].name} contains no {layout.INVENTORY}")
     names = ", ".join(entry.name for entry in entries[:5]) or "nothing"
     raise VerificationError(f"{path} is not a package: expected one folder with a {layout.INVENTORY}, found {names}")
+
+
+def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
+    """Return the requested overlay; if none is requested, all overlays, the default one first."""
+    if not package.overlays:
+        raise UsageError(f"{package.source} has no overlays")
+    if overlay is None:
+        return package.overlays
+    if overlay not in package.overlays:
+        message = f"{package.source} has no overlay {overlay!r}; it has: {', '.join(package.overlays)}"
+        raise UsageError(message, hint=similar(overlay, package.overlays))
+    return (overlay,)

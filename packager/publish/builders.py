@@ -15,10 +15,9 @@ from packager.base.paths import argument
 from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.cluster import manifests
-from packager.cluster.target import chosen_overlays
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.publish.images import check_pushable
 from packager.rendering import render
 from packager.workloads import structures

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Signature, Trust
     from packager.publish.upload import Descriptor
+    from packager.verify import Report
 
     class Configure(Protocol):
         """Writes the registry and values of site options into an overlay of a package."""
@@ -285,7 +286,13 @@ def differences(contents: BundleContents, root: Root, digest: str) -> list[Probl
     return [] if digest == expected else [Problem(f"{contents.path}: {root.name}", 0, 0, message)]
 
 
-def notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
+def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], list[str]]:
+    """Return what the report on the package of a bundle differs in from the bundle, as problems and as notes."""
+    images = {image for names in report.images.values() for image in names}
+    return differences(contents, contents.package, report.digest), list(_notes(contents, images))
+
+
+def _notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
     """Yield a note for missing images and sources, for images that nothing uses, and for each changed operator.
 
     `images` are those of the package.

@@ -10,7 +10,7 @@ import pytest
 
 from packager.kubernetes.kubectl.kustomize import kustomize
 from tests import kubectls
-from tests.app.test_upgrade import edit, files, newer
+from tests.configure.upgrade.test_upgrade import edit, files, newer
 
 if TYPE_CHECKING:
     from tests.conftest import Mlpack

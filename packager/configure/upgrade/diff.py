@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from difflib import diff_bytes, unified_diff
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import VerificationError
 from packager.base.masking import masked_line, masked_urls
@@ -12,9 +13,11 @@ from packager.base.values import Value, field
 from packager.configure.upgrade import edits, merge
 from packager.package import integrity, layout, path_checks, tree
 from packager.package.layout import INVENTORY
+from packager.package.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from packager.configure.upgrade.edits import Edit
     from packager.package.opened import Package
@@ -51,6 +54,40 @@ def read(package: Package) -> PackageDiff:
     return PackageDiff(
         tuple(comparison.edits), b"".join(comparison.others), b"".join(comparison.patches), comparison.not_in_patch
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PackageEdits:
+    """The edits of one package."""
+
+    package: str
+    digest: str  # the digest of the package as it was built
+    content: PackageDiff  # the edits
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints; values that may be secret are masked."""
+        return {
+            "package": self.package,
+            "digest": self.digest,
+            "edits": [
+                {
+                    "file": edit.path,
+                    "kind": edit.kind,
+                    "key": edit.key,
+                    "before": edit.shown(edit.before),
+                    "after": edit.shown(edit.after),
+                }
+                for edit in self.content.edits
+            ],
+            "other_changes": self.content.others.decode(errors="replace"),
+            "not_in_patch": self.content.not_in_patch,
+        }
+
+
+def diff(path: Path) -> PackageEdits:
+    """Return the edits of the package at `path`, a folder or an archive."""
+    with opened(path) as package:
+        return PackageEdits(package.name, package.digest, read(package))
 
 
 def delivered(package: Package, path: str) -> bytes | None:

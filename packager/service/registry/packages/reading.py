@@ -20,7 +20,6 @@ from packager.base.limits import Limits
 from packager.base.problems import similar
 from packager.base.runner import SYSTEM
 from packager.base.values import replace
-from packager.cluster.target import chosen_overlays
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers, configure
 from packager.configure.settings import Files, options
@@ -28,7 +27,7 @@ from packager.kubernetes.kubectl.kustomize import MAX_BYTES
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.package import declared, layout
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.package.options import KEYS
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay

@@ -6,13 +6,13 @@ import re
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from packager.app.build import BuildRequest, Destination, build
-from packager.app.models import Model, models
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import show, similar
 from packager.base.values import Value
+from packager.builder.build import BuildRequest, Destination, build
 from packager.modelspec import catalog
+from packager.modelspec.catalog import Model, models
 from packager.publish.reference import is_reference
 from packager.service.registry.packages import registries
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, paths, workfolder, yamlio
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import similar
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render as render_plan
 from packager.builder.selection import select
@@ -18,8 +19,10 @@ from packager.modelspec import catalog
 from packager.modelspec.dockerfile import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package import layout, outside, placement, tree
-from packager.package.options import BY_NAME, PACKAGE_VOLUME, set_gpus
+from packager.package import archive, layout, outside, placement, tree
+from packager.package.opened import check_replaceable, opened
+from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
+from packager.site.defaults import Labels, defaults
 from packager.workloads import accelerators
 
 if TYPE_CHECKING:
@@ -29,12 +32,14 @@ if TYPE_CHECKING:
     from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.builder.plan import Plan
-    from packager.configure.site.read import SiteSettings
+    from packager.builder.selection import Selection
     from packager.kubernetes.kubectl.kustomize import Rendered
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
     from packager.package.tree import Entry, Tree
+    from packager.site.defaults import Defaults
+    from packager.site.read import SiteSettings
 
 
 class BuildRequest(Value, frozen=True):
@@ -147,8 +152,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     Raises:
         ToolError: kubectl is missing.
     """
-    from packager.package.opened import opened
-    from packager.rendering import render
+    from packager.rendering import render as rendering
 
     options = _options(request)
     settings = _settings(request)
@@ -161,7 +165,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     with workfolder.temporary() as folder:
         tree.write(render_plan(planned), folder)
         with opened(folder, shown_as=Path(planned.name)) as package:
-            return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
+            return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
 
 
 def is_package(path: str) -> bool:
@@ -171,14 +175,13 @@ def is_package(path: str) -> bool:
 
 def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
     """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts."""
-    from packager.package.opened import opened
-    from packager.rendering import render
+    from packager.rendering import render as rendering
 
     with opened(path) as package:
         if overlay not in package.applied:
             hint = similar(overlay, package.applied)
             raise UsageError(f"{path} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
-        return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
+        return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
 
 
 def _settings(request: BuildRequest) -> list[Setting]:
@@ -317,8 +320,6 @@ class _Writer:
         planned = plan(loaded, variant, self.options)
         if self._site is None:
             return planned
-        from packager.configure.site.building import with_site
-
         return plan(loaded, variant, with_site(self.options, planned, self._site))
 
     def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
@@ -334,16 +335,12 @@ class _Writer:
             self.tell(f"note: {text}")
 
     def _folder(self, package: Tree, path: Path) -> Entry:
-        from packager.package.opened import check_replaceable
-
         if self._destination.force and paths.exists(path):
             check_replaceable(path)
         with atomic.folder(path, exists_hint=self._exists_hint) as folder:
             return tree.write(package, folder)
 
     def _archive(self, package: Tree, path: Path) -> Entry:
-        from packager.package import archive
-
         if self._destination.force and paths.is_folder(path):
             raise UsageError(f"{path} is a folder")
         large = archive.is_large(package)
@@ -361,3 +358,40 @@ def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager
     """Show no progress."""
     del label, total, unit
     return nullcontext(lambda _steps: None)
+
+
+def with_site(options: Options, planned: Plan, site: SiteSettings) -> Options:
+    """Return the options of a build with the defaults of a site."""
+    variant = planned.variant
+    labels = Labels(planned.name, planned.spec.name, planned.spec.framework, variant.precision, variant.mode)
+    values = defaults(site, labels)
+    ids = values.ids
+    return replace(
+        options,
+        root=values.root if options.root is None else options.root,
+        registry=values.registry if options.registry is None else options.registry,
+        site=_selection(options.site, values, {option.name for option in offered(planned.traits)}),
+        user=ids.get("uid"),
+        group=ids.get("gid"),
+        fs_group=ids.get("fs_group"),
+    )
+
+
+def _selection(given: Selection, values: Defaults, available: set[str]) -> Selection:
+    """Return the components of the command line with those of a site that the package has."""
+    has_storage = any(BY_NAME[name].places for name in given.options)
+    storage = {name for name in values.storage or () if name in available and not has_storage}
+    chosen = {*given.options, *storage}
+    for name in values.options:
+        needed = BY_NAME[name].needs
+        if name in available and (not needed or set(needed) & storage):
+            chosen.add(name)
+    keys = {key.name for name in chosen for key in BY_NAME[name].keys}
+    site_values = {key: value for key, value in values.values.items() if key in keys}
+    return replace(
+        given,
+        options=tuple(option.name for option in OPTIONS if option.name in chosen),
+        values=MappingProxyType({**site_values, **given.values}),
+        placement=MappingProxyType({**values.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
+        annotations=values.annotations if PLACEMENT in chosen else given.annotations,
+    )

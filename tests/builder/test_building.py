@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.configure.site.test_read import COMPLETE
+from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

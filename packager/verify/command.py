@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from packager import verify as stage
@@ -12,61 +14,25 @@ from packager.base.values import replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
-from packager.publish.reference import is_bundle, is_digest
-from packager.verify import Checks, objects, schema
-
-__all__ = [
-    "Checks",
-    "allowed_words",
-    "expected_digest",
-    "is_bundle",
-    "kubernetes_versions",
-    "level",
-    "verify",
-]
+from packager.verify import Checks, Report, objects, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.rebuild import RebuildRequest
-    from packager.publish.load import BundleContents
-    from packager.verify.report import Report
+
+Further = Callable[[Report], tuple[Iterable[Problem], Iterable[str]]]
+"""Returns the problems, and the notes, of a further check, such as a second build, from the report on a package."""
 
 
-def verify(
-    path: Path,
-    checks: Checks,
-    rebuild: RebuildRequest | None = None,
-    bundle: BundleContents | None = None,
-    tag: str | None = None,
-) -> Report:
-    """Verify the package at `path`, a folder or an archive.
-
-    Args:
-        path: The package.
-        checks: The options.
-        rebuild: The spec that the package is built from again; None builds nothing.
-        bundle: The bundle that the package comes from; None for none.
-        tag: The tag by which it was pulled; None for none.
-    """
+def verify(path: Path, checks: Checks, further: Sequence[Further] = (), tag: str | None = None) -> Report:
+    """Verify the package at `path`, a folder or an archive, which was pulled by `tag`; None for none."""
     with opened(path, limits=checks.limits) as package:
         report = stage.verify(package, checks)
-    notes: list[str] = []
-    problems = list(report.problems)
-    if rebuild is not None:
-        from packager.app.rebuild import rebuild as build_again
-
-        rebuilt = build_again(path, rebuild, checks.limits)
-        problems += rebuilt.problems
-        notes += [rebuilt.note] if rebuilt.note else []
-    if bundle is not None:
-        from packager.publish.load import differences
-        from packager.publish.load import notes as bundle_notes
-
-        problems += differences(bundle, bundle.package, report.digest)
-        notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
-        tag = bundle.package.tag
+    problems, notes = [*report.problems], [*report.proofs]
+    for check in further:
+        found, noted = check(report)
+        problems += found
+        notes += noted
     if is_other_version(tag, report.version):
         message = f"the tag is {tag}, and the version of the package is {report.version}"
         problems.append(Problem(str(path), 0, 0, message, "name the package by its digest if that is meant"))
@@ -92,7 +58,7 @@ def _unknown_field(word: str) -> tuple[str, str | None] | None:
 
 def expected_digest(digest: str | None) -> str | None:
     """Return the digest that `--expect` names."""
-    if digest is not None and not is_digest(digest):
+    if digest is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
         raise UsageError(f"--expect {digest}: expected sha256: and 64 hexadecimal digits, as `mlpack verify -v` prints")
     return digest
 

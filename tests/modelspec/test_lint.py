@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.lint`."""
+"""Tests of the use case `packager.modelspec.lint`."""
 
 from __future__ import annotations
 

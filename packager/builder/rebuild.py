@@ -2,7 +2,7 @@
 
 The options are those that the package's inventory, its `site.env` and its `placement.yaml` record.
 
-Tests: app/test_rebuild.py.
+Tests: builder/test_rebuild.py.
 """
 
 from __future__ import annotations
@@ -52,16 +52,11 @@ class RebuildRequest:
     progress: Progress  # shows their progress
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The result of a second build: a sentence if it is the same package, else problems."""
+def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Build a package again, and compare it with the package at `path` as it was delivered.
 
-    note: str | None = None
-    problems: tuple[Problem, ...] = ()
-
-
-def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> Rebuilt:
-    """Build a package again, and compare it with the package at `path` as it was delivered."""
+    Returns the problems, and a sentence if it is the same package.
+    """
     spec = catalog.find(request.spec, request.folders)
     with opened(path, limits=limits) as package:
         try:
@@ -69,15 +64,15 @@ def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> Rebuilt:
         except (UsageError, SpecError, RenderError) as error:
             message = f"it cannot be built again from {spec}: {error}"
             details = tuple(error.problems[:_SHOWN])
-            return Rebuilt(problems=(Problem(package.shown(layout.INVENTORY), 0, 0, message, error.hint), *details))
+            return (Problem(package.shown(layout.INVENTORY), 0, 0, message, error.hint), *details), ()
         digest = tree.digest(again)
         if digest == package.digest:
-            return Rebuilt(f"built again from {spec}: the same digest {digest}")
+            return (), (f"built again from {spec}: the same digest {digest}",)
         assert isinstance(again.content, bytes)
         problems = list(_differences(package, json.loads(again.content), str(spec)))
         message = f"built again from {spec}, it has another digest: expected {package.digest}, found {digest}"
         place = package.shown(layout.INVENTORY)
-        return Rebuilt(problems=(Problem(place, 0, 0, message, _hint(package)), *problems[:_SHOWN]))
+        return (Problem(place, 0, 0, message, _hint(package)), *problems[:_SHOWN]), ()
 
 
 def _build(package: Package, spec: Path, request: RebuildRequest) -> Entry:

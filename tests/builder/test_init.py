@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.init`."""
+"""Tests of the use case `packager.builder.init`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.init import init
-from packager.app.lint import Lint, lint
 from packager.base.errors import UsageError
+from packager.builder.init import init
+from packager.modelspec.lint import Lint, lint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,12 +1,12 @@
-"""Tests of `packager.configure.site.example`: the file that `mlpack site init` writes."""
+"""Tests of `packager.site.example`: the file that `mlpack site init` writes."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from packager.configure.site.example import QUESTIONS, text
-from packager.configure.site.read import parsed
+from packager.site.example import QUESTIONS, text
+from packager.site.read import parsed
 
 
 def test_example_is_valid_with_every_line_uncommented() -> None:

@@ -1,12 +1,12 @@
-"""Tests of `packager.configure.site.defaults`: what a site sets for which package, and where it says so."""
+"""Tests of `packager.site.defaults`: what a site sets for which package, and where it says so."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from packager.configure.site.defaults import Defaults, Labels, defaults
-from packager.configure.site.read import parsed
-from tests.configure.site.test_read import COMPLETE
+from packager.site.defaults import Defaults, Labels, defaults
+from packager.site.read import parsed
+from tests.site.test_read import COMPLETE
 
 PATH = Path("site.yaml")
 

@@ -1,6 +1,6 @@
 """The types of site.yaml: a site's defaults, and the packages for which they differ.
 
-Tests: configure/site/test_read.py.
+Tests: site/test_read.py.
 """
 
 from typing import Annotated, Literal

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.configure.site.config import OptionValues, OverrideConfig, SiteFields, TolerationConfig
-    from packager.configure.site.read import SiteSettings
+    from packager.site.config import OptionValues, OverrideConfig, SiteFields, TolerationConfig
+    from packager.site.read import SiteSettings
 
 IDS = {"uid": "uid", "gid": "gid", "fs_group": "fsGroup"}
 """The ids, and their keys in a site's file."""

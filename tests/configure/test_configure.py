@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.configure`."""
+"""Tests of the use case `packager.configure.configure`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.configure import own_components, prepared, unset, write
-from packager.app.proposals import proposal
 from packager.base.errors import ToolError, UsageError
 from packager.base.locks import lock
 from packager.configure.changes import Answers
+from packager.configure.configure import own_components, prepared, unset, write
+from packager.configure.proposals import proposal
 from packager.package.opened import opened
 
 if TYPE_CHECKING:

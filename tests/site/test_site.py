@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.site`, and of the search for a site's file."""
+"""Tests of what a site's file sets, and of the search for a site's file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.site import create, show
-from packager.app.sitefile import find, read
 from packager.base.errors import UsageError
-from tests.configure.site.test_read import COMPLETE
+from packager.configure.site_answers import show
+from packager.site.example import create
+from packager.site.read import find, read
+from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from pathlib import Path

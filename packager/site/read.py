@@ -1,34 +1,39 @@
-"""Reads site.yaml, and reports all its problems."""
+"""Finds and reads a site's file, the nearest one, and reports all its problems."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base import yamlio
+from packager.base import paths, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.base.values import Value
-from packager.builder.plan import root_fault
-from packager.configure.site.config import SiteConfig
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
 from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.allowed.values import Facts, fits
+from packager.kubernetes.mountpath import root_fault
 from packager.modelspec import conversion
 from packager.package.image import registry_complaint
+from packager.package.layout import INVENTORY
 from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
+from packager.site.config import SiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
-    from packager.configure.site.config import OptionValues, SiteFields
+    from packager.site.config import OptionValues, SiteFields
 
 SHORT = {"queue": "queue", "pull-secret": "pullSecret"}
 """The options that have a key of their own in a site's file."""
 
 _STORAGES = tuple(option.name for option in OPTIONS if option.places)
+
+
+_FOLDER_FILE = "mlpack-site.yaml"
+"""The name of the file for a folder and all folders below it."""
 
 
 class SiteSettings(Value, frozen=True):
@@ -70,6 +75,34 @@ def own_annotations(site: SiteSettings) -> tuple[str, ...]:
     keys = {key for fields in (site.config, *site.config.overrides) for key in fields.annotations or {}}
     domains = site.config.annotation_domains
     return tuple(f"{ANNOTATION}{key}" for key in sorted(keys) if is_below(key.rpartition("/")[0], domains))
+
+
+def nearest(folder: Path, config: Path) -> SiteSettings | None:
+    """Return the defaults of the nearest file; None without one. `find` explains the arguments."""
+    path = find(folder, config)
+    return None if path is None else read(path)
+
+
+def find(folder: Path, config: Path) -> Path | None:
+    """Return the file of an absolute folder, or of the nearest one above that has one; else the user's `config`.
+
+    A file inside a package is not the site's: it came with the package.
+    """
+    found = None
+    for above in (folder, *folder.parents):
+        if paths.is_file(above / INVENTORY):
+            found = None
+        elif found is None and paths.is_file(above / _FOLDER_FILE):
+            found = above / _FOLDER_FILE
+    return found or (config if paths.exists(config) else None)
+
+
+def permitted(path: Path) -> tuple[str, ...]:
+    """Return the words that permit the annotations which the user's own file sets and no package has by itself.
+
+    A file beside a package may have come with it, so this is for the user's own file only.
+    """
+    return own_annotations(read(path))
 
 
 def _faults(config: SiteConfig) -> Iterator[Fault]:

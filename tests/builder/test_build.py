@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.build`."""
+"""Tests of the use case `packager.builder.build`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.build import BuildRequest, Destination, build
 from packager.base.errors import MlpackError
+from packager.builder.build import BuildRequest, Destination, build
 from packager.package.opened import opened
 from tests import demo
 

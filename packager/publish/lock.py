@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from packager.app import configure
-from packager.app.configure import Answers, PreparedEdits
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
-from packager.cluster.target import chosen_overlays
+from packager.configure import configure
 from packager.configure import lock as stage
+from packager.configure.configure import Answers, PreparedEdits
 from packager.configure.lock import ImageLock
 from packager.package.image import bare
+from packager.package.opened import chosen_overlays
 from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
 from packager.publish.registry import Repository
 from packager.rendering import render
@@ -67,7 +67,7 @@ class LockedImage:
 class PreparedLock:
     """The lock of a package that is not written yet."""
 
-    edits: PreparedEdits  # the edits of the package, for `packager.app.configure.write`
+    edits: PreparedEdits  # the edits of the package, for `packager.configure.configure.write`
     images: tuple[LockedImage, ...]
 
     def as_json(self) -> dict[str, Any]:

@@ -8,19 +8,35 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from packager.base import atomic, paths, workfolder
+from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import ToolError, UsageError
 from packager.base.locks import lock
+from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
-from packager.cluster.target import chosen_overlays
 from packager.configure import changes as stage
-from packager.configure import image, settings
+from packager.configure import image, settings, site_answers
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
-from packager.configure.consent import consent
-from packager.package import archive
-from packager.package.opened import opened
+from packager.kubernetes.allowed import words
+from packager.kubernetes.podsecurity import Level
+from packager.package import archive, kustomization, layout
+from packager.package import options as components
+from packager.package.opened import chosen_overlays, opened
+from packager.rendering import render
+from packager.site.defaults import defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from packager.base.problems import Problem
+    from packager.base.progress import Tell
+    from packager.configure.changes import Change
+    from packager.configure.settings import Files
+    from packager.package.opened import Package
+    from packager.package.tree import Entry, Tree
+
 
 __all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
 
@@ -31,7 +47,6 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.progress import Tell
     from packager.configure.changes import Change
-    from packager.configure.consent import Consent
     from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
 
@@ -111,8 +126,6 @@ def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -
         overlay: The overlay's name; None for all overlays.
         destination: The path of the new archive; None for a path beside the old one.
     """
-    from packager.rendering import render
-
     with _opened(path, overlay, destination) as (package, overlays):
         problems = tuple(settings.unset(settings.Files(package), overlays))
         for name in overlays:
@@ -149,9 +162,6 @@ def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> di
     """Return the answers that the defaults of the site make, by overlay."""
     if answers.site is None:
         return {}
-    from packager.configure import site_answers
-    from packager.configure.site.defaults import defaults
-
     files, values = settings.Files(package), defaults(answers.site, site_answers.labels(package))
     return {overlay: site_answers.answers(files, overlay, values, answers) for overlay in overlays}
 
@@ -252,3 +262,46 @@ def _is_same_archive(path: Path, contents: Tree, inventory: Entry) -> bool:
         with (folder / "packed").open("wb") as stream:
             archive.write(contents, stream, sealed=inventory)
         return filecmp.cmp(path, folder / "packed", shallow=False)
+
+
+_ACCOUNT = "service-account"
+
+
+class Consent(Value, frozen=True):
+    """The options with which a user accepts the edits of a package."""
+
+    # the Pod Security level that options need which the package was sealed without; None if they need none
+    level: Level | None
+    allowed: tuple[str, ...]  # the values for `--allow`
+
+
+def consent(files: Files) -> Consent:
+    """Return the options with which a user accepts the package in `files`, so that it can be deployed.
+
+    A change by hand of a manifest may need more: only `mlpack verify` renders it.
+    """
+    new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
+    with_capability = {option.name for option in components.OPTIONS if option.capabilities}
+    level = components.level(new_options - with_capability)
+    variables = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    allowed = [word for word in variables if words.is_word(word)]  # `verify` refuses the others in any case
+    if _ACCOUNT in new_options:
+        allowed.append("ServiceAccount")
+    texts = [files.read(path) for path in settings.site_files(files.package)]
+    values = {line.key: line.value for text in texts for line in envfile.lines(text)}
+    if any(components.secret(name, values) for name in new_options):
+        allowed.append("Secret")
+    return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))
+
+
+def _new_options(files: Files, overlay: str) -> Iterator[str]:
+    """Yield the options that are on, and were off when the package was sealed."""
+    sealed = files.package.sealed(layout.kustomization(overlay))
+    before = {component.name for component in kustomization.components(sealed or b"") if component.on}
+    yield from (name for name, is_on in settings.options(files, overlay).items() if is_on and name not in before)
+
+
+def _new_keys(files: Files, overlay: str) -> Iterator[str]:
+    """Yield the keys of an mlops.env that it was sealed without."""
+    path = layout.env(overlay)
+    yield from (line.key for line in envfile.added(files.package.sealed(path) or b"", files.read(path)))

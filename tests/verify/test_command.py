@@ -1,12 +1,12 @@
-"""Tests of the use case `packager.app.verify`."""
+"""Tests of the use case `packager.verify.command`."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-from packager.app.verify import kubernetes_versions, verify
 from packager.verify import Checks
+from packager.verify.command import kubernetes_versions, verify
 
 if TYPE_CHECKING:
     from pathlib import Path

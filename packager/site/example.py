@@ -6,8 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from packager.base import atomic
+from packager.base.errors import ToolError, reason
+from packager.site.read import parsed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _TEXT = """\
 # The defaults of a site: what mlpack sets in every package here, unless the command line says otherwise.
@@ -68,3 +73,20 @@ def text(values: Mapping[str, str]) -> str:
         line = f"{key}: {json.dumps(value)}".replace("\\", r"\\")
         new = re.sub(rf"^#{key}: .*$", line, new, flags=re.MULTILINE)
     return new
+
+
+def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:
+    """Write a new, commented file; the folder is created.
+
+    Raises:
+        UsageError: The file exists, and `force` is not set; or a value is invalid.
+        ToolError: The file cannot be written.
+    """
+    content = text(values).encode()
+    parsed(path, content)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ToolError(f"{path.parent} cannot be created: {reason(error)}") from None
+    with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
+        stream.write(content)

@@ -1,4 +1,4 @@
-"""Tests of `packager.configure.site.read`: which files it accepts, and what it says of the others."""
+"""Tests of `packager.site.read`: which files it accepts, and what it says of the others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError, UsageError
-from packager.configure.site.read import parsed, read
 from packager.package.options import OPTIONS
+from packager.site.read import parsed, read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.upgrade`."""
+"""Tests of the use case `packager.configure.upgrade.upgrade`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app import configure, upgrade
-from packager.app.build import BuildRequest, Built, Destination, build
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
+from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent
-from packager.configure import lock
+from packager.configure import configure, lock
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
-from packager.configure.upgrade import diff
+from packager.configure.upgrade import diff, upgrade
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, layout, tree

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
-from packager.builder.plan import Options, check_options, root_fault
+from packager.builder.plan import Options, check_options
 from packager.configure import settings
 from packager.configure.changes import Answers
-from packager.kubernetes.mountpath import ROOT
+from packager.kubernetes.mountpath import ROOT, root_fault
 from packager.package.ids import LARGEST_ID
 from packager.package.image import registry_complaint
 from packager.package.layout import env
