@@ -287,7 +287,7 @@ def differences(contents: BundleContents, root: Root, digest: str) -> list[Probl
 
 
 def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], list[str]]:
-    """Return what the report on the package of a bundle differs in from the bundle, as problems and as notes."""
+    """Return how the report on the package of a bundle differs from the bundle: the problems and the notes."""
     images = {image for names in report.images.values() for image in names}
     return differences(contents, contents.package, report.digest), list(_notes(contents, images))
 
