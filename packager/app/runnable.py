@@ -84,7 +84,7 @@ class Runnable:
         """The folder with the workspace of an MLCube; None for other sources."""
         if not self.is_cube:
             return None
-        from packager.modelspec.importers.mlcube.paths import WORKSPACE_FOLDER
+        from packager.modelspec.importers.cubepaths import WORKSPACE_FOLDER
 
         return _cube_file(self.source).parent / WORKSPACE_FOLDER
 

@@ -1,6 +1,6 @@
 """`mlpack import mxjob|mlcube|intel`: imports a workload of another system.
 
-Tests: modelspec/importers/mlcube/test_read.py.
+Tests: modelspec/importers/test_mlcube.py.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def mxjob(
     """Import a job of an MXNet operator (MxJob, MXJob), as a JobSet or a Job."""
     from packager.app.importing import import_mxjob
 
-    destination = _destination(output, site_file, force=force)
-    _print(import_mxjob(path, destination, image=image), output)
+    _print(import_mxjob(path, _destination(output, site_file, force=force), image=image), output)
 
 
 def mlcube(
@@ -69,6 +68,10 @@ def mlcube(
     input_claim: Annotated[
         str | None, typer.Option("--input-claim", metavar="NAME", help="The claim of inputs that no task writes.")
     ] = None,
+    parameter_claims: Annotated[
+        list[str],
+        typer.Option("--param-claim", metavar="[TASK.]NAME=CLAIM", help="The claim of a parameter. Repeatable."),
+    ] = [],  # noqa: B006
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
     force: Force = False,
     site_file: SiteFile = None,
@@ -83,6 +86,7 @@ def mlcube(
         image=image,
         claim=claim,
         input_claim=input_claim,
+        parameter_claims=tuple(parameter_claims),
         gpus=gpus,
     )
     _print(import_mlcube(path, _destination(output, site_file, force=force), choices), output)
@@ -105,33 +109,28 @@ def intel(
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
     from packager.app.importing import import_intel
 
-    outcomes: list[Imported | MlpackError] = []
+    imported: list[Imported] = []
+    errors: list[MlpackError] = []
     destination, form = _destination(output, site_file, force=force), _form(output)
     for outcome in import_intel(path, destination, models=models, image=image, downloads=downloads):
-        outcomes.append(outcome)
         if isinstance(outcome, MlpackError):
+            errors.append(outcome)
             print_error(outcome)
-        elif form is None:
-            _print(outcome, output)
+        else:
+            imported.append(outcome)
+            if form is None:
+                _print(outcome, output)
     if form is not None:
-        imported = [item for item in outcomes if not isinstance(item, MlpackError)]
-        errors = [item.as_json() for item in outcomes if isinstance(item, MlpackError)]
-        value = {"imported": [item.as_json() for item in imported], "errors": errors}
+        value = {"imported": [item.as_json() for item in imported], "errors": [item.as_json() for item in errors]}
         emit_output(value, [str(path) for item in imported for path in item.files], form)
-    failures = [item for item in outcomes if isinstance(item, MlpackError)]
-    if failures:
-        if len(outcomes) > 1:
-            say(f"{len(outcomes) - len(failures)} imported, {len(failures)} failed")
-        raise typer.Exit(max(failure.exit_code for failure in failures))
+    if errors:
+        if imported or len(errors) > 1:
+            say(f"{len(imported)} imported, {len(errors)} failed")
+        raise typer.Exit(max(error.exit_code for error in errors))
 
 
 def _destination(output: list[str], site_file: Path | None, *, force: bool) -> ModelDestination:
-    """Return the place for model folders, after the defaults of the site were read, which builds of them use.
-
-    Raises:
-        ToolError: The site's file cannot be read.
-        UsageError: The site's file is not valid.
-    """
+    """Return the place for model folders, after the defaults of the site were read, which builds of them use."""
     from packager.app.importing import ModelDestination
 
     site = announced_site(site_file)
