@@ -170,6 +170,102 @@ SEALED: dict[str, tuple[Change, str]] = {
         append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
         "more problems are not listed",
     ),
+    "many values": (
+        append(f"{SINGLE}/pod.yaml", "".join(f"x{n}: [{'1, ' * 1_000}]\n" for n in range(20))),
+        "more than 20,000 values",
+    ),
+    "components twice in each other": (_doubling, "more than 300 objects and patches"),
+    "many variables": (
+        append(ENV, "".join(f"KEY_{n}=1\n" for n in range(60_000))),
+        "expected at most 2,000 keys, found 60,0",
+    ),
+}
+
+# Changes that anybody may make on the way.
+UNSEALED: dict[str, tuple[Change, str]] = {
+    "many files": (_many_files, "19,000 more problems"),
+    "many edited lines": (append(f"{SINGLE}/pod-patch.yaml", "#\n" * 500_000), "more than 500 lines are edited"),
+    "many overlays": (_many_overlays, "103 overlays: expected at most 100"),
+    "an inventory of many files": (
+        inventory(lambda: {"files": {f"f{n}": {"mode": "0644", "sha256": "0" * 64} for n in range(50_000)}}),
+        "more problems",
+    ),
+    "an inventory of many edits": (
+        inventory(lambda: {"editable": {f"f{n}": [""] for n in range(500_000)}}),
+        "expected lists of lines, of files that have a digest, at 'editable'",
+    ),
+    "an inventory of a long version": (
+        inventory(lambda: {"manifest": "x" * 10_000_000}),
+        "expected version 1, found 'xxx",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", [*SEALED, *UNSEALED])
+def test_verify_of_a_hostile_package_is_bounded(attack: str, package: Path, kubectl: Path) -> None:
+    change, expected = {**SEALED, **UNSEALED}[attack]
+    change(package)
+    if attack in SEALED:
+        with opened(package) as sealed:
+            seal(sealed)
+    done = run("verify", package, kubectl=kubectl)
+    assert expected in done.output
+    assert done.code == 5
+
+
+def test_upgrade_to_a_hostile_package_is_bounded(package: Path, tmp_path: Path) -> None:
+    newer = shutil.copytree(package, tmp_path / "newer")
+    kustomization(components=[f"../x{n}" for n in range(40_000)])(newer)
+    with opened(newer) as sealed:
+        seal(sealed)
+    done = run("-q", "upgrade", package, newer, "--no-verify", "--dry-run")
+    assert done.code == 0, done.output
+
+
+def test_lint_of_a_hostile_spec_is_bounded(tmp_path: Path) -> None:
+    keys = (f"key{n}: 1" for n in range(900))
+    spec = demo.write(tmp_path / "model", demo.changed(*keys, f"? {'K' * 900_000}", ": 1"))
+    done = run("lint", spec)
+    assert (done.code, "801 more problems are not listed" in done.output) == (3, True), done.output[-500:]
+
+
+def _mxjob(container: str = "", more: str = "") -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        job = WORKER.replace("command: [train]", f"command: [train]{container}") + more
+        (folder / "job.yaml").write_text(job, encoding="utf-8")
+        return folder / "job.yaml"
+
+    return make
+
+
+def _cube(text: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / "mlcube.yaml").write_text(f"name: c\ndocker: {{image: 'a:1'}}\n{text}\n", encoding="utf-8")
+        return folder
+
+    return make
+
+
+def _zoo(old: str, new: str, content: str = "", names: Sequence[str] = ()) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (name,) = (name for name in SMALL if name.endswith("_spec.yml"))
+        assert old in SMALL[name]
+        write(folder, {**SMALL, name: SMALL[name].replace(old, new), **dict.fromkeys(names, content)})
+        return folder / SPECS_OF_ZOO
+
+    return make
+
+
+_TASKS = ", ".join(f"t{n}: {{parameters: {{outputs: {{a: x/, b: y/, c: z/}}}}}}" for n in range(900))
+
+IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
+    "a long unknown key": ("mxjob", _mxjob(more=f"? {'K' * 900_000}\n: 1\n"), "KKK is not carried over"),
+    "lists of aliases": (
+        "mxjob",
+        _mxjob(f", env: [&e {{name: A, value: '{'x' * 900}'}}, {'*e, ' * 20_000}]"),
+        "aliases expand without limit",
+    ),
+    "many tasks": ("mlcube", _cube(f"tasks: {{{_TASKS}}}"), "expected at most 100 tasks, found 900"),
     "many references": ("mlcube", _cube(f"tasks: {{a: {{entrypoint: '{'${b}' * 1_000}'}}}}\nb: '{'x' * 900}'"), "4096"),
     "a page of brackets": (
         "intel",

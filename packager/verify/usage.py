@@ -55,11 +55,14 @@ def _images(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]
     values = {line.key: line.value for line in lines}
     if IMAGE not in values:
         return
-    own = f"{values.get(REGISTRY, '')}/{values[IMAGE]}"
+    registry = values.get(REGISTRY, "")
+    own = {
+        f"{values.get(key.removesuffix(IMAGE) + REGISTRY, registry)}/{values.get(key)}" for key in sources.image_keys
+    }
     for pods in overlay.pods:
         for location, container in pods.containers():
             image = container.get("image")
-            if isinstance(image, str) and image != own:
+            if isinstance(image, str) and image not in own:
                 message = f"the pods of {overlay.name} run the image {image!r}, which {layout.ENV} does not name"
                 yield message, pods.manifest, (*location, "image")
 
