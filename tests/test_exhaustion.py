@@ -21,9 +21,9 @@ from packager.package.opened import opened
 from tests import demo
 from tests.broken import seal
 from tests.files import replace
+from tests.modelspec.importers.test_mxjob import WORKER
 from tests.modelspec.importers.test_zoo import SMALL, write
 from tests.modelspec.importers.test_zoo import SPECS as SPECS_OF_ZOO
-from tests.modelspec.importers.test_mxjob import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

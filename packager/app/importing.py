@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, plainfiles, yamlio
-from packager.base.errors import MlpackError, SpecError, UsageError
+from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.mlcube import Choices
 
@@ -122,6 +124,59 @@ def import_intel(
         else:
             written[imported.folder] = name
             yield imported
+
+
+def import_jobs(
+    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
+) -> Iterator[Imported | MlpackError]:
+    """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it.
+
+    Args:
+        text: The content of the file.
+        name: The name of the file in messages.
+        destination: The place for the model folders.
+        image: The image that replaces those in the file.
+        sets: Whether the jobs are JobSets.
+
+    Raises:
+        SpecError: The file contains no job.
+    """
+    from packager.modelspec.importers.kubeflow import find, read
+
+    written: dict[Path, str] = {}
+    for found in find(text, name, sets=sets):
+        try:
+            imported = _write(read(found, image), destination, written)
+        except MlpackError as error:
+            yield error
+        else:
+            written[imported.folder] = name
+            yield imported
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file with jobs. Raises SpecError if it cannot be read."""
+    from packager.modelspec.importers.source import read_bytes
+
+    return read_bytes(path, str(path))
+
+
+def read_cluster(kubectl: Kubectl, what: str) -> bytes:
+    """Return the object KIND/NAME of a cluster, and of a TrainJob also its runtime, as a file of YAML documents.
+
+    Raises:
+        ClusterError: The cluster has no such object.
+    """
+    found = kubectl.get(what)
+    if found is None:
+        raise ClusterError(f"{what} not found")
+    objects = [found]
+    runtime = found.get("spec", {}).get("runtimeRef") if isinstance(found.get("spec"), dict) else None
+    if isinstance(runtime, dict) and (
+        other := kubectl.get(f"{str(runtime.get('kind', 'ClusterTrainingRuntime')).lower()}/{runtime.get('name')}")
+    ):
+        objects.append(other)
+    return b"---\n".join(json.dumps(one, indent=1).encode() + b"\n" for one in objects)
 
 
 def mlcube_choices(**values: Any) -> Choices:

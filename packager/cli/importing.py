@@ -1,4 +1,4 @@
-"""`mlpack import mxjob|mlcube|intel`: imports a workload of another system.
+"""`mlpack import kubeflow|jobset|mxjob|mlcube|intel`: imports a workload of another system.
 
 Tests: modelspec/importers/test_mlcube.py.
 """
@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import MlpackError
+from packager.base.errors import MlpackError, UsageError
 from packager.cli.arguments import SiteFile, announced_site
+from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.console import OutputFormat, emit_output, print_error, say
+from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packager.app.importing import Imported, ModelDestination
 
 Output = Annotated[
@@ -35,9 +39,54 @@ Image = Annotated[str | None, typer.Option("--image", metavar="REF", help="The i
 def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
     group = typer.Typer(help="Turn a workload of another system into a model folder.", no_args_is_help=True)
-    for verb in (mxjob, mlcube, intel):
+    for verb in (kubeflow, jobset, mxjob, mlcube, intel):
         group.command()(verb)
     app.add_typer(group, name="import")
+
+
+FromCluster = Annotated[
+    str | None,
+    typer.Option("--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."),
+]
+Manifest = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="YAML or JSON, as `kubectl get -o yaml` prints.")
+]
+
+
+@with_options("at", ClusterOptions)
+def kubeflow(
+    ctx: typer.Context,
+    at: ClusterOptions,
+    path: Manifest = None,
+    from_cluster: FromCluster = None,
+    output: Output = [],  # noqa: B006
+    image: Image = None,
+    force: Force = False,
+    site_file: SiteFile = None,
+) -> None:
+    """Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob."""
+    from packager.app.importing import import_jobs
+
+    text, name = _source(ctx, at, path, from_cluster)
+    _import(import_jobs(text, name, _destination(output, site_file, force=force), image=image), output)
+
+
+@with_options("at", ClusterOptions)
+def jobset(
+    ctx: typer.Context,
+    at: ClusterOptions,
+    path: Manifest = None,
+    from_cluster: FromCluster = None,
+    output: Output = [],  # noqa: B006
+    image: Image = None,
+    force: Force = False,
+    site_file: SiteFile = None,
+) -> None:
+    """Import JobSets."""
+    from packager.app.importing import import_jobs
+
+    text, name = _source(ctx, at, path, from_cluster)
+    _import(import_jobs(text, name, _destination(output, site_file, force=force), image=image, sets=True), output)
 
 
 def mxjob(
@@ -109,10 +158,27 @@ def intel(
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
     from packager.app.importing import import_intel
 
+    destination = _destination(output, site_file, force=force)
+    _import(import_intel(path, destination, models=models, image=image, downloads=downloads), output)
+
+
+def _source(ctx: typer.Context, at: ClusterOptions, path: Path | None, what: str | None) -> tuple[bytes, str]:
+    """Return the content of a file or of an object in a cluster, and its name."""
+    from packager.app.importing import read_cluster, read_file
+
+    if what is not None and path is None:
+        return read_cluster(at.client(ctx), what), what
+    if path is None or what is not None:
+        raise UsageError("expected either a file or --from-cluster KIND/NAME")
+    return read_file(path), str(path)
+
+
+def _import(outcomes: Iterable[Imported | MlpackError], output: list[str]) -> None:
+    """Print each model that was imported, or why it was not."""
     imported: list[Imported] = []
     errors: list[MlpackError] = []
-    destination, form = _destination(output, site_file, force=force), _form(output)
-    for outcome in import_intel(path, destination, models=models, image=image, downloads=downloads):
+    form = _form(output)
+    for outcome in outcomes:
         if isinstance(outcome, MlpackError):
             errors.append(outcome)
             print_error(outcome)

@@ -5,6 +5,7 @@ Tests: modelspec/importers/test_mxjob.py.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
@@ -17,21 +18,21 @@ from packager.modelspec.importers.source import (
     Given,
     by_option,
     invalid,
-    read_bytes,
     template,
 )
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
+from packager.workloads.mpijob.reserved import by_mpi
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from packager.base.yamlio import Location
     from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.pods import Container
 
-_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation")
+_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation", "managedFields")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPUTING_OPTIONS = ("shared-memory", "host-network")
 _INT32 = (1 << 31) - 1
 _RESTARTS = 3
@@ -55,9 +56,8 @@ class Role(Value, frozen=True):
     port: Given
 
 
-def documents(path: Path, name: str, kind: str) -> list[yamlio.Document]:
+def documents(text: bytes, name: str, kind: str) -> list[yamlio.Document]:
     """Return the documents of a YAML or JSON file, without empty ones. Raises SpecError if it is not valid."""
-    text = read_bytes(path, name)
     found, problems = yamlio.load_all(text, name)
     if problems:
         rendered = list(template(text, name, "Helm", "render it first: helm template"))
@@ -99,8 +99,10 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
     for entry in metadata.children() if metadata else ():
         if entry.key == "namespace":
             entry.leave("is not in a package", "mlpack deploy -n NAMESPACE")
-        elif entry.key not in _BY_THE_SERVER and entry.value:
-            entry.leave()
+        elif entry.key in _BY_THE_SERVER:
+            entry.done()
+        elif entry.value and [*entry.value] != [_LAST_APPLIED]:
+            entry.leave(hint="a kustomization of your own above the overlay can add it")
 
 
 def put_images(draft: Draft, place: Location, roles: list[Role], image: str | None) -> None:
@@ -195,8 +197,11 @@ def put_environments(draft: Draft, place: Location, roles: list[Role], reserved:
                 draft.put((*place, "environment", name), given.value, given.origin)
 
 
-def put_programs(draft: Draft, place: Location, roles: list[Role]) -> None:
-    """Put each role's number of pods, resources and program; a program that all roles share into the overlay."""
+def put_programs(draft: Draft, place: Location, roles: list[Role], names: Iterable[str] | None = None) -> None:
+    """Put each role's number of pods, resources and program; a program that all roles share into the overlay.
+
+    References to variables that are neither the job's nor among `names` are escaped; None if any variable may exist.
+    """
     first = roles[0].container
     known = {*draft.data["overlays"][place[1]].get("environment", ()), *draft.data.get("secrets", ())}
     programs = [(_value(one.container.command), _value(one.container.args)) for one in roles]
@@ -207,8 +212,9 @@ def put_programs(draft: Draft, place: Location, roles: list[Role]) -> None:
     for one in roles:
         below: Location = (*place, "roles", one.name)
         draft.put((*below, "replicas"), one.count.value, one.count.origin)
-        if not is_shared:
-            put_program(draft, below, one.container, None)
+        if not is_shared or programs[0] == (None, None):
+            of_role = {*known, *one.container.environment, *names} if names is not None else None
+            put_program(draft, below, one.container, of_role)
         pods.put_resources(draft, below, one.container.resources)
 
 
@@ -297,6 +303,38 @@ def _put_retries(draft: Draft, place: Location, holders: list[ForeignValue], rol
         draft.put((*place, "retries"), number, origins[0])
     if is_permanent:
         draft.put((*place, "permanent_exit_codes"), "1-127", by_code[0].origin)
+
+
+_OF_RANKS = ("x", "genv", "env")
+_WITHOUT_VALUE = re.compile(r"allow-run-as-root|tag-output|oversubscribe|v|verbose|q|quiet|display-map|gpu|mpi|gloo")
+
+
+def mpirun(draft: Draft, place: Location, entry: ForeignValue, words: list[str]) -> list[str]:
+    """Return the program that each rank runs: the words without mpirun, whose options are put or reported."""
+    rest = words[1:]
+    while rest and rest[0].startswith("-"):
+        option, equals, value = rest.pop(0).partition("=")
+        name = option.lstrip("-")
+        if _WITHOUT_VALUE.fullmatch(name):
+            continue
+        value = value if equals else rest.pop(0) if rest else ""
+        variable, _, of_variable = value.partition("=")
+        if name in ("np", "n"):
+            if value.isdigit():
+                draft.put((*place, "processes"), int(value), entry.origin)
+            continue
+        if name == "mca" and rest:
+            variable, of_variable = f"OMPI_MCA_{value}", rest.pop(0)
+        elif name not in _OF_RANKS or not of_variable:
+            if name not in ("x", "bind-to"):
+                entry.note(f"of mpirun, {option} {value} is not carried over", "set it by a variable, if MPI needs it")
+            continue
+        is_secret = "it is read from a Secret" if variable in draft.data.get("secrets", ()) else None
+        if complaint := is_secret or by_mpi(variable) or pods.complaint_about(variable, of_variable):
+            entry.note(f"of mpirun, {variable} is not carried over: {complaint}")
+        else:
+            draft.put((*place, "environment", variable), of_variable, entry.origin)
+    return rest
 
 
 def _value(given: Given | None) -> Any:

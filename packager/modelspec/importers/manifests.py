@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.problems import Problem, show
-from packager.modelspec.importers import pods
+from packager.modelspec.importers import jobs, pods
 from packager.modelspec.importers.draft import named
 from packager.modelspec.importers.pods import complaint_about, escaped
 from packager.modelspec.importers.source import ForeignValue, Ledger, Source, ValueOrigin, read_bytes
@@ -273,7 +273,9 @@ class _Use:
             entry.done()
         if template := spec.at("mpiReplicaSpecs", "Worker", "template"):
             template.leave("is not carried over: workers run the launcher's image")
-        self._put_program(place, containers[0], mpirun(self.draft, place, containers[0]))
+        words = _words(containers[0])
+        program = jobs.mpirun(self.draft, place, containers[0], words) if words[:1] == ["mpirun"] else words
+        self._put_program(place, containers[0], program)
 
     def _put_deployment(self, root: ForeignValue, name: str = "") -> None:
         containers = self._containers(root, "Deployment")
@@ -364,24 +366,3 @@ class _Use:
 def _words(container: ForeignValue) -> list[str]:
     entries = (container.at(key) for key in ("command", "args"))
     return [word for entry in entries if entry for word in entry.words() or ()]
-
-
-def mpirun(draft: Draft, place: Location, container: ForeignValue) -> list[str]:
-    """Return the program that each rank runs: the words without mpirun, whose options are put or reported."""
-    rest = _words(container)
-    if rest[:1] != ["mpirun"]:
-        return rest
-    del rest[0]
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        name = option.lstrip("-")
-        if name == "allow-run-as-root":
-            continue
-        value = rest.pop(0) if rest else ""
-        if name in ("np", "n") and value.isdigit():
-            draft.put((*place, "processes"), int(value), container.origin)
-        elif name == "mca" and rest:
-            draft.put((*place, "environment", f"OMPI_MCA_{value}"), rest.pop(0), container.origin)
-        elif name not in ("x", "bind-to"):
-            container.leave(f"of mpirun, {option} {value} is not carried over")
-    return rest

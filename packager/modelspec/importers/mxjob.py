@@ -13,7 +13,7 @@ from packager.base.problems import show
 from packager.modelspec.importers import jobs, pods
 from packager.modelspec.importers.draft import Draft
 from packager.modelspec.importers.jobs import Role
-from packager.modelspec.importers.source import ForeignValue, Given, Ledger, Source, decided, printable
+from packager.modelspec.importers.source import ForeignValue, Given, Ledger, Source, decided, printable, read_bytes
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read(path: Path, name: str, image: str | None = None) -> Draft:
     Raises:
         SpecError: The file has no MxJob, or the job cannot run without a part that is not carried over.
     """
-    found = jobs.documents(path, name, _KIND)
+    found = jobs.documents(read_bytes(path, name), name, _KIND)
     chosen = next((document for document in found if _is_job(document.data)), None)
     if chosen is None:
         message = f"expected an MxJob (apiVersion {_OLD[1]} or {_NEW[-1]}, for example)"

@@ -67,7 +67,7 @@ def read(template: ForeignValue, name: str | None, draft: Draft, ports: Iterable
     """
     for entry in template.children_at("metadata"):
         if entry.value is not None and entry.key not in ("creationTimestamp", "annotations"):
-            entry.leave()
+            entry.leave(hint="a kustomization of your own above the overlay can add it")
     pod = template.at("spec")
     listed = pod.child("containers") if pod else None
     if pod is None or listed is None:
@@ -271,10 +271,12 @@ def quantities(listing: ForeignValue | None) -> tuple[dict[Location, Given], tup
     gpus: list[ForeignGpus] = []
     for part in ("requests", "limits"):
         for entry in listing.children_at(part) if listing else ():
+            if entry.value is None:
+                continue
             if gpu := _GPU.fullmatch(entry.key):
                 if count := entry.whole(0, 9999):
                     gpus.append(ForeignGpus(count, "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"], entry))
-            elif entry.value is not None and (text := entry.text()) is not None:
+            elif (text := entry.text()) is not None:
                 value = entry.value if isinstance(entry.value, int) and not isinstance(entry.value, bool) else text
                 resources[part, entry.key] = Given(value, entry.origin)
     return resources, tuple(gpus)

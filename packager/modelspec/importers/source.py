@@ -78,23 +78,27 @@ def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
 
 
 class Source:
-    """One document of a foreign file, with a record of the keys that have been read."""
+    """An object of a foreign file, with a record of the keys that have been read."""
 
-    def __init__(self, document: Document, ledger: Ledger, shown: str) -> None:
+    def __init__(self, document: Document, ledger: Ledger, shown: str, base: Location = ()) -> None:
         self.document = document
         self.ledger = ledger
         self.shown = shown
+        self.base = base  # the location of the object in the document
         self.read: set[Location] = set()
         self.settled: set[Location] = set()  # with all below them
 
     @property
     def root(self) -> ForeignValue:
-        """The value of the whole document."""
-        return ForeignValue(self, (), self.document.data)
+        """The whole object."""
+        value = self.document.data
+        for step in self.base:
+            value = value[step]
+        return ForeignValue(self, self.base, value)
 
     def report_unread(self, hint: str | None = None) -> None:
         """Add a finding for each key that nothing has read."""
-        unread: list[tuple[Location, Any]] = [((), self.document.data)]
+        unread: list[tuple[Location, Any]] = [(self.base, self.root.value)]
         for location, value in unread:
             for step, child in value.items() if isinstance(value, dict) else enumerate(value):
                 place = (*location, step)

@@ -72,7 +72,7 @@ class Rendezvous(Value, frozen=True):
         success: The roles whose success is the success of the set; empty if the spec has to name them.
         variables: The variables in the environment of the pods.
         plain: The variables in the environment of a program that no launcher starts.
-        meets: Which pods have to connect to another one: `all`, or `followers`, all but the first of each role.
+        meets: The pods that have to connect to another one: `all`, or `followers`, all but the first of each role.
         reserved: Returns the reason why no environment may set a variable; None if it may set all others.
     """
 
@@ -107,7 +107,7 @@ class Rendezvous(Value, frozen=True):
                 yield PodVariable(variable.name, value, is_field=variable.is_field)
 
     def meets_of(self, role: str) -> str:
-        """Return which pods of a role have to connect to another one: `all`, `followers` or `none`."""
+        """Return the pods of a role that have to connect to another one: `all`, `followers` or `none`."""
         return "none" if role == "evaluator" else self.meets
 
     def names(self, role: str, *, is_plain: bool) -> Iterator[str]:

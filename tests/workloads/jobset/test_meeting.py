@@ -153,7 +153,7 @@ def test_command_is_started_by_the_script(tmp_path: Path, values: str, command: 
     assert ("Whether the pods have found each other is not checked" in readme) is not is_checked
 
 
-def test_plain_command_finds_what_torchrun_would_set(tmp_path: Path) -> None:
+def test_plain_command_has_the_variables_of_torchrun(tmp_path: Path) -> None:
     container, _ = rendered(tmp_path, PLAIN)
     variables = {entry["name"]: entry.get("value") for entry in container["env"]}
     expected = {"MASTER_PORT": "29500", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}

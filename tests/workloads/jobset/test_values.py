@@ -318,7 +318,7 @@ def test_rendezvous_variables_cannot_be_set(tmp_path: Path, rendezvous: str, rol
     ]
 
 
-def test_tensorflow_gets_the_hosts_of_all_roles_but_the_evaluator(tmp_path: Path) -> None:
+def test_tensorflow_gets_the_hosts_of_all_roles_except_evaluator(tmp_path: Path) -> None:
     roles = "{chief: {}, worker: {replicas: 2}, evaluator: {}}"
     overlay = loaded(tmp_path, f"rendezvous: tensorflow, success: [chief], roles: {roles}")
     variables = environment(overlay, "worker")
