@@ -13,6 +13,7 @@ import yaml
 from packager.app.importing import Imported, ModelDestination, _write, import_jobs
 from packager.base.errors import MlpackError, SpecError
 from packager.modelspec.importers import kubeflow
+from packager.modelspec.importers.source import ForeignValue, Source
 from tests.modelspec.importers.results import check_package
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_pytorchjob_becomes_a_jobset_of_as_many_nodes(tmp_path: Path, kubectl: P
 def test_processes_are_those_that_the_operator_starts(
     tmp_path: Path, command: tuple[str, ...], number: str | None, processes: int | str
 ) -> None:
-    more = {"nprocPerNode": number} if number else {}
+    more: dict[str, Any] = {"nprocPerNode": number} if number else {}
     overlay, _ = imported(tmp_path, pytorch(command, **more))
     assert overlay["processes_per_node"] == processes
 
@@ -326,7 +327,7 @@ STRUCTURE = re.compile(
 
 def unaccounted(found: kubeflow.Found, draft: Any) -> list[str]:
     """Return the leaves of a job that are neither in the spec nor in a finding, nor the same in another role."""
-    source = kubeflow.Source(found.document, draft.ledger, "", found.location)
+    source = Source(found.document, draft.ledger, "", found.location)
     paths = {origin.comment.partition(": ")[2] for origin in draft.origins.values() if origin.file}
     told = {str(finding.message).partition(" ")[0] for finding in draft.ledger.findings}
     places = {(finding.line, finding.column) for finding in draft.ledger.findings}
@@ -334,7 +335,7 @@ def unaccounted(found: kubeflow.Found, draft: Any) -> list[str]:
     values = dict(leaves(source.root.value))
     lost: dict[Location, str] = {}
     for location, value in values.items():
-        entry = kubeflow.ForeignValue(source, (*found.location, *location), value)
+        entry = ForeignValue(source, (*found.location, *location), value)
         path = entry.path
         above = [path[: match.start()] for match in re.finditer(r"[.\[]", path)]
         at = {(one.line, one.column) for one in (entry.problem(""), entry.problem("", at_key=True))}
