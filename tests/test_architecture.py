@@ -272,11 +272,12 @@ def test_kind_has_module_and_templates() -> None:
         assert (TEMPLATES[kind.lower()] / "quickstart/k8s/mlops/OVERLAY/kustomization.yaml").is_file()
 
 
-def test_contributing_names_existing_files_for_tasks() -> None:
-    guide = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    tasks = re.findall(r"^\| .+ \| `(packager/.+)` \| `(.+)` \|$", guide, re.MULTILINE)
-    assert len(tasks) == 12
-    assert [path for path, word in tasks if word not in (PACKAGE.parent / path).read_text(encoding="utf-8")] == []
+def test_table_of_changes_names_existing_files() -> None:
+    guide = (PACKAGE.parent / "docs/change.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:packager|tests|model_specs)/[\w/.-]+)`", guide)
+    assert [path for path in paths if not (PACKAGE.parent / path).exists()] == []
+    words = re.findall(r"^\| .+ \| `(packager/.+)` \| `(.+)` \|$", guide, re.MULTILINE)
+    assert [path for path, word in words if word not in (PACKAGE.parent / path).read_text(encoding="utf-8")] == []
 
 
 def test_module_has_test_of_its_name_or_names_one() -> None:

@@ -113,6 +113,7 @@ class Built(Value, frozen=True):
     precision: str | None
     mode: str | None
     files: int
+    next_steps: tuple[str, ...] = ()  # lines for a shell
 
     def as_json(self) -> dict[str, Any]:
         """Return the package for `-o json`."""
@@ -274,6 +275,22 @@ def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writ
     return loaded
 
 
+def _next_steps(planned: Plan, path: Path, files: list[str], *, as_folder: bool) -> tuple[str, ...]:
+    """Return the lines that edit and run the overlay of a package that needs least: in its folder, the log last."""
+    names = [overlay.name for overlay in planned.overlays]
+    name = "single-node" if "single-node" in names else names[0]
+    folder = layout.overlay(name)
+    patch = next(file for file in files if file.startswith(f"{folder}/") and file.endswith(layout.PATCH))
+    into = f"cd {path}" if as_folder else f"tar xzf {path} && cd {planned.name}"
+    return (
+        into,
+        f"vi {folder}/{{{layout.ENV},{patch.removeprefix(folder + '/')}}}  # ROOT, and your user and group",
+        *(["mlpack image build . && mlpack image push .  # unless the nodes have it"] if planned.dockerfile else []),
+        f"kubectl apply -k {folder}",
+        f"mlpack logs . --overlay {name} --follow  # as soon as it runs",
+    )
+
+
 def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
     """Yield a note for each number of GPUs in a manifest that an option replaces."""
     if (resource := set_gpus(planned.site.options, planned.site.values)) is None:
@@ -340,6 +357,7 @@ class _Writer:
             variant.precision,
             variant.mode,
             len(package.entries) + 1,
+            _next_steps(planned, path, [entry.path for entry in package.entries], as_folder=as_folder),
         )
 
     def _planned(self, loaded: LoadedSpec, variant: Variant) -> Plan:

@@ -274,13 +274,14 @@ class Plan(Value, frozen=True):
         return next(variable.value for variable in self.variables if variable.key == "MODEL_DIR")
 
     @property
-    def own_variables(self) -> dict[str, tuple[Variable, ...]]:
-        """The lines of mlops.env, by overlay, that not all overlays have, or not with the same value."""
-        by_overlay = {
-            overlay.name: tuple(variable for variable in overlay.variables if variable not in self.variables)
-            for overlay in self.overlays
-        }
-        return {name: variables for name, variables in by_overlay.items() if variables}
+    def parameters(self) -> tuple[tuple[Variable, tuple[str, ...]], ...]:
+        """Every line of every mlops.env once, with the overlays that have it; without names if all have it."""
+        having: dict[Variable, list[str]] = {variable: [] for variable in self.variables}
+        for overlay in self.overlays:
+            for variable in overlay.variables:
+                having.setdefault(variable, []).append(overlay.name)
+        every = len(self.overlays)
+        return tuple((line, () if len(names) == every else tuple(names)) for line, names in having.items() if names)
 
     @property
     def nested(self) -> bool:

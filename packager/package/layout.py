@@ -62,7 +62,7 @@ PATCH = "patch.yaml"
 ASSETS = "assets"
 """The folder of files that pods read from storage."""
 
-_FILES = frozenset((INVENTORY, SPEC, "README.md", "Dockerfile", DOCKERIGNORE))
+_FILES = frozenset((INVENTORY, SPEC, "README.md", "DEVOPS.md", "Dockerfile", DOCKERIGNORE))
 
 
 def is_part(path: str) -> bool:

@@ -371,8 +371,8 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def checked(self, run: Run) -> str:
         """Return the sentence of the README about the number of pods that meet."""
         if not self.checks_world or any(self.program_of(role, run).command[:1] != (MEET,) for role in self.roles):
-            return "Whether the pods have found each other is not checked: a program that works alone may end well."
-        return "A pod fails if its program ends without having been connected to another pod: it has worked alone."
+            return "It is not checked whether the pods have found each other."
+        return "A pod whose program has never been connected to another one fails: it has worked alone."
 
     @property
     def images(self) -> dict[str, Parameter]:

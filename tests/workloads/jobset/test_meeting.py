@@ -58,6 +58,7 @@ def run(peer: socket.socket, *words: str, index: str = "1", **variables: str) ->
     ("program", "code"),
     [
         (f"{CONNECT}; time.sleep(0.4)", 0),
+        (CONNECT, 0),
         (f"{CONNECT}; time.sleep(0.2); s.shutdown(2); s.close(); time.sleep(0.4)", 0),
         ("import time; time.sleep(0.3)", FAILED),  # ignores what the environment says
         (f"{CONNECT.replace('PORT', '1')}; time.sleep(0.4)", FAILED),  # the wrong port
@@ -149,8 +150,8 @@ PLAIN = "kind: JobSet, rendezvous: torch, roles: {node: {replicas: 2, command: [
 def test_command_is_started_by_the_script(tmp_path: Path, values: str, command: list[str], *, is_checked: bool) -> None:
     container, readme = rendered(tmp_path, values)
     assert container["command"] == command
-    assert ("A pod fails if its program ends without having been connected" in readme) is is_checked
-    assert ("Whether the pods have found each other is not checked" in readme) is not is_checked
+    assert ("A pod whose program has never been connected to another one fails" in readme) is is_checked
+    assert ("It is not checked whether the pods have found each other" in readme) is not is_checked
 
 
 def test_plain_command_has_the_variables_of_torchrun(tmp_path: Path) -> None:

@@ -44,11 +44,15 @@ peers = set()
 
 def look_up():
     """Collect the addresses of the pods: the name service has those of pods that run."""
+    try:
+        peers.update(found[4][0] for found in socket.getaddrinfo(SET, None))
+    except OSError:
+        pass
+
+
+def look_up_again():
     while True:
-        try:
-            peers.update(found[4][0] for found in socket.getaddrinfo(SET, None))
-        except OSError:
-            pass
+        look_up()
         time.sleep(2)
 
 
@@ -104,12 +108,15 @@ except OSError as error:
     sys.exit(f"meet.sh: {sys.argv[1]}: {error.strerror}")
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, lambda number, _frame: program.send_signal(number))
-threading.Thread(target=look_up, daemon=True).start()
+threading.Thread(target=look_up_again, daemon=True).start()
 started, has_met = time.monotonic(), False
 while program.poll() is None and not has_met:
     has_met = is_connected()
     time.sleep(0.1 if time.monotonic() - started < 60 else 0.5)
 code = program.wait()
+if not code and not has_met and not any("torchrun" in word for word in sys.argv[1:3]):
+    look_up()
+    has_met = is_connected()  # the sockets of a program that has just ended are still listed
 if code or has_met:
     os._exit(128 - code if code < 0 else code)
 found = "" if peers else f", and the name service does not know {SET}"
