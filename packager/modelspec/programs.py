@@ -39,6 +39,16 @@ def check(spec: Spec) -> Iterator[Fault]:
     yield from _unknown(spec)
 
 
+def warnings(spec: Spec) -> Iterator[Fault]:
+    """Yield the roles of which it is not checked whether their pods meet: the entrypoint of an image is not known."""
+    for name in spec.overlays:
+        runs = [spec.overlays[name].run(spec.variants[index].run) for index, other in spec.pairs() if other == name]
+        for role in dict.fromkeys(role for run in runs for role in spec.overlays[name].unchecked(run)):
+            message = f"it is not checked whether the pods of {role} meet: they run the image's own entrypoint"
+            hint = "write it as `command`, or set `checks_world: false`"
+            yield Fault(("overlays", name), message, hint, at_key=True)
+
+
 def _choices(spec: Spec) -> Iterator[Fault]:
     """Check that each overlay has exactly one program, and that its script exists."""
     seen: set[tuple[str, tuple[str, ...]]] = set()

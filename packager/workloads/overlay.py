@@ -236,6 +236,10 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """Return whether pods are started by the script that checks whether they meet, if the overlay has `run`."""
         return False
 
+    def unchecked(self, run: Run) -> tuple[str, ...]:  # noqa: ARG002 - kinds depend on it
+        """Return the roles of which it is not checked whether their pods meet, if the overlay has `run`."""
+        return ()
+
     @property
     def images(self) -> Mapping[str, Parameter]:
         """More images in mlops.env, and their registries, by their keys."""

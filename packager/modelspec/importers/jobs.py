@@ -101,7 +101,7 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
             entry.leave("is not in a package", "mlpack deploy -n NAMESPACE")
         elif entry.key in _BY_THE_SERVER:
             entry.done()
-        elif entry.value and [*entry.value] != [_LAST_APPLIED]:
+        elif entry.value and not (isinstance(entry.value, dict) and [*entry.value] == [_LAST_APPLIED]):
             entry.leave(hint="a kustomization of your own above the overlay can add it")
 
 

@@ -185,9 +185,7 @@ class _JobImport:
         if self.operator.refused:
             self.root.refuse(self.operator.refused)
             return
-        if re.search(r"\$\{?[A-Z]|\{\{", str(self.root.value.get("spec", {}).get(self.operator.key, ""))) and any(
-            isinstance(number, str) and "$" in number for number in _values(self.root.value, ("replicas", "image"))
-        ):
+        if any(isinstance(value, str) and "$" in value for value in _values(self.root.value, ("replicas", "image"))):
             self.root.refuse("this is a template: $NAME stands for values", "fill it in first: envsubst")
             return
         labels = self.root.at("metadata", "labels")

@@ -368,6 +368,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """Return whether pods are started by the script that checks whether they meet, if the overlay has `run`."""
         return any(self.program_of(role, run).command[:1] == (MEET,) for role in self.roles)
 
+    def unchecked(self, run: Run) -> tuple[str, ...]:
+        """Return the roles of which it is not checked whether their pods meet, if the overlay has `run`."""
+        if not self.way.variables or not self.checks_world:
+            return ()
+        return tuple(role for role in self.roles if not self.program_of(role, run).command)
+
     def checked(self, run: Run) -> str:
         """Return the sentence of the README about the number of pods that meet."""
         if not self.checks_world or any(self.program_of(role, run).command[:1] != (MEET,) for role in self.roles):

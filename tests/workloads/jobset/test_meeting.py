@@ -175,3 +175,30 @@ def test_role_has_its_own_image(mlpack: Callable[..., Outcome], tmp_path: Path) 
     taken = demo.changed(f"{{kind: MPIJob}} => {{{values}, environment: {{ROLLOUT_IMAGE: x}}}}")
     demo.write(tmp_path, taken)
     assert "ROLLOUT_IMAGE cannot be set for the overlay" in mlpack("lint", "spec.yaml").stdout
+
+
+def test_lint_names_roles_whose_meeting_is_not_checked(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    values = "kind: JobSet, rendezvous: jax, roles: {node: {replicas: 2, command: []}}"
+    demo.write(tmp_path, demo.changed(f"{{kind: MPIJob}} => {{{values}}}"))
+    message = "it is not checked whether the pods of node meet: they run the image's own entrypoint"
+    done = mlpack("lint", "spec.yaml")
+    assert message in done.stdout + done.stderr
+    demo.write(tmp_path, demo.changed(f"{{kind: MPIJob}} => {{{values}, checks_world: false}}"))
+    done = mlpack("lint", "spec.yaml")
+    assert message not in done.stdout + done.stderr
+
+
+def test_attempt_to_connect_is_no_connection(peer: socket.socket) -> None:
+    """A pod behind a network policy answers nothing; here, one whose queue of connections is full."""
+    address = peer.getsockname()[0]
+    with socket.socket() as busy, socket.socket() as first, socket.socket() as second:
+        busy.bind((address, 0))
+        busy.listen(0)
+        for waiting in (first, second):
+            waiting.bind((address, 0))
+            waiting.setblocking(False)
+            waiting.connect_ex(busy.getsockname())
+        target = f"('{address}', {busy.getsockname()[1]})"
+        program = f"import socket; s = socket.socket(); s.settimeout(0.6); print(s.connect_ex({target})); s.close()"
+        done = run(peer, "followers", "python3", "-c", program)
+    assert (done.returncode, done.stdout != "0\n", "it has worked alone" in done.stderr) == (FAILED, True, True)
