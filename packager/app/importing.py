@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, plainfiles, yamlio
 from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
+from packager.base.values import Value
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from packager.kubernetes.kubectl.client import Kubectl
@@ -27,8 +28,7 @@ _MARK = "# Imported from "
 """The first line of an imported model's spec; only a folder with such a spec is replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Value, frozen=True):
     """A model folder that an import has written."""
 
     folder: Path
@@ -63,8 +63,7 @@ class Imported:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDestination:
+class ModelDestination(Value, frozen=True):
     """The place for imported model folders."""
 
     folder: Path  # that contains the new model folder
@@ -115,15 +114,8 @@ def import_intel(
     from packager.modelspec.importers.zoo import ZooChoices, read, spec_files
 
     choices = ZooChoices(models, image, downloads)
-    written: dict[Path, str] = {}
-    for file, name in spec_files(path, str(path)):
-        try:
-            imported = _write(read(file, name, choices), destination, written)
-        except MlpackError as error:
-            yield error
-        else:
-            written[imported.folder] = name
-            yield imported
+    files = spec_files(path, str(path))
+    return _write_each((partial(read, file, name, choices) for file, name in files), destination)
 
 
 def import_jobs(
@@ -143,14 +135,22 @@ def import_jobs(
     """
     from packager.modelspec.importers.kubeflow import find, read
 
+    return _write_each((partial(read, found, image) for found in find(text, name, sets=sets)), destination)
+
+
+def _write_each(
+    readers: Iterable[Callable[[], Draft]], destination: ModelDestination
+) -> Iterator[Imported | MlpackError]:
+    """Yield each model that was written, or the error that prevented it."""
     written: dict[Path, str] = {}
-    for found in find(text, name, sets=sets):
+    for read in readers:
         try:
-            imported = _write(read(found, image), destination, written)
+            draft = read()
+            imported = _write(draft, destination, written)
         except MlpackError as error:
             yield error
         else:
-            written[imported.folder] = name
+            written[imported.folder] = draft.source
             yield imported
 
 

@@ -79,6 +79,15 @@ def expected(name: str, kind: str, message: str, found: list[yamlio.Document]) -
     return invalid(name, kind, [found[0].problem((), message) if found else Problem(name, 1, 1, message)])
 
 
+def port_of(template: ForeignValue, names: Iterable[str]) -> ForeignValue | None:
+    """Return the number of the first port of the pods that has one of the names."""
+    for item in template.items_at("spec", "containers"):
+        for port in item.items_at("ports") if isinstance(item.value, dict) else ():
+            if port.string("name") in names and (number := port.at("containerPort")):
+                return number
+    return None
+
+
 def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, framework: tuple[str, str]) -> None:
     """Put the name, the title and the framework; report the rest of the metadata."""
     metadata = root.child("metadata")

@@ -247,9 +247,8 @@ class _JobImport:
         found_at = listed[names.index(main) if main else 0]
         found_at.leave_keys(_CONTAINER)
         origin = count.origin if count else decided("the operator's default")
-        port = decided("the operator's default")
-        numbers = [item.at("containerPort") for item in found_at.items_at("ports") if item.string("name") in ports]
-        given = next((Given(one.whole(1, 65_535), one.origin) for one in numbers if one), Given(None, port))
+        port = jobs.port_of(template, ports)
+        given = Given(port.whole(1, 65_535), port.origin) if port else Given(None, decided("the operator's default"))
         return Role(name, Given(number, origin), entry, template, container, given) if number else None
 
     def _put_job(self, roles: list[Role], spec: ForeignValue, environment: dict[str, str]) -> None:

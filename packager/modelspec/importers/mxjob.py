@@ -141,14 +141,10 @@ def _read_roles(spec: ForeignValue, draft: Draft, *, is_old: bool) -> list[Role]
 
 def _port(role: str, entry: ForeignValue, template: ForeignValue, *, is_old: bool) -> Given:
     """Return the port on which a role listens: the old operator's `PsRootPort`, or the port named `mxjob-port`."""
-    found = entry.child("PsRootPort") if is_old else None
-    if found and role != "scheduler":
+    found = entry.child("PsRootPort") if is_old else jobs.port_of(template, (_PORT_NAME,))
+    if found and is_old and role != "scheduler":
         found.leave("is not carried over: the scheduler's counts")
         found = None
-    for item in template.items_at("spec", "containers") if not is_old else ():
-        for port in item.items_at("ports") if isinstance(item.value, dict) else ():
-            if port.string("name") == _PORT_NAME:
-                found = found or port.at("containerPort")
     if found:
         return Given(found.whole(1, 65_535) or _PORT, found.origin)
     return Given(_PORT, decided("the operator's default"))
