@@ -188,7 +188,7 @@ def test_lint_names_roles_whose_meeting_is_not_checked(mlpack: Callable[..., Out
     assert message not in done.stdout + done.stderr
 
 
-def test_attempt_to_connect_is_no_connection(peer: socket.socket) -> None:
+def test_attempt_to_connect_does_not_count(peer: socket.socket) -> None:
     """A pod behind a network policy answers nothing; here, one whose queue of connections is full."""
     address = peer.getsockname()[0]
     with socket.socket() as busy, socket.socket() as first, socket.socket() as second:
