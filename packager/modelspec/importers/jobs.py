@@ -21,7 +21,7 @@ from packager.modelspec.importers.source import (
     template,
 )
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.mpijob.checks import by_mpi
 from packager.workloads.program import references
 
 if TYPE_CHECKING:

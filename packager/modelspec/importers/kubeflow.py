@@ -21,7 +21,7 @@ from packager.modelspec.importers.jobs import Role
 from packager.modelspec.importers.pods import Container
 from packager.modelspec.importers.source import ForeignValue, Given, Ledger, Source, decided, printable
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.mpijob.checks import by_mpi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.app.importing import Imported, ModelDestination, _write, import_jobs
-from packager.base.errors import MlpackError, SpecError
+from packager.app.importing import Imported, ModelDestination, _write, import_jobs, read_cluster
+from packager.base.errors import ClusterError, MlpackError, SpecError
 from packager.modelspec.importers import kubeflow
 from packager.modelspec.importers.source import ForeignValue, Source
 from tests.modelspec.importers.results import check_package
@@ -227,6 +227,27 @@ def test_lists_and_several_documents_make_a_model_each(mlpack: Callable[..., Out
     assert "'PersistentVolumeClaim' of 'v1' is not carried over: a package makes its own objects" in done.stderr
     assert mlpack("import", "jobset", "jobs.yaml").code == 3
     assert mlpack("import", "kubeflow").code == 2
+
+
+class Cluster:
+    """The objects of a cluster, by kind and name."""
+
+    def __init__(self, **objects: Any) -> None:
+        self.objects = {key.replace("__", "/").replace("_", "-"): value for key, value in objects.items()}
+
+    def get(self, what: str) -> Any:
+        return self.objects.get(what)
+
+
+def test_job_of_a_cluster_is_read_with_its_runtime() -> None:
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}}
+    train_job = job("TrainJob", spec, "trainer.kubeflow.org/v1alpha1") | {"status": {"conditions": []}}
+    cluster: Any = Cluster(trainjob__digits=train_job, clustertrainingruntime__torch_distributed=RUNTIME)
+    (found,) = kubeflow.find(read_cluster(cluster, "trainjob/digits"), "trainjob/digits")
+    overlay = kubeflow.read(found).data["overlays"]["multi-node"]
+    assert (overlay["command"], overlay["roles"]["node"]["replicas"]) == (["sleep"], 2)
+    with pytest.raises(ClusterError, match="pytorchjob/none not found"):
+        read_cluster(cluster, "pytorchjob/none")
 
 
 # What jobs have, by the place in a role, its pod or its container; each is drawn at random.

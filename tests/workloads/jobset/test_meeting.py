@@ -110,6 +110,8 @@ def test_several_processes_need_torchrun(peer: socket.socket) -> None:
     done = run(peer, "followers", "python3", "-c", "", PET_NPROC_PER_NODE="8", PATH="/nowhere")
     assert done.stderr == "meet.sh: 8 processes on a node need torchrun, which the image does not have\n"
     assert done.returncode == 1
+    itself = run(peer, "none", "python3", "-m", "torch.distributed.run", "train.py", PET_NPROC_PER_NODE="8")
+    assert "torchrun" not in itself.stderr
 
 
 def rendered(folder: Path, values: str) -> tuple[dict[str, Any], str]:

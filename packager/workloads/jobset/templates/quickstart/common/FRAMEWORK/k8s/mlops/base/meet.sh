@@ -8,8 +8,9 @@
 set -eu
 pods=$1
 shift
-case ${1##*/} in
-python | python[0-9]*)
+case "${1##*/} $*" in
+*" -m torch.distributed."* | *" -m accelerate."* | *" -m deepspeed."*) ;; # it starts the processes itself
+python\ * | python[0-9]*)
   case ${PET_NPROC_PER_NODE-1} in
   1) ;;
   *)
@@ -42,6 +43,13 @@ NOT_CONNECTED = {"02", "03", "07", "0A", "0C"}
 peers = set()
 
 
+def is_torchrun(words):
+    return any(os.path.basename(word) == b"torchrun" for word in words[:2]) or b"torch.distributed.run" in words[:4]
+
+
+launchers = {"program"} if is_torchrun([os.fsencode(word) for word in sys.argv[1:]]) else set()
+
+
 def look_up():
     """Collect the addresses of the pods: the name service has those of pods that run."""
     try:
@@ -65,19 +73,23 @@ def address(text):
 
 
 def sockets_of_programs():
-    """Return the sockets of all processes but torchrun's own; None stands for those that a process has closed."""
-    inodes = {"0"}
+    """Return the sockets of all processes but torchrun's own; 0 stands for those that a process has closed.
+
+    Where torchrun starts the processes, a closed one may be its own.
+    """
+    inodes = set()
     for process in glob.glob("/proc/[0-9]*"):
         try:
             with open(process + "/cmdline", "rb") as stream:
                 words = stream.read().split(b"\0")
-            if any(word.endswith((b"/torchrun", b"torch.distributed.run")) or word == b"torchrun" for word in words[:4]):
+            if is_torchrun(words):
+                launchers.add(process)
                 continue
             links = [os.readlink(link) for link in glob.glob(process + "/fd/*")]
         except OSError:
             continue
         inodes.update(link[8:-1] for link in links if link.startswith("socket:["))
-    return inodes
+    return inodes if launchers else inodes | {"0"}
 
 
 def is_connected():
@@ -112,9 +124,9 @@ threading.Thread(target=look_up_again, daemon=True).start()
 started, has_met = time.monotonic(), False
 while program.poll() is None and not has_met:
     has_met = is_connected()
-    time.sleep(0.1 if time.monotonic() - started < 60 else 0.5)
+    time.sleep(0.05 if time.monotonic() - started < 60 else 0.5)
 code = program.wait()
-if not code and not has_met and not any("torchrun" in word for word in sys.argv[1:3]):
+if not code and not has_met:
     look_up()
     has_met = is_connected()  # the sockets of a program that has just ended are still listed
 if code or has_met:
