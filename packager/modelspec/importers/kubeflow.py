@@ -344,15 +344,16 @@ class _JobImport:
                 "; --image names one for all" if image else ""
             )
             master.entry.refuse(f"the master has {what} than the workers", hint, at_key=True)
-        for name, given in one.environment.items():
-            if name not in other.environment or other.environment[name].value != given.value:
+        fields: list[tuple[dict[Any, Given], dict[Any, Given]]] = [
+            (one.environment, other.environment),
+            (one.resources, other.resources),
+        ]
+        for place, given, of_workers in [(key, value, b.get(key)) for a, b in fields for key, value in a.items()]:
+            if of_workers is None or str(of_workers.value) != str(given.value):
+                name = place if isinstance(place, str) else f"resources.{'.'.join(map(str, place))}"
                 self.draft.note(
                     given.origin, f"{name} of the master becomes that of the workers", "it is one of the nodes"
                 )
-        for place, given in one.resources.items():
-            if place not in other.resources or str(other.resources[place].value) != str(given.value):
-                message = f"resources.{'.'.join(map(str, place))} of the master becomes that of the workers"
-                self.draft.note(given.origin, message, "it is one of the nodes")
         for gpus in one.gpus if not other.gpus else ():
             gpus.entry.leave("of the master becomes that of the workers", "it is one of the nodes")
 
@@ -360,21 +361,14 @@ class _JobImport:
         """Put the option elastic, where torchrun starts the nodes."""
         overlay = self.draft.data["overlays"].get("multi-node", {})
         command = overlay.get("command") or overlay.get("roles", {}).get("node", {}).get("command") or [""]
-        least, restarts = elastic.child("minReplicas"), elastic.child("maxRestarts")
-        if command[0] == "torchrun":
-            site = {"ELASTIC_MIN": least.text() or "1"} if least else {}
-            site |= {"ELASTIC_RESTARTS": restarts.text() or "0"} if restarts else {}
-            hint = self.draft.option("elastic", **site)
-            for entry in (least, restarts):
-                if entry:
-                    entry.leave("is the option elastic of a site", hint)
-        for entry in elastic.children():
-            hint = "the number of nodes is NODES in mlops.env"
-            if entry.key in ("minReplicas", "maxRestarts"):
-                hint = "start the nodes by `torchrun`, and build with --with elastic"
-                if command[0] == "torchrun":
-                    continue
-            entry.leave("is not carried over", hint)
+        if command[0] != "torchrun":
+            elastic.leave("is not carried over", "start the nodes by `torchrun`, and build with --with elastic")
+            return
+        keys = {"ELASTIC_MIN": "minReplicas", "ELASTIC_RESTARTS": "maxRestarts"}
+        hint = self.draft.option(
+            "elastic", **{key: text for key, name in keys.items() if (text := elastic.string(name))}
+        )
+        elastic.leave("is the option elastic of a site, for as many nodes as there are replicas", hint)
 
     def _put_tensorflow(self, spec: ForeignValue) -> None:
         roles = [replace(role, name=role.name.replace("master", "chief")) for role in self._roles(spec)]
