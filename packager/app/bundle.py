@@ -18,7 +18,6 @@ from packager.app.signatures import bundles_beside, check_file
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import split_registry
-from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.opened import opened
 from packager.publish import artefact, layout, referrers
@@ -269,7 +268,6 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
     if request.trust is not None:
         check_file(source, request.trust, tell=tell)
     package = work.stack.enter_context(opened(source))
-    integrity.refuse_undecided(package)
     images = images_of(package, Checks((request.kubectl,), runner=runner))
     path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))
     tag = package.version

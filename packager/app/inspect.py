@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.app import bundle_contents
-from packager.app.pull import read
+from packager.app.pull import read, warn_of_version
 from packager.app.push import facts_of, images_of
 from packager.app.signatures import check_file
 from packager.app.verify import is_bundle
@@ -94,6 +94,7 @@ class Inspected:
         """Return the value that `-o json` prints."""
         return {
             "package": self.facts.package,
+            "version": self.facts.version,
             "package_digest": self.facts.digest,
             "reference": self.pinned,
             "digest": self.digest,
@@ -156,6 +157,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
         raise VerificationError(message, hint="mlpack pull shows whether it contains one")
+    warn_of_version(remote, remote.facts.version, tell)
     described = remote.described
     return Inspected(
         remote.facts,

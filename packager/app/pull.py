@@ -15,6 +15,7 @@ from packager.base import atomic, paths, privatefolder, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
 from packager.base.fetch import digest_of
 from packager.base.limits import DEFAULT, Limits
+from packager.base.names import is_other_version
 from packager.package import archive, integrity
 from packager.package.opened import check_replaceable, opened, root
 from packager.publish import artefact
@@ -23,7 +24,6 @@ from packager.publish.registry import Repository
 from packager.publish.signatures import find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import IO
 
     from packager.app.progress import Progress, Tell
@@ -72,6 +72,7 @@ class PulledPackage:
         digest: The digest of the artefact.
         package: The name of the package.
         package_digest: The digest of the package.
+        version: The version of the package; None without one.
         edited: The files that were edited since the package was built.
         signatures: The signatures of the artefact.
     """
@@ -81,6 +82,7 @@ class PulledPackage:
     digest: str
     package: str
     package_digest: str
+    version: str | None
     edited: tuple[str, ...]
     signatures: tuple[Signature, ...] = ()
 
@@ -90,7 +92,7 @@ class PulledPackage:
             "path": str(self.path),
             "reference": self.reference.pinned(self.digest),
             "digest": self.digest,
-            "package": {"name": self.package, "digest": self.package_digest},
+            "package": {"name": self.package, "version": self.version, "digest": self.package_digest},
             "edited": list(self.edited),
             "signatures": [signature.as_json() for signature in self.signatures],
         }
@@ -155,6 +157,7 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
             _download(registry, remote, stream, name, progress)
             pulled = _checked(remote, Path(stream.name), path, path)
             _write_bundles(beside(path), lines(signatures), exists_hint)
+    warn_of_version(remote, pulled.version, tell)
     return changed(pulled, signatures=signatures)
 
 
@@ -218,6 +221,13 @@ def read(registry: Source, reference: PackageReference) -> RemoteArtefact:
     return RemoteArtefact(reference, digest, described, facts, registry.is_plain)
 
 
+def warn_of_version(remote: RemoteArtefact, version: str | None, tell: Tell) -> None:
+    """Report a tag that is another version than that of the package: a signature says nothing about its tag."""
+    reference = remote.reference
+    if reference.digest is None and is_other_version(reference.tag, version):
+        tell(f"warning: {reference} is the version {version}, which is also {reference.pinned(remote.digest)}")
+
+
 def _missing_version(registry: Source, reference: PackageReference) -> UsageError:
     tags = sorted(registry.tags(), key=_natural, reverse=True)
     listed = f"{', '.join(tags[:_LISTED_TAGS])}{', ...' if len(tags) > _LISTED_TAGS else ''}"
@@ -247,9 +257,9 @@ def _checked(remote: RemoteArtefact, file: Path, shown: Path, result: Path) -> P
                 f"{remote.reference}: the layer has another package than its description: "
                 f"expected {remote.facts.digest}, found {package.digest}"
             )
-        return PulledPackage(
-            result, remote.reference, remote.digest, package.name, package.digest, tuple(checked.edits)
-        )
+        edited = tuple(checked.edits)
+        digests = remote.digest, package.name, package.digest
+        return PulledPackage(result, remote.reference, *digests, package.version, edited)
 
 
 def local(  # noqa: PLR0913 - an option each
@@ -281,6 +291,7 @@ def local(  # noqa: PLR0913 - an option each
         if trust is not None and trust.is_asked:
             trust.require(find(registry, remote.digest, trust.keys), str(reference), tell)
         path = _cached(registry, remote, cache, progress)
+    warn_of_version(remote, remote.facts.version if remote.facts else None, tell)
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
     return path
@@ -324,12 +335,6 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
     return result
-
-
-def pulled(cache: Path) -> Iterator[Path]:
-    """Yield the archives in the cache, the newest first."""
-    archives = [path for path in (cache / _FOLDER).glob("*/*.tar.gz") if path.is_file()]
-    yield from sorted(archives, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:

@@ -43,21 +43,13 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """The spec that a package is built from again.
+    """The spec that a package is built from again."""
 
-    Attributes:
-        spec: A model's name or alias, or the path of its spec.
-        folders: The folders in which models are looked up by name.
-        cache: The folder of mlpack's caches, for the downloads of the spec.
-        tell: Receives messages about them.
-        progress: Shows their progress.
-    """
-
-    spec: str
-    folders: tuple[Path, ...]
-    cache: Path
-    tell: Tell
-    progress: Progress
+    spec: str  # a model's name or alias, or the path of its spec
+    folders: tuple[Path, ...]  # the folders in which models are looked up by name
+    cache: Path  # the folder of mlpack's caches, for the downloads of the spec
+    tell: Tell  # receives messages about them
+    progress: Progress  # shows their progress
 
 
 @dataclass(frozen=True, slots=True)

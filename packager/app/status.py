@@ -9,7 +9,7 @@ from packager.app.curves import as_json as as_json_curves
 from packager.app.curves import curves
 from packager.cluster.companions import Beside, beside
 from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.labels import DEPLOYED_BY, DIGEST
+from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
 from packager.cluster.logs import with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.diagnosis.admitted import released
@@ -75,6 +75,7 @@ class Status:
         verdict: The phase, a summary, and the findings that explain it.
         namespace: The namespace of the workload; None if it does not exist.
         digest: The digest of the package that it was deployed from.
+        version: The version of that package; None without one.
         note: A sentence if another package, build or person has deployed the workload; else None.
         deployed_by: The user who deployed the workload.
         pods: The pods, the main one first.
@@ -87,6 +88,7 @@ class Status:
     verdict: Verdict
     namespace: str | None = None
     digest: str | None = None
+    version: str | None = None
     note: str | None = None
     deployed_by: str | None = None
     pods: tuple[PodStatus, ...] = ()
@@ -102,6 +104,7 @@ class Status:
             "phase": str(self.verdict.phase),
             "summary": self.verdict.summary,
             "digest": self.digest,
+            "version": self.version,
             "note": self.note,
             "deployedBy": self.deployed_by,
             "pods": [pod.as_json() for pod in self.pods],
@@ -149,6 +152,7 @@ def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> 
         verdict,
         workload["metadata"]["namespace"],
         annotation(workload, DIGEST),
+        annotation(workload, VERSION),
         target.identity.remark(workload),
         annotation(workload, DEPLOYED_BY),
         pods(target, snapshot),

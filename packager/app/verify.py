@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from packager import verify as stage
 from packager.base.errors import UsageError
+from packager.base.names import is_other_version
+from packager.base.problems import Problem
 from packager.base.values import replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
@@ -39,6 +41,7 @@ def verify(
     checks: Checks,
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
+    tag: str | None = None,
 ) -> Report:
     """Verify the package at `path`, a folder or an archive.
 
@@ -47,6 +50,7 @@ def verify(
         checks: The options.
         rebuild: The spec that the package is built from again; None builds nothing.
         bundle: The bundle that the package comes from; None for none.
+        tag: The tag by which it was pulled; None for none.
 
     Raises:
         UsageError: The path or the spec does not exist.
@@ -68,6 +72,10 @@ def verify(
 
         problems += differences(bundle, bundle.package, report.digest)
         notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
+        tag = bundle.package.tag
+    if is_other_version(tag, report.version):
+        message = f"the tag is {tag}, and the version of the package is {report.version}"
+        problems.append(Problem(str(path), 0, 0, message, "name the package by its digest if that is meant"))
     return replace(report, problems=tuple(problems), proofs=tuple(notes))
 
 

@@ -101,7 +101,7 @@ def deploy(
             if dry_run == "server":
                 print_changes(use_case.planned_changes(planned, force_conflicts=force_conflicts))
             return
-        _mention_sequence(target, overlay)
+        _introduce(target, overlay)
         is_applied = False
         try:
             prepared = delete_existing(use_case.prepare(target, held), replace=replace, yes=yes)
@@ -147,8 +147,10 @@ def _refuse_combined(options: Mapping[str, bool], other: str, *, is_set: bool) -
             raise UsageError(f"{name} and {other} cannot be combined")
 
 
-def _mention_sequence(target: Target, overlay: str | None) -> None:
-    """Print that only one overlay of the sequence is deployed, unless the user has named the overlay."""
+def _introduce(target: Target, overlay: str | None) -> None:
+    """Print the version, and that one overlay of the sequence is deployed alone, unless the user has named it."""
+    if target.package.version:
+        say(f"{target.package.name} {target.package.version}")
     if overlay is None and len(target.package.sequence) > 1:
         command = shlex.join(["mlpack", "run", argument(target.package.source)])
         say(f"note: this deploys {target.overlay} alone; `{command}` runs {', '.join(target.package.sequence)}")

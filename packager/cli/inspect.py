@@ -113,6 +113,7 @@ def _show(inspected: Inspected) -> None:
     facts = inspected.facts
     rows = [
         ("package", facts.package),
+        ("version", facts.version or ""),
         ("package digest", facts.digest),
         ("reference", "" if inspected.digest is None else inspected.name),
         ("size", "" if inspected.size is None else f"{inspected.size:,} bytes"),

@@ -47,6 +47,6 @@ def pull(
     else:
         emit_data(str(pulled.path))
     say(pulled.reference.pinned(pulled.digest))
-    say(f"package {pulled.package} {pulled.package_digest}")
+    say(" ".join(text for text in ("package", pulled.package, pulled.version, pulled.package_digest) if text))
     for path in pulled.edited:
         say(f"edited: {path}")

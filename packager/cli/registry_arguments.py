@@ -131,6 +131,16 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
     return path
 
 
+def tag_of(package: Path) -> str | None:
+    """Return the tag by which a package of a registry is named; None with a digest, and for a path."""
+    if not is_remote(package):
+        return None
+    from packager.app.registry_access import parse
+
+    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
+    return None if reference.digest else reference.tag
+
+
 @contextmanager
 def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the folders of a site's own components; those of registries are unpacked until the block ends.

@@ -69,6 +69,8 @@ def _show(target: Target, status: Status) -> None:
     from packager.cli.progress import lines, rows
 
     emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
+    if status.version:
+        emit(f"version {status.version}")
     if status.note:
         emit(f"note: {status.note}")
     if status.pods:

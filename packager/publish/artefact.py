@@ -88,6 +88,12 @@ class ArtefactFacts(Value, frozen=True):
     title: str = ""
     folder: str = ""
 
+    @property
+    def version(self) -> str | None:
+        """The version of the package; None if it has none, or its inventory is not known."""
+        version = inventory.parsed(self.sealed.encode(), Path(self.package)).get("version") if self.sealed else None
+        return None if version is None else str(version)
+
 
 class Layer(Value, frozen=True):
     """The archive of a package: its name, its digest and size, and the digest of the tar in it."""

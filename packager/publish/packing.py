@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder
-from packager.base.errors import ToolError, reason
+from packager.base.errors import ToolError, UsageError, reason
 from packager.base.fetch import digest_of
 from packager.package import archive, inventory, tree
 from packager.package.layout import INVENTORY
@@ -41,9 +41,13 @@ def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
         mtime: The time of the files in a new archive, in seconds since 1970.
 
     Raises:
+        UsageError: The package is one with an overlay outside of it.
         VerificationError: The archive is damaged.
         ToolError: A file cannot be read, or there is no room for the archive.
     """
+    if package.outside:
+        message = f"{package.source} is an overlay outside of its package"
+        raise UsageError(message, hint=f"push {package.outside.package}")
     if package.folder != package.source:
         yield package.source, *_layer(package.source, package)
         return

@@ -28,6 +28,7 @@ def test_status_of_missing_workload_is_absent(target: Target) -> None:
         "phase": "absent",
         "summary": "not found",
         "digest": None,
+        "version": None,
         "note": None,
         "deployedBy": None,
         "pods": [],
