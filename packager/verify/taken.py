@@ -210,10 +210,8 @@ def _own_images(overlay: RenderedOverlay) -> set[str]:
     lines = envfile.lines((sources.read(path) if sources.is_file(path) else None) or b"")
     values = {line.key: line.value for line in lines}
     registry = values.get(REGISTRY, "")
-    images = {
-        key: values.get(key.removesuffix(IMAGE) + REGISTRY, registry) for key in sources.image_keys & values.keys()
-    }
-    return {f"{of_image}/{values[key]}" for key, of_image in images.items()} if IMAGE in values else set()
+    keys = ({IMAGE} | sources.image_keys) & values.keys()
+    return {f"{values.get(key.removesuffix(IMAGE) + REGISTRY, registry)}/{values[key]}" for key in keys}
 
 
 def _of_object(manifest: Manifest) -> Iterator[tuple[str, str, Location, str]]:
