@@ -23,7 +23,6 @@ from packager.base.problems import Problem, show
 from packager.base.values import FieldsError, Value, convert
 from packager.kubernetes import configmap
 from packager.modelspec.documentation import HEADING, section
-from packager.modelspec.excluded import is_excluded
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
 from packager.modelspec.importers.source import (
@@ -35,6 +34,7 @@ from packager.modelspec.importers.source import (
     printable,
     read_bytes,
 )
+from packager.modelspec.patterns import is_excluded
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
