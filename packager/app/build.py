@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.builder.plan import Plan
     from packager.configure.site.read import SiteSettings
@@ -267,7 +267,7 @@ def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writ
     for path, text in loaded.sources.notes:
         writer.tell(f"note: {spec.parent / path} {text}")
     if loaded.spec.downloads:
-        from packager.app.downloads import with_downloads
+        from packager.builder.downloads import with_downloads
 
         loaded = with_downloads(
             loaded, settings, request.cache, record=request.record, tell=writer.tell, progress=writer.progress

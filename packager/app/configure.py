@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import ToolError, UsageError
 from packager.base.locks import lock
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
+from packager.cluster.target import chosen_overlays
 from packager.configure import changes as stage
 from packager.configure import image, settings
 from packager.configure.assignments import Assignment
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Tell
     from packager.base.problems import Problem
+    from packager.base.progress import Tell
     from packager.configure.changes import Change
     from packager.configure.consent import Consent
     from packager.package.opened import Package

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app import configure
 from packager.app.configure import Answers, PreparedEdits
-from packager.app.image import check_pushable
-from packager.app.target import chosen_overlays
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
+from packager.cluster.target import chosen_overlays
 from packager.configure import lock as stage
 from packager.configure.lock import ImageLock
 from packager.package.image import bare
-from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
+from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
 from packager.publish.registry import Repository
 from packager.rendering import render
 

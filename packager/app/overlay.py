@@ -6,12 +6,12 @@ import shutil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.app.target import chosen_overlays
 from packager.base import atomic, envfile, paths
 from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.values import Value
+from packager.cluster.target import chosen_overlays
 from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
 from packager.package import integrity, layout, outside
 from packager.package.opened import opened

@@ -40,7 +40,7 @@ from packager.cli.signature_arguments import SignatureOptions, with_signatures
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
 
 
 @with_cluster
@@ -78,11 +78,10 @@ def deploy(
     Exit code 0 when it has succeeded or serves, 7 when it has failed or cannot run, 8 after --timeout. Ctrl-C leaves it
     running.
     """
-    from packager.app import deploy as use_case
-    from packager.app.record import RunRecords
     from packager.app.verify import allowed_words, expected_digest, level
     from packager.cli.registry_arguments import local_package
-    from packager.cli.watching import QUIET_SECONDS, finish_records, report_end, watch_and_show
+    from packager.cli.watching import report_end, watch_and_record
+    from packager.cluster import deploy as use_case
 
     limit = (seconds(timeout) or None) if timeout is not None else None
     longest, held = seconds(patience), hold_seconds(hold, results)
@@ -118,16 +117,14 @@ def deploy(
             waiting = dataclasses.replace(
                 prepared.target, kubectl=dataclasses.replace(target.kubectl, deadline=deadline)
             )
-            records = RunRecords(waiting, results, patience=QUIET_SECONDS, tell=say) if results else None
-            ended = watch_and_show(
+            ended, missing = watch_and_record(
                 waiting,
                 rendered=target.manifests.digest,
                 timeout=limit,
                 patience=longest,
                 follow_log=follow,
-                records=records,
+                results=results,
             )
-            missing = finish_records(records) if records else None
         except Exception:
             raise
         except BaseException:  # Ctrl-C

@@ -296,12 +296,12 @@ def test_real_registry_takes_a_blob_in_pieces(
 ) -> None:
     import io
 
+    from packager.base.web import Network
     from packager.publish import upload
     from packager.publish.client import Access
     from packager.publish.credentials import Login
     from packager.publish.reference import parse
     from packager.publish.registry import Repository
-    from packager.publish.transport import Network
     from packager.publish.upload import Descriptor
 
     monkeypatch.setattr(upload, "IN_PIECES_FROM", 1 << 20)
