@@ -122,7 +122,7 @@ def _put_pod(pod: ForeignValue, draft: Draft) -> None:
             account.leave("is the option service-account of a site", hint)
     for key in ("nodeSelector", "tolerations", "affinity"):
         if (entry := pod.child(key)) and entry.value:
-            entry.leave("belongs into site/placement.yaml of the package", draft.option("placement"))
+            entry.leave("belongs into placement/placement.yaml of the package", draft.option("placement"))
 
 
 def _put_volumes(pod: ForeignValue, container: ForeignValue, draft: Draft) -> dict[str, str]:
