@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.life import at_a_terminal
-from tests.modelspec.importers.mxjob.test_read import WORKER
+from tests.modelspec.importers.test_mxjob import WORKER
 from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import yaml
 from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.base.errors import SpecError
 from packager.kubernetes.environment import Expander
-from packager.modelspec.importers.mlcube.paths import ROOT, WORKSPACE, PathError, place
+from packager.modelspec.importers.cubepaths import ROOT, WORKSPACE, CubeError, place
 from packager.workloads.program import references
 from tests.modelspec.importers.results import check_package, imported, refused
 
@@ -28,7 +28,7 @@ def choices(values: dict[str, Any]) -> Any:
     return mlcube_choices(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
-@pytest.mark.golden_test("../../../golden/import/mlcube/[!r]*.yml")
+@pytest.mark.golden_test("../../golden/import/mlcube/[!r]*.yml")
 def test_import_of_cube_writes_the_golden_model(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
@@ -44,7 +44,7 @@ def test_import_of_cube_writes_the_golden_model(
     check_package(result, tmp_path / "packages", kubectl)
 
 
-@pytest.mark.golden_test("../../../golden/import/mlcube/refused.yml")
+@pytest.mark.golden_test("../../golden/import/mlcube/refused.yml")
 def test_import_refuses_invalid_cubes_with_problems(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,5 +310,31 @@ def test_place_returns_the_path_on_the_claim() -> None:
 
 def test_place_refuses_invalid_paths() -> None:
     for text in (f"{WORKSPACE}data", f"a/{WORKSPACE}", ""):
-        with pytest.raises(PathError, match=r"expected a|in the middle"):
+        with pytest.raises(CubeError, match=r"expected a|in the middle"):
             place(text)
+
+
+def test_claims_of_parameters_give_the_layout_that_the_runner_documents(
+    mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """The claim of a parameter can be chosen also where another task writes it, as in MLCube's MNIST cube."""
+    download = {"parameters": {"inputs": {"data_config": "data.yaml"}, "outputs": {"data_dir": "data/"}}}
+    train = {"parameters": {"inputs": {"data_dir": "data/"}, "outputs": {"model_dir": "model/"}}}
+    cube(tmp_path, tasks={"download": download, "train": train})
+    claims = ("--claim", "mlcube-output", "--param-claim", "data_dir=mlcube-input")
+    paths = ("--param", "data_dir=workspace/data", "--param", "train.model_dir=workspace/model")
+    done = mlpack("import", "mlcube", ".", *claims, *paths)
+    assert done.code == 0, done.stderr
+    overlays = yaml.safe_load((tmp_path / "mnist/spec.yaml").read_text(encoding="utf-8"))["overlays"]
+    words = {}
+    for name, overlay in overlays.items():
+        environment = {key: value["value"] for key, value in overlay["environment"].items()}
+        words[name] = [expanded(word, environment) for word in overlay["args"]]
+    assert words["download"][-1] == "--data_dir=/mnt/mlcube/mlcube-input/workspace/data"
+    assert words["train"][1:] == [
+        "--data_dir=/mnt/mlcube/mlcube-input/workspace/data",
+        "--model_dir=/mnt/mlcube/mlcube-output/workspace/model",
+    ]
+    assert [claim["claim"] for claim in overlays["train"]["claims"]] == ["mlcube-input", "mlcube-output"]
+    wrong = mlpack("import", "mlcube", ".", "--force", "--param-claim", "data=mlcube-input")
+    assert (wrong.code, "--param-claim data=mlcube-input: no task has such a parameter" in wrong.stderr) == (2, True)

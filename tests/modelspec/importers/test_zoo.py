@@ -38,7 +38,7 @@ def one(path: Path, models: Path) -> Imported:
     return outcome
 
 
-@pytest.mark.golden_test("../../../golden/import/intel/zoo.yml")
+@pytest.mark.golden_test("../../golden/import/intel/zoo.yml")
 def test_import_of_zoo_writes_the_golden_models(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
@@ -55,7 +55,7 @@ def test_import_of_zoo_writes_the_golden_models(
         assert [path.name for path in packages.iterdir()] == [f"{result.folder.name}.tar.gz"]
 
 
-@pytest.mark.golden_test("../../../golden/import/intel/refused.yml")
+@pytest.mark.golden_test("../../golden/import/intel/refused.yml")
 def test_import_refuses_invalid_specs_with_problems(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,3 +249,21 @@ def test_spec_that_is_a_link_is_not_imported(tmp_path: Path) -> None:
     (zoo / SPECS / "tensorflow/small_spec.yml").unlink()
     with pytest.raises(SpecError):
         list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))
+
+
+def test_variable_whose_name_the_package_uses_is_renamed_or_left_out(tmp_path: Path, kubectl: Path) -> None:
+    """Names that the package has taken since a workload was written do not prevent its import."""
+    pod = K8S["k8s/net/mlops/one/pod.yaml"]
+    data = "data: {MODEL_DIR: /workspace/net, STEPS: 3, CPU: 2, MEMORY: 64}"
+    config = K8S["k8s/net/mlops/one/config-map.yaml"].replace("data: {MODEL_DIR: /workspace/net, STEPS: 3}", data)
+    tree = K8S | {"k8s/net/mlops/one/config-map.yaml": config}
+    tree["k8s/net/mlops/one/pod.yaml"] = pod.replace("--steps=$(STEPS)", "--steps=$(STEPS) $(MEMORY)")
+    zoo = write(tmp_path / "zoo", tree)
+    result = one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models")
+    overlay = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))["overlays"]["one"]
+    assert overlay["environment"] == {"A": "b", "STEPS": "3", "MODEL_MEMORY": "64"}
+    assert overlay["command"][2] == "--steps=$(STEPS) $(MODEL_MEMORY)"
+    messages = [finding.message for finding in result.findings]
+    assert "CPU is set by the package, to the same value" in messages
+    assert any(message.startswith("MEMORY becomes MODEL_MEMORY: ") for message in messages)
+    check_package(result, tmp_path / "packages", kubectl)

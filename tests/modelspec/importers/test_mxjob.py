@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.conftest import Outcome
 
 
-@pytest.mark.golden_test("../../../golden/import/mxjob/[!r]*.yml")
+@pytest.mark.golden_test("../../golden/import/mxjob/[!r]*.yml")
 def test_import_of_job_writes_the_golden_model(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
@@ -31,7 +31,7 @@ def test_import_of_job_writes_the_golden_model(
     check_package(result, tmp_path / "packages", kubectl)
 
 
-@pytest.mark.golden_test("../../../golden/import/mxjob/refused.yml")
+@pytest.mark.golden_test("../../golden/import/mxjob/refused.yml")
 def test_import_refuses_invalid_jobs_with_problems(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
