@@ -53,7 +53,7 @@ $(COMPILED): hatch_build.py packager/builder/templating.py $(shell find packager
 
 package: $(BASE) $(COMPILED) ## build the resnet50 fp32 package, and show the next steps
 	@mlpack build resnet50 --precision fp32 --mode training --force
-	@tools/show-package $(PACKAGE) localhost/tensorflow-mpi:2.21.0
+	@echo 'mlpack itself is in .venv/bin: `. .venv/bin/activate` puts it on the PATH' >&2
 
 tools: setup ## as root on Debian, install the programs that `make test-all` needs
 	@python -m tests.tools install
@@ -73,7 +73,7 @@ lint: setup ## check the code with ruff and shellcheck, and the words
 	ruff check
 	ruff format --check
 	python -m tools.check_words
-	shellcheck .ci/run tools/in-memory tools/make-venv tools/show-package
+	shellcheck .ci/run tools/in-memory tools/make-venv
 
 types: setup ## check the types with mypy
 	mypy --cache-dir "$(CACHE)/mypy$(CURDIR)"

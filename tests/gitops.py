@@ -270,6 +270,27 @@ def plain(flux: Flux) -> Iterator[str]:
     flux.delete(objects)
 
 
+def long_training(flux: Flux) -> Iterator[str]:
+    """Yield a title after the check that a training is healthy before its end, and that a sync leaves it running."""
+    objects = flux.objects(flux.push("long", "1.0.0", package="long-fp32-training.tar.gz"))
+    name = objects[-1]["metadata"]["name"]
+    state = (
+        *("get", "pod", "long-fp32-training-single-node", f"--namespace={_NAMESPACE}"),
+        *("--ignore-not-found", "--output=jsonpath={.metadata.uid} {.status.phase}"),
+    )
+    flux.apply(objects)
+    flux.condition(_APPLIED, name, "Ready", "True")
+    flux.wait(lambda: flux.kubectl(*state).endswith(" Running"), "the training runs")
+    before = flux.kubectl(*state)
+    flux.reconcile(_SOURCE, name)
+    flux.reconcile(_APPLIED, name)
+    flux.condition(_APPLIED, name, "Ready", "True")
+    if flux.kubectl(*state) != before:
+        raise CheckError("the training was started again")
+    yield "a training that has not ended is Ready, and a reconciliation leaves it running"
+    flux.delete(objects)
+
+
 @contextmanager
 def controllers(folder: Path, kubeconfig: Path) -> Iterator[None]:
     """Run both controllers on this machine, with the rights of the cluster's administrator."""
@@ -323,10 +344,14 @@ def main() -> int:
         flux = Flux(Path(name), host, kubeconfig)
         flux.mlpack("build", "hello-mpi", "--with", "gitops")
         flux.mlpack("build", "hello-mpi", "--destination", "plain")
+        flux.mlpack("init", "long")
+        (flux.folder / "long/train.sh").write_text("#!/bin/sh\nsleep 7200\n", encoding="utf-8")
+        image = ("--set", "image.name=mpioperator/mpi-pi", "--set", "image.tag=openmpi")
+        flux.mlpack("build", "./long", "--with", "gitops", "--registry", "docker.io", *image)
         for key in ("prod", "other"):
             flux.mlpack("key", "new", key)
         with installed(flux), controllers(Path(name), kubeconfig):
-            for checks in (references, signatures, runs, plain):
+            for checks in (references, signatures, runs, plain, long_training):
                 try:
                     for title in checks(flux):
                         print(f"ok   {title}", flush=True)

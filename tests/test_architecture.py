@@ -34,8 +34,7 @@ OWNERS = {
     "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
     "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
-    # Downloads; requests with a token, which go to one host alone; registries of packages.
-    "http": {"base/fetch.py", "base/rest.py", "publish/transport.py"},
+    "http": {"base/web.py"},
     "httpx2": {"service/callbacks/courier.py", "service/jobs/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
@@ -49,21 +48,31 @@ OWNERS = {
     "rich": {"cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
-    "selectors": {"base/process.py"},
+    "selectors": {"base/process.py", "service/registry/helpers.py"},
     "sqlalchemy": {"service/store/"},
-    "subprocess": {"base/process.py"},
-    "tarfile": {"package/archive.py", "package/tarheader.py"},
+    "subprocess": {"base/process.py", "service/registry/helpers.py"},
+    "tarfile": {
+        "cluster/devcode.py",
+        "cluster/pull.py",
+        "cluster/push.py",
+        "package/archive.py",
+        "package/tarheader.py",
+        "publish/bundle.py",
+        "publish/layout.py",
+        "publish/load.py",
+    },
     "tempfile": {"base/workfolder.py"},
-    # A watch and logs are read while others wait, digests during a copy, and SQLite is written by one thread at a time.
+    # A watch and logs are read while others wait, and SQLite is written by one thread at a time.
     "threading": {
         "base/process.py",
-        "cluster/livelogs.py",
+        "cluster/logreader.py",
         "cluster/podwatch.py",
-        "cluster/resumable.py",
+        "service/registry/helpers.py",
         "service/store/databases.py",
     },
     "typer": {"cli/"},
-    "urllib": {"base/fetch.py", "base/rest.py", "publish/transport.py", "service/api/incoming.py"},
+    "urllib": {"base/rest.py", "base/web.py", "service/api/incoming.py"},
+    "urllib3": {"base/web.py"},
     "uvicorn": {"service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py", "service/jobs/logs.py"},  # archives; logs in a database
@@ -73,12 +82,13 @@ CORE_OF_SERVICE = {
     "cluster/doctor/demand",
     *(f"diagnosis/{name}" for name in ("curves/figure", "curves/points", "diagnose", "past", "queued")),
     *(f"kubernetes/allowed/{name}" for name in ("judge", "table", "values", "words")),
-    *(f"kubernetes/{name}" for name in ("kubectl/messages", "manifest", "objects", "pods", "podsecurity", "queueing")),
+    *(f"kubernetes/{name}" for name in ("kubectl/messages", "manifest", "objects", "pods", "podsecurity")),
     *(f"kubernetes/{name}" for name in ("remedy", "snapshot", "verdict")),
+    "package/declared",
     *(f"modelspec/{name}" for name in ("conversion", "validation")),
     *(f"rendering/{name}" for name in ("origins", "overlay")),
-    *(f"verify/{name}" for name in ("allowed_fields", "containers", "credentials", "kinds", "names", "objects")),
-    *(f"verify/{name}" for name in ("podspec", "references", "schema", "security")),
+    *(f"verify/{name}" for name in ("allowed_fields", "containers", "credentials", "names", "objects")),
+    *(f"verify/{name}" for name in ("podspec", "references", "schema", "security", "taken")),
     *(f"workloads/{name}" for name in ("kinds", "kueue", "pods", "structures")),
 }
 """The modules of the core, beside those of `base/`, that the task service imports."""
@@ -88,7 +98,6 @@ LAYERS = (
     ("base", "__init__"),
     ("kubernetes",),
     ("package",),
-    ("publish",),
     ("workloads",),
     ("modelspec",),
     ("builder",),
@@ -97,6 +106,7 @@ LAYERS = (
     ("configure",),
     ("diagnosis",),
     ("cluster",),
+    ("publish",),
     ("app",),
     ("service",),
     ("cli",),
@@ -119,7 +129,6 @@ def nodes(module: str) -> tuple[ast.AST, ...]:
 STAGES = (
     "kubernetes.kubectl",
     "package",
-    "publish",
     "workloads",
     "modelspec",
     "builder",
@@ -127,7 +136,6 @@ STAGES = (
     "verify",
     "configure",
     "diagnosis",
-    "cluster",
 )
 
 
@@ -230,8 +238,8 @@ def test_service_uses_these_modules_of_the_core_alone() -> None:
     used: set[str] = set()
     for module in MODULES:
         if module.startswith("service/"):
-            for node in nodes(module):
-                origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for node in (node for node in nodes(module) if isinstance(node, ast.ImportFrom)):
+                origin = node.module or ""
                 if origin.startswith("packager") and not origin.startswith(("packager.service", "packager.base")):
                     folder = PACKAGE.joinpath(*origin.split(".")[1:])
                     files = [alias.name for alias in node.names if (folder / f"{alias.name}.py").is_file()]
@@ -250,7 +258,7 @@ def _stages(module: str) -> set[str]:
 
 def test_use_case_uses_no_terminal_and_no_environment() -> None:
     """Use cases take values, because the service that calls them has no terminal and not the user's environment."""
-    for module in (module for module in MODULES if module.startswith("app/")):
+    for module in (module for module in MODULES if module.startswith(("app/", "cluster/", "publish/"))):
         names = {ast.unparse(node) for node in nodes(module) if isinstance(node, ast.Attribute)}
         assert {"os.environ", "os.getenv", "os.getuid", "os.getgid"} & names == set(), module
         assert {"sys", "getpass", "platform", "signal", "typer", "rich"} & imports(module) == set(), module
@@ -299,11 +307,12 @@ def test_kind_has_module_and_templates() -> None:
         assert (TEMPLATES[kind.lower()] / "quickstart/k8s/mlops/OVERLAY/kustomization.yaml").is_file()
 
 
-def test_contributing_names_existing_files_for_tasks() -> None:
-    guide = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    tasks = re.findall(r"^\| .+ \| `(packager/.+)` \| `(.+)` \|$", guide, re.MULTILINE)
-    assert len(tasks) == 12
-    assert [path for path, word in tasks if word not in (PACKAGE.parent / path).read_text(encoding="utf-8")] == []
+def test_table_of_changes_names_existing_files() -> None:
+    guide = (PACKAGE.parent / "docs/change.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:packager|tests|model_specs)/[\w/.-]+)`", guide)
+    assert [path for path in paths if not (PACKAGE.parent / path).exists()] == []
+    words = re.findall(r"^\| .+ \| `(packager/.+)` \| `(.+)` \|$", guide, re.MULTILINE)
+    assert [path for path, word in words if word not in (PACKAGE.parent / path).read_text(encoding="utf-8")] == []
 
 
 def test_module_has_test_of_its_name_or_names_one() -> None:

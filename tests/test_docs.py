@@ -120,7 +120,7 @@ def test_quick_start_has_eight_lines_and_runs_those_without_a_cluster(mlpack: Ca
     expected = set(printed.splitlines())
     for line in (lines[0], lines[4]):
         done = mlpack(*line)
-        assert (done.code, done.stderr) == (0, "")
+        assert done.code == 0, done.stderr
         assert expected & set(done.stdout.splitlines()), line
 
 

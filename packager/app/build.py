@@ -18,7 +18,7 @@ from packager.modelspec import catalog
 from packager.modelspec.dockerfile import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package import layout, placement, tree
+from packager.package import layout, outside, placement, tree
 from packager.package.options import BY_NAME, PACKAGE_VOLUME, set_gpus
 from packager.workloads import accelerators
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.builder.plan import Plan
     from packager.configure.site.read import SiteSettings
@@ -113,6 +113,7 @@ class Built(Value, frozen=True):
     precision: str | None
     mode: str | None
     files: int
+    next_steps: tuple[str, ...] = ()  # lines for a shell
 
     def as_json(self) -> dict[str, Any]:
         """Return the package for `-o json`."""
@@ -198,8 +199,8 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
 
 
 def is_package(path: str) -> bool:
-    """Return whether a path is that of a package, rather than a model: an archive, or a folder with an inventory."""
-    return path.endswith(".tar.gz") or paths.exists(Path(path) / layout.INVENTORY)
+    """Return whether a path is that of a package or of an overlay outside of it, rather than of a model."""
+    return path.endswith(".tar.gz") or any(paths.exists(Path(path) / name) for name in (layout.INVENTORY, outside.FILE))
 
 
 def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
@@ -266,12 +267,28 @@ def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writ
     for path, text in loaded.sources.notes:
         writer.tell(f"note: {spec.parent / path} {text}")
     if loaded.spec.downloads:
-        from packager.app.downloads import with_downloads
+        from packager.builder.downloads import with_downloads
 
         loaded = with_downloads(
             loaded, settings, request.cache, record=request.record, tell=writer.tell, progress=writer.progress
         )
     return loaded
+
+
+def _next_steps(planned: Plan, path: Path, files: list[str], *, as_folder: bool) -> tuple[str, ...]:
+    """Return the lines that edit and run the overlay of a package that needs least: in its folder, the log last."""
+    names = [overlay.name for overlay in planned.overlays]
+    name = "single-node" if "single-node" in names else names[0]
+    folder = layout.overlay(name)
+    patch = next(file for file in files if file.startswith(f"{folder}/") and file.endswith(layout.PATCH))
+    into = f"cd {path}" if as_folder else f"tar xzf {path} && cd {planned.name}"
+    return (
+        into,
+        f"vi {folder}/{{{layout.ENV},{patch.removeprefix(folder + '/')}}}  # ROOT, and your user and group",
+        *(["mlpack image build . && mlpack image push .  # unless the nodes have it"] if planned.dockerfile else []),
+        f"kubectl apply -k {folder}",
+        f"mlpack logs . --overlay {name} --follow  # as soon as it runs",
+    )
 
 
 def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
@@ -340,6 +357,7 @@ class _Writer:
             variant.precision,
             variant.mode,
             len(package.entries) + 1,
+            _next_steps(planned, path, [entry.path for entry in package.entries], as_folder=as_folder),
         )
 
     def _planned(self, loaded: LoadedSpec, variant: Variant) -> Plan:

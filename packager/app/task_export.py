@@ -11,11 +11,11 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Literal
 
-from packager.app.target import chosen_overlays
 from packager.base import envfile, masking, yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import Fields, Value
+from packager.cluster.target import chosen_overlays
 from packager.configure.settings import Files
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
 from packager.kubernetes.mountpath import ROOT

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager import verify as stage
-from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.shortening import bounded
-from packager.base.values import Value, as_dict, replace
+from packager.base.errors import UsageError
+from packager.base.names import is_other_version
+from packager.base.problems import Problem
+from packager.base.values import replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
-from packager.package import tarheader
 from packager.package.opened import opened
+from packager.publish.reference import is_bundle, is_digest
 from packager.verify import Checks, objects, schema
-from packager.verify.expected import is_digest
 
 __all__ = [
     "Checks",
-    "Verification",
     "allowed_words",
     "expected_digest",
     "is_bundle",
@@ -31,54 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.bundle_contents import BundleContents
     from packager.app.rebuild import RebuildRequest
+    from packager.publish.load import BundleContents
     from packager.verify.report import Report
-    from packager.verify.security import Exceeded
-
-
-class Verification(Value, frozen=True):
-    """The result of verifying a package.
-
-    Attributes:
-        report: The problems, notes and unchecked parts.
-        proofs: Sentences about a second build, and about the bundle that contains it.
-    """
-
-    report: Report
-    proofs: tuple[str, ...] = ()
-
-    @property
-    def is_valid(self) -> bool | None:
-        """Whether the package is valid; None when that could not be determined."""
-        if self.report.problems:
-            return False
-        return None if self.report.unchecked else True
-
-    @property
-    def exit_code(self) -> int:
-        """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
-        if self.report.problems:
-            return VerificationError.exit_code
-        return ToolError.exit_code if self.report.unchecked else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        content = as_dict(self.report)
-        del content["files"]
-        for findings in ("problems", "notes"):
-            content[findings] = [finding.as_json() for finding in content[findings]]
-        for values in ("objects", "changes"):
-            content[values] = [as_dict(value) for value in content[values]]
-        content["security"] = [
-            {**as_dict(security), "exceeded": [_exceeded_json(field) for field in security.exceeded]}
-            for security in self.report.security
-        ]
-        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
-
-
-def _exceeded_json(field: Exceeded) -> dict[str, Any]:
-    return {**as_dict(field), "place": field.place._asdict()}
 
 
 def verify(
@@ -86,7 +39,8 @@ def verify(
     checks: Checks,
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
-) -> Verification:
+    tag: str | None = None,
+) -> Report:
     """Verify the package at `path`, a folder or an archive.
 
     Args:
@@ -94,6 +48,7 @@ def verify(
         checks: The options.
         rebuild: The spec that the package is built from again; None builds nothing.
         bundle: The bundle that the package comes from; None for none.
+        tag: The tag by which it was pulled; None for none.
 
     Raises:
         UsageError: The path or the spec does not exist.
@@ -110,24 +65,16 @@ def verify(
         problems += rebuilt.problems
         notes += [rebuilt.note] if rebuilt.note else []
     if bundle is not None:
-        from packager.app.bundle_contents import differences
-        from packager.app.bundle_contents import notes as bundle_notes
+        from packager.publish.load import differences
+        from packager.publish.load import notes as bundle_notes
 
         problems += differences(bundle, bundle.package, report.digest)
         notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
-    return Verification(replace(report, problems=tuple(problems)), tuple(notes))
-
-
-def is_bundle(path: Path) -> bool:
-    """Whether a file is a tar that is not compressed, as bundles are and packages are not; False if it is missing.
-
-    A file that cannot be read is reported by what reads the package.
-    """
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as stream:
-                return tarheader.is_tar(stream.read(tarheader.BLOCK))
-    return False
+        tag = bundle.package.tag
+    if is_other_version(tag, report.version):
+        message = f"the tag is {tag}, and the version of the package is {report.version}"
+        problems.append(Problem(str(path), 0, 0, message, "name the package by its digest if that is meant"))
+    return replace(report, problems=tuple(problems), proofs=tuple(notes))
 
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:

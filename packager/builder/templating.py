@@ -33,7 +33,7 @@ def roots(package: Path) -> dict[str, Path]:
     """Return the folders of templates in a folder `packager`, by the first part of their templates' names.
 
     A template for every package is named by its path below `builder/templates`, under the key "". A template of a kind
-    is named by the kind's folder, then its path below that folder's `templates`: `mpijob/README.md`.
+    is named by the kind's folder, then its path below that folder's `templates`: `mpijob/about.md`.
     """
     kinds = sorted((package / "workloads").glob("*/templates"))
     return {"": package / "builder/templates", **{folder.parent.name: folder for folder in kinds}}

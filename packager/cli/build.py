@@ -114,8 +114,13 @@ def build(
             print_error(result)
         elif output is None:
             emit_data(str(result.path))
+    built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
+    if output is None and not every and built:
+        say("next, with README.md in the package:")
+        for line in built[0].next_steps:
+            say(f"  {line}")
     if output is not None:
-        emit_output(as_json(outcomes), [str(item.path) for item in outcomes if isinstance(item, Built)], output)
+        emit_output(as_json(outcomes), [str(item.path) for item in built], output)
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]
     if failures:
         if every:

@@ -20,6 +20,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "site init": (("mlpack site init", "write ~/.config/mlpack/site.yaml"),),
     "site show": (("mlpack site show --package hello-mpi", "what is in effect for a package"),),
     "site check": (("mlpack site check -n team", "whether the cluster has all that the file names"),),
+    "options": (("mlpack options hello-mpi", "which options fit it, and which of them it has"),),
     "diff": (
         ("mlpack diff hello-mpi", "what you edited"),
         ("mlpack diff hello-mpi -o patch > edits.patch", "as a patch for `git apply`"),
@@ -27,6 +28,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "upgrade": (
         ("mlpack upgrade hello-mpi hello-mpi-2.tar.gz --dry-run", "show what an upgrade changes"),
         ("mlpack upgrade hello-mpi oci://registry.example.com/team/hello-mpi:2.0", "upgrade from a registry"),
+    ),
+    "overlay": (
+        ("mlpack overlay vendor/hello-mpi --to mine", "mine/multi-node and mine/single-node"),
+        ("mlpack overlay vendor/hello-mpi --to mine --dry-run", "what a newer build in vendor/hello-mpi changes"),
     ),
     "doctor": (("mlpack doctor hello-mpi --overlay multi-node -n team", "will it run in this namespace?"),),
     "deploy": (

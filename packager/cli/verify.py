@@ -91,7 +91,7 @@ def verify(
     from packager.app.verify import Checks, allowed_words, expected_digest, level
     from packager.app.verify import verify as judge
     from packager.cli.host import host
-    from packager.cli.registry_arguments import package_or_bundled
+    from packager.cli.registry_arguments import package_or_bundled, tag_of
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
@@ -116,14 +116,13 @@ def verify(
 
         again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
     with package_or_bundled(ctx, Path(package), trust, limits) as (local, bundle):
-        verdict = judge(local, checks, again, bundle)
-    report = verdict.report
+        report = judge(local, checks, again, bundle, tag_of(Path(package)))
     if output is not None:
-        emit_output(verdict.as_json(), [report.package], output)
+        emit_output(report.as_json(), [report.package], output)
     else:
         for problem in report.problems:
             emit(str(problem))
-    for line in verdict.proofs:
+    for line in report.proofs:
         say(line)
     _explain(report, verbose=verbose)
     if expect is not None and not report.problems:
@@ -132,8 +131,8 @@ def verify(
     if report.problems:
         count = len(report.problems)
         say(f"{count} problem{'s' if count > 1 else ''}")
-    if verdict.exit_code:
-        raise typer.Exit(verdict.exit_code)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
 
 
 def _show_edits(report: Report) -> None:
@@ -153,9 +152,14 @@ def _explain(report: Report, *, verbose: bool) -> None:
         say(f"note: {note}")
     for reason in report.unchecked:
         say(f"not checked: {reason}")
-    if not verbose:
-        return
-    say(f"{report.package} {report.digest}")
+    if verbose:
+        _explain_checks(report)
+    elif report.version:
+        say(f"{report.package} {report.version}")
+
+
+def _explain_checks(report: Report) -> None:
+    say(" ".join(filter(None, (report.package, report.version, report.digest))))
     if report.edits and report.received:
         say(f"{report.package} {report.received} as received, with the edits above")
     kubernetes = report.kubernetes

@@ -1,4 +1,4 @@
-"""kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: app/test_status.py."""
+"""kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: cluster/test_status.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
 from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
-from packager.kubernetes.queueing import Queueing
-from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.workloads import kueue
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
-from packager.configure import resources, settings
-from packager.kubernetes.manifest import at, integer
-from packager.kubernetes.ranges import out_of_range
+from packager.configure import additions, resources, settings
+from packager.kubernetes.manifest import at, integer, out_of_range
 from packager.package import kustomization, layout
 from packager.package.layout import env
 from packager.package.options import GPU
@@ -48,14 +47,6 @@ def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, s
     """Set amounts in the mlops.env of each overlay that has them.
 
     Memory and CPUs that an overlay does not have are added by a component of it, and GPUs by the option `gpu`.
-
-    Args:
-        files: The files.
-        overlays: The names of the overlays.
-        amounts: The options of the command line, with the values.
-
-    Raises:
-        UsageError: No overlay has an amount for an option, or can get it.
     """
     taken = {overlay: _taken(files, overlay) for overlay in overlays} if amounts else {}
     for option, value in amounts:
@@ -92,8 +83,10 @@ def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
 
 
 def _switch_gpu(files: Files, overlays: Sequence[str]) -> None:
-    """Switch the option `gpu` on in each overlay that offers it."""
+    """Switch the option `gpu` on in each overlay."""
     for overlay in overlays:
+        if GPU not in settings.options(files, overlay):
+            additions.add(files, overlay, GPU)
         path = layout.kustomization(overlay)
         files.write(path, kustomization.switch(files.read(path), GPU, files.package.shown(path), on=True))
 

@@ -31,13 +31,7 @@ class Origin(Protocol):
     """A part of a manifest as it is written in the package."""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """Return how many steps of `location` this origin contains, and the position of the last; None if it has none.
-
-        Args:
-            location: A path into the rendered manifest.
-            manifest: The rendered manifest.
-            at_key: Whether the problem is about the last key of the path, not its value.
-        """
+        """Return how many steps of `location` this origin contains, and the position of the last; None without any."""
 
 
 class Written(Value, frozen=True):
@@ -50,7 +44,7 @@ class Written(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not _matches(manifest, self.kind, self.name):
+        if not matches(manifest, self.kind, self.name):
             return None
         if self.is_patch and location[:2] == ("metadata", "name"):
             return None  # the name in a patch selects the object, and does not set its name
@@ -67,7 +61,7 @@ class Operations(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not _matches(manifest, self.kind, self.name):
+        if not matches(manifest, self.kind, self.name):
             return None
         best: tuple[int, Position] | None = None
         for index, operation in enumerate(self.document.data):
@@ -89,26 +83,18 @@ class Operations(Value, frozen=True):
 
 
 class Generated(Value, frozen=True):
-    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal.
-
-    Attributes:
-        kind: The kind.
-        name: The name.
-        position: The place of the name.
-        keys: The place of each key.
-        values: The values of env files and literals, by key.
-    """
+    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal."""
 
     kind: str
     name: str
-    position: Position
-    keys: Mapping[str, Position]
-    values: Mapping[str, str]
+    position: Position  # the place of the name
+    keys: Mapping[str, Position]  # the place of each key
+    values: Mapping[str, str]  # the values of env files and literals, by key
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
         del at_key
-        if not _matches(manifest, self.kind, self.name):
+        if not matches(manifest, self.kind, self.name):
             return None
         if len(location) > 1 and location[0] in ("data", "binaryData") and location[1] in self.keys:
             return 2, self.keys[str(location[1])]
@@ -116,15 +102,10 @@ class Generated(Value, frozen=True):
 
 
 class Renamed(Value, frozen=True):
-    """An image to which an entry of `images` gives a name, a tag or a digest.
+    """An image to which an entry of `images` gives a name, a tag or a digest."""
 
-    Attributes:
-        path: The image's name without a registry, tag and digest.
-        position: The place of the entry.
-    """
-
-    path: str
-    position: Position
+    path: str  # the image's name without a registry, tag and digest
+    position: Position  # the place of the entry
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
@@ -145,7 +126,7 @@ class Replaced(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if at_key or not _matches(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
+        if at_key or not matches(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
             return None
         return len(location), self.position
 
@@ -162,7 +143,7 @@ def find(
     return best[1] if best else None
 
 
-def _matches(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
+def matches(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
     """Whether `manifest` can come from an object of this kind and name, with a prefix and a suffix added."""
     metadata = manifest.get("metadata")
     rendered = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

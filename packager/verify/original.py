@@ -26,14 +26,10 @@ _ROOT = "root"
 
 
 class Original:
-    """One overlay of a package without its edits, rendered when it is first needed, if edits change a file of it.
-
-    Attributes:
-        edits: The edits of the package.
-    """
+    """One overlay of a package without its edits, rendered when it is first needed, if edits change a file of it."""
 
     def __init__(self, edits: Edits, overlay: RenderedOverlay, kubectl: str, runner: Runner) -> None:
-        self.edits = edits
+        self.edits = edits  # the edits of the package
         self._overlay = overlay
         self._kubectl = kubectl
         self._runner = runner
@@ -92,7 +88,8 @@ class Original:
         return self._permitted_content(path) if is_site else self._sealed_content(path)
 
     def _permitted_content(self, path: str) -> bytes:
-        return changes.permitted(path, (self.edits.package.sealed(path) or b""), self._content(path))
+        before = self.edits.package.sealed(path) or b""
+        return changes.permitted(path, before, self._content(path), self.edits.options)
 
     def _content(self, path: str) -> bytes:
         return self.edits.package.reader.read(path, yamlio.MAX_BYTES)

@@ -85,7 +85,7 @@ def test_build_reads_and_writes_no_cache(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     variables = {"HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(demo.CHECKOUT)}
-    argv = [sys.executable, "-m", "packager", "build", "hello-mpi", "-d", str(tmp_path / "out")]
+    argv = [sys.executable, "-m", "packager", "build", "hello-mpi", "-d", str(tmp_path / "out"), "-q"]
     os.mkfifo(tmp_path / "cache")
     done = subprocess.run(
         argv, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True, timeout=600, check=False

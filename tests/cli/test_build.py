@@ -24,7 +24,12 @@ NAME = "demo-fp32-training"
 def test_build_writes_archive_and_prints_its_path(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo")
     done = mlpack("build", "./demo")
-    assert (done.code, done.stdout, done.stderr) == (0, f"{NAME}.tar.gz\n", "")
+    assert (done.code, done.stdout) == (0, f"{NAME}.tar.gz\n")
+    first, *steps = done.stderr.splitlines()
+    assert first == "next, with README.md in the package:"
+    assert steps[0] == f"  tar xzf {NAME}.tar.gz && cd {NAME}"
+    assert steps[1].startswith("  vi quickstart/k8s/mlops/single-node/{mlops.env,pod-patch.yaml}  #")
+    assert steps[-1] == "  mlpack logs . --overlay single-node --follow  # as soon as it runs"
     with tarfile.open(tmp_path / f"{NAME}.tar.gz") as archive:
         assert {name.partition("/")[0] for name in archive.getnames()} == {NAME}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo", f"{NAME}.tar.gz"]

@@ -244,10 +244,20 @@ def last_json(log: str) -> dict[str, Any]:
     return value
 
 
-def commands(package: Path, section: str) -> list[str]:
+def blocks(package: Path, section: str) -> list[str]:
     """Return the shell commands of a package's README below the heading that begins with `section`."""
     text = (package / "README.md").read_text(encoding="utf-8")
     for part in re.split(r"^## ", text, flags=re.MULTILINE):
         if part.startswith(section):
             return [block.strip() for block in re.findall(r"^```sh\n(.*?)^```", part, flags=re.MULTILINE | re.DOTALL)]
     raise AssertionError(f"the README has no section {section!r}")
+
+
+def commands(package: Path, overlay: str) -> list[str]:
+    """Return the README's commands that apply an overlay, print its log, wait for its end and delete it."""
+    first, *others = re.split(r"^# (\S+): .*\n", blocks(package, "Run it")[0], flags=re.MULTILINE)
+    apply, logs, wait, delete = first.splitlines()
+    if overlay in others:
+        logs, wait = others[others.index(overlay) + 1].splitlines()
+        apply, delete = (re.sub(r"mlops/\S+", f"mlops/{overlay}", line) for line in (apply, delete))
+    return [apply, logs, wait, delete]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
+from tests.e2e.site import CHECKOUT, MPI_IMAGE, blocks
 from tests.e2e.storage import only_one_for_one_node
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_sequence_ends_when_its_deployment_serves(site: Site) -> None:
     text = spec.read_text(encoding="utf-8").replace("replicas: 2", "replicas: 1")
     spec.write_text(text.replace("variants:", TRAIN), encoding="utf-8")
     package = site.build("./model")
-    train, serve = commands(package, "One after the other")
+    train, serve = blocks(package, "One after the other")
     assert site.run(train, cwd=package).endswith("Complete\n")
     assert "successfully rolled out" in site.run(serve, cwd=package)
 

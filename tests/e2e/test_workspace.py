@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import MPI_IMAGE, commands
+from tests.e2e.site import MPI_IMAGE, blocks
 from tests.e2e.storage import claim, only_one_for_one_node
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_cube_files_are_copied_with_kubectl(site: Site, volumes: str) -> None:
     (site.folder / "cube/workspace/in/a.txt").write_text("a\n", encoding="utf-8")
     site.run("mlpack import mlcube cube -o models")
     package = site.build("./models/files", f"--site CLAIM_CLASS={volumes}", "--site CLAIM_SIZE=1Gi")
-    create_claim, create, push, ls, pull, delete = commands(package, "Files into and out of the claims")
+    create_claim, create, push, ls, pull, delete = blocks(package, "Files into and out of the claims")
     site.run(create_claim, cwd=package)
     site.run(create)
     site.run(push, cwd=site.folder / "cube")

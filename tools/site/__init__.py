@@ -32,7 +32,7 @@ CONTENTS = {
     "The task service": ("service", "service/*"),
     "Reference": ("usage", "commands", "spec", "options", "api", "format", "policy", "changelog"),
     "Concepts": ("architecture", "security", "comparison", "benchmarks", "adr/*"),
-    "Project": ("contributing", "conduct", "report"),
+    "Project": ("contributing", "change", "conduct", "report"),
 }
 """The pages below each heading of the navigation."""
 

@@ -16,8 +16,7 @@ from packager.base.errors import ClusterError
 from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import created, labels, name, owners, uid
-from packager.kubernetes.queueing import Queueing
-from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.service.allow import WORKLOADS
 from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
 from packager.service.registry.policy import JOB, SERVER

@@ -13,14 +13,14 @@ from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.modelspec.load import load
-from packager.verify import kinds as checks
+from packager.verify.objects import check_kinds
 from packager.workloads.job.life import Job
 from packager.workloads.structures import pods as pods_in
 from packager.workloads.structures import reserved
 from tests import demo, written
-from tests.cluster.test_results import member, packed
 from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB
+from tests.local_pod import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +193,7 @@ def test_verify_reports_values_that_the_api_server_refuses() -> None:
             "9:16: Job NAME: spec.parallelism: expected at most 100,000 in an Indexed Job",
         ),
     ]:
-        problems = [str(finding).partition(":")[2] for finding in checks.check(written.overlay(MANIFEST + lines))]
+        problems = [str(finding).partition(":")[2] for finding in check_kinds(written.overlay(MANIFEST + lines))]
         assert problems == ([problem.replace("{mode}", "Job NAME: spec.completionMode")] if problem else [])
 
 
@@ -242,7 +242,7 @@ def test_status_lists_the_indexes(mlpack: Mlpack, array: Life) -> None:
 
 
 def test_results_have_one_folder_per_index(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
-    array.archive = packed((member("./a.txt"), b"hello")).getvalue()
+    array.output = write(tmp_path / "pod", {"a.txt": b"hello"})
     done = mlpack("results", "hello-mpi", "out", "-n", "team")
     assert done.code == 0, done.stderr
     assert sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.txt")) == [

@@ -14,10 +14,11 @@ import yaml
 
 from packager.builder.plan import Options, plan
 from packager.builder.render import TEMPLATES, render
+from packager.builder.selection import select
 from packager.kubernetes.objects import name
 from packager.kubernetes.verdict import Phase
 from packager.modelspec.load import load
-from packager.verify import kinds as checks
+from packager.verify.objects import check_kinds
 from packager.workloads.jobset.elastic import least, replaces_pods
 from tests import demo, written
 from tests.fake_cluster import item
@@ -36,7 +37,7 @@ TORCH = "kind: JobSet, rendezvous: torch, roles: {node: {replicas: 3}}"
 def has_option(folder: Path, values: str) -> bool:
     """Whether the demo has the option, if its overlay on several nodes has these values."""
     loaded = load(demo.write(folder, demo.changed(f"{{kind: MPIJob}} => {{{values}}}")))
-    tree = render(plan(loaded, loaded.spec.variants[0], Options()))
+    tree = render(plan(loaded, loaded.spec.variants[0], Options(site=select(["all"]))))
     folders = {entry.path.split("/")[-2] for entry in tree.entries if entry.path.endswith("/kustomization.yaml")}
     scripts = {entry.path.rpartition("/")[2] for entry in tree.entries}
     assert ("elastic" in folders) is ("torchrun.sh" in scripts)
@@ -179,7 +180,7 @@ def test_verify_checks_the_least_number_of_nodes(tmp_path: Path) -> None:
 
     def messages(value: object) -> list[str]:
         variable["value"] = value  # type: ignore[assignment]
-        return [problem.message for problem in checks.check(written.overlay(yaml.safe_dump(manifest)))]
+        return [problem.message for problem in check_kinds(written.overlay(yaml.safe_dump(manifest)))]
 
     assert messages("1") == messages("3") == []
     for value in ("0", "4", "", "two", "1" * 5000, "٣", None, 2, ["1"]):
