@@ -88,7 +88,6 @@ API: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("POST", "/v1/jobs/{release:str}/cancel", None, OF_OWNER),
     ("POST", "/v1/jobs/{release:str}/rerun", None, OF_OWNER),
     ("GET", "/v1/jobs/{release:str}/callbacks", None, OF_OWNER),
-    ("POST", "/v1/jobs/{release:str}/callbacks/{identifier:str}/redeliver", None, OF_OWNER),
     ("GET", "/v1/events", None, ANY_CALLER),
 )
 
@@ -112,7 +111,6 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/sign-in/answer", None, ABSENT),
     ("GET", "/jobs", None, SEEN_BY_ANY),
     ("GET", "/jobs/{release:str}", None, SEEN_IN_PROJECT),
-    ("POST", "/jobs/{release:str}/callbacks/{identifier:str}", {}, SENT_BY_OWNER),
     ("POST", "/jobs/{release:str}/cancel", {}, SENT_BY_OWNER),
     ("POST", "/jobs/{release:str}/rerun", {}, SENT_BY_OWNER),
     ("POST", "/jobs/{release:str}/delete", {}, SENT_BY_OWNER),

@@ -1,4 +1,4 @@
-"""The use cases of jobs: create, run again, list, cancel and delete jobs, and send their callbacks again."""
+"""The use cases of jobs: create, run again, list, cancel and delete jobs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 from packager.base import durations, jsonio
 from packager.base.problems import show
-from packager.base.values import Value
+from packager.base.values import replace
 from packager.kubernetes.manifest import mapping
-from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import records
-from packager.service.jobs.preparation import Filled
-from packager.service.registry.packages.content import ENV
-from packager.service.store.store import FINAL, STATUSES, Filters
+from packager.service.jobs.make import Filled
+from packager.service.store.store import FINAL, STATUSES, JobQuery
+from packager.service.times import as_text
 from packager.service.use import answers
-from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
+from packager.service.use.answers import CallbackList, Job, JobList, JobPreview
+from packager.service.work import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,40 +29,12 @@ if TYPE_CHECKING:
     from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
     from packager.service.access.tokens import Caller
-    from packager.service.callbacks.courier import Courier
-    from packager.service.jobs.recorder import Recorder
-    from packager.service.jobs.tasks import Tasks
+    from packager.service.jobs.logs import LogReader
+    from packager.service.jobs.make import Tasks
     from packager.service.sealing import Sealer
-    from packager.service.store.rows import RequestKey, StoredJob
+    from packager.service.store.models import RequestKey, StoredJob
     from packager.service.store.store import Store
-
-
-class JobQuery(Value, frozen=True):
-    """The filters of a list of jobs; None for all jobs.
-
-    Attributes:
-        status: The status of the jobs.
-        definition: The name of the definition.
-        creator: The name of the creator.
-        application: The name of the application.
-        project: The name of the project.
-        since: The earliest time of creation: a time, or a duration before now.
-        until: The end of the times of creation, excluded: a time, or a duration before now.
-        q: A part of the release.
-        limit: The most jobs in a page.
-        cursor: The `next` of the previous page.
-    """
-
-    status: str | None = None
-    definition: str | None = None
-    creator: str | None = None
-    application: str | None = None
-    project: str | None = None
-    since: str | None = None
-    until: str | None = None
-    q: str | None = None
-    limit: int = 50
-    cursor: str | None = None
+    from packager.service.work import Work
 
 
 class Jobs:
@@ -74,16 +46,16 @@ class Jobs:
         store: The database.
         tasks: Creates and stops jobs.
         sealer: Decrypts headers and secrets.
-        recorder: Reads the curves of jobs.
-        courier: Sends callbacks.
+        reader: Reads the curves of jobs.
+        work: The threads in which long lists are read.
     """
 
-    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer, recorder: Recorder, courier: Courier) -> None:
+    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer, reader: LogReader, work: Work) -> None:
+        self._work = work
         self._store = store
         self._tasks = tasks
         self._sealer = sealer
-        self._recorder = recorder
-        self._courier = courier
+        self._reader = reader
 
     async def create(self, caller: Caller, filled: Mapping[str, Json], key: RequestKey | None = None) -> Job:
         """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
@@ -121,7 +93,7 @@ class Jobs:
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
         creator = str(filled.get("creator") or caller.name)  # as of every new job
         owner = job.owner if creator != caller.name else None  # the owner of the other job
-        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(ENV)))
+        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(records.SECRETS)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
         return answers.job(await self._tasks.create(request, key))
 
@@ -141,26 +113,16 @@ class Jobs:
         permissions.check_role(caller, "viewer")
         if query.status is not None and query.status not in STATUSES:
             raise Failure("invalid-query", f"status: expected {', '.join(STATUSES)}; found {show(query.status)}")
-        visible = permissions.projects_of(caller, "viewer")
-        if query.project is not None:
-            visible = (query.project,) if visible is None or query.project in visible else ()
-        filters = Filters(
-            query.status,
-            query.definition,
-            query.creator,
-            query.application,
-            _moment("since", query.since),
-            _moment("until", query.until),
-            query.q,
-            visible,
-        )
-        return await asyncio.to_thread(self._page, filters, query.limit, _decoded(query.cursor))
+        times = {key: _moment(key, getattr(query, key)) for key in ("since", "until")}
+        after, visible = _decoded(query.cursor), permissions.projects_of(caller, "viewer")
 
-    def _page(self, filters: Filters, limit: int, after: tuple[str, str] | None) -> JobList:
-        """Return a page of jobs; see `Store.jobs`. A thread makes it: 200 jobs would block the event loop for long."""
-        jobs = self._store.jobs(filters, limit + 1, after)
-        following = _encoded(jobs[limit - 1]) if len(jobs) > limit else None
-        return JobList(items=[answers.job(job) for job in jobs[:limit]], next=following)
+        def page() -> JobList:  # 200 jobs would block the event loop for long
+            found = self._store.jobs(replace(query, limit=query.limit + 1, **times), visible, after)
+            shown = found[: query.limit]
+            following = _encoded(shown[-1]) if len(found) > query.limit else None
+            return JobList(items=[answers.job(job) for job in shown], next=following)
+
+        return await self._work.run(Owner(caller.key), page)
 
     async def job(self, caller: Caller, release: str) -> Job:
         """Return a job. Raises Failure."""
@@ -173,7 +135,7 @@ class Jobs:
 
     async def curves(self, caller: Caller, release: str) -> Sequence[Curve]:
         """Return the curves of a job. Raises Failure."""
-        return await self._recorder.curves(await self._visible(caller, release))
+        return await self._reader.curves(await self._visible(caller, release))
 
     async def cancel(self, caller: Caller, release: str) -> Job:
         """Stop a job; its record and its claims stay. Raises Failure."""
@@ -207,15 +169,6 @@ class Jobs:
         deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
         return CallbackList(items=[answers.callback(delivery) for delivery in deliveries])
 
-    async def redeliver(self, caller: Caller, release: str, identifier: str) -> Callback:
-        """Send a callback of a job again now, in any state. Raises Failure."""
-        await self._own(caller, release, "send the callbacks of others")
-        delivery = await asyncio.to_thread(self._store.outbox.redeliver, release, identifier, times.now())
-        if delivery is None:
-            raise Failure("not-found", f"callback {identifier!r} not found")
-        self._courier.wake()
-        return answers.callback(delivery)
-
     async def _visible(self, caller: Caller, release: str) -> StoredJob:
         """Return a job that the caller may see. Raises Failure."""
         return await asyncio.to_thread(permissions.visible_job, caller, release, self._store.job)
@@ -232,7 +185,7 @@ def _without_project(filled: Mapping[str, Json]) -> dict[str, Json]:
 def _moment(key: str, text: str | None) -> str | None:
     """Return a time or a duration before now in the format of the database. Raises Failure."""
     try:
-        return None if text is None else times.as_text(durations.moment(text, datetime.now(UTC), zone=UTC))
+        return None if text is None else as_text(durations.moment(text, datetime.now(UTC), zone=UTC))
     except ValueError as error:
         raise Failure("invalid-query", f"{key}: {error}") from None
 
