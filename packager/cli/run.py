@@ -113,12 +113,12 @@ def run(
     run, 8 after --timeout. Ctrl-C leaves the current one running. A cube is imported with defaults; for other values,
     run what `mlpack import mlcube` makes of it.
     """
-    from packager.app.runnable import runnable
     from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
     from packager.cluster import claims
     from packager.cluster import deploy as deploying
     from packager.cluster import sequence as use_case
+    from packager.cluster.runnable import runnable
     from packager.verify.command import allowed_words, level
 
     limit = (seconds(timeout) or None) if timeout is not None else None

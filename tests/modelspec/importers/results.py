@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from packager.app.importing import Imported
+    from packager.modelspec.importing import Imported
 
 
 def imported(result: Imported, models: Path) -> dict[str, Any]:

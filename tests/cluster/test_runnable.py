@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.runnable`."""
+"""Tests of the use case `packager.cluster.runnable`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.runnable import BuildOptions, RunRequest, runnable
 from packager.base.errors import SpecError, ToolError, UsageError
+from packager.cluster.runnable import BuildOptions, RunRequest, runnable
 from packager.cluster.sequence import Runnable
 from packager.package.opened import opened
 from tests import demo

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from packager.app.importing import Imported
     from packager.base.progress import Progress, Tell
+    from packager.modelspec.importing import Imported
     from packager.site.read import SiteSettings
 
 _CUBE = "mlcube.yaml"
@@ -153,7 +153,7 @@ def _given(build: BuildOptions) -> list[str]:
 
 
 def _imported(path: Path, work: Path, tell: Tell) -> Imported:
-    from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
+    from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
 
     imported = import_mlcube(path, ModelDestination(work), mlcube_choices())
     for finding in imported.findings:
