@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.app import task_export
 from packager.base import yamlio
 from packager.base.errors import UsageError
 from packager.base.runner import SYSTEM
@@ -17,6 +16,7 @@ from packager.service.registry import definitions
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.policy import Site
 from packager.service.registry.rendering import Renderer
+from packager.tasks import export as task_export
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,12 +15,11 @@ from packager.base import envfile, masking, yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import Fields, Value
-from packager.cluster.target import chosen_overlays
 from packager.configure.settings import Files
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.package import declared, layout
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render
 from packager.workloads import structures
 from packager.workloads.kinds import kinds

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app import task
 from packager.base import rest
 from packager.base.errors import ClusterError, MlpackError, UnreachableError
 from packager.base.rest import Answer, RestServer
 from packager.base.runner import Runner
+from packager.tasks import jobs as task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

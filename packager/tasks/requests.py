@@ -1,4 +1,4 @@
-"""The requests of the client of a task service, and its refusals as errors with places. Tests: app/test_task.py."""
+"""The requests of the client of a task service, and its refusals as errors with places. Tests: tasks/test_jobs.py."""
 
 from __future__ import annotations
 

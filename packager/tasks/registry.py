@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from packager.app.task_requests import (
+from packager.base import rest, yamlio
+from packager.base.errors import UsageError
+from packager.base.names import is_label_value
+from packager.base.problems import show
+from packager.base.values import Value
+from packager.tasks.requests import (
     Body,
     checked_name,
     mapping,
@@ -14,11 +19,6 @@ from packager.app.task_requests import (
     refusal,
     send,
 )
-from packager.base import rest, yamlio
-from packager.base.errors import UsageError
-from packager.base.names import is_label_value
-from packager.base.problems import show
-from packager.base.values import Value
 
 if TYPE_CHECKING:
     from packager.base.problems import Problem

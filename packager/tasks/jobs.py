@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.app.task_requests import (
+from packager.base import rest, yamlio
+from packager.base.errors import TimedOutError, UnreachableError, UsageError
+from packager.base.names import is_label_value
+from packager.base.problems import Problem, show
+from packager.base.values import Fields, FieldsError, Value, convert
+from packager.modelspec.settings import parse_setting, put
+from packager.tasks.requests import (
     Body,
     at_pointer,
     checked_name,
@@ -17,12 +23,6 @@ from packager.app.task_requests import (
     send,
     type_of,
 )
-from packager.base import rest, yamlio
-from packager.base.errors import TimedOutError, UnreachableError, UsageError
-from packager.base.names import is_label_value
-from packager.base.problems import Problem, show
-from packager.base.values import Fields, FieldsError, Value, convert
-from packager.modelspec.settings import parse_setting, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
