@@ -23,7 +23,7 @@ URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-
 OWN_PATHS = frozenset(
     (
         *("v1", "static", "jobs", "new", "definitions", "templates", "projects"),
-        "overview",
+        *("overview", "compare"),
         *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
     )
 )

@@ -164,7 +164,7 @@ class Server:
             attempted=self.figures.attempted,
         )
         self.pulse.on_change.append(self.courier.wake)
-        self.jobs = Jobs(store, self.tasks, sealer, self.recorder, self.courier)
+        self.jobs = Jobs(store, self.tasks, sealer, self.recorder, self.courier, self.projects)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse, sealer)
         self.templates = TaskTemplates(self.catalog, self._rendering)

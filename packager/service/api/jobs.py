@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Response, delete, get, post
+from litestar import Response, delete, get, patch, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
@@ -14,7 +14,7 @@ from packager.service.api import document
 from packager.service.api.access import HttpRequest, IdempotencyKey, caller_of, created, request_key, server_of
 from packager.service.api.incoming import MOST_BYTES
 from packager.service.registry import rendering
-from packager.service.use.answers import Job, JobList, JobPreview
+from packager.service.use.answers import Job, JobChanges, JobList, JobPreview
 from packager.service.use.jobs import JobQuery
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
@@ -60,12 +60,16 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     project: FromQuery[str | None] = None,
     since: FromQuery[str | None] = None,
     until: FromQuery[str | None] = None,
+    ended_since: FromQuery[str | None] = None,
     q: FromQuery[str | None] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response[JobList]:
-    """List jobs, the newest first; `q` is a part of the release, `since` and `until` are times, or durations."""
-    query = JobQuery(status, definition, creator, application, project, since, until, q, limit, cursor)
+    """List jobs, the newest first; `q` is a part of the release or the title, the others are times, or durations.
+
+    `since` and `until` limit the time of creation, and `ended_since` the time of the end.
+    """
+    query = JobQuery(status, definition, creator, application, project, since, until, q, limit, cursor, ended_since)
     page = await server_of(state).jobs.search(await caller_of(request), query)
     link = {}
     if page.next:
@@ -78,6 +82,12 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
 async def get_job(request: HttpRequest, state: State, release: FromPath[str]) -> Job:
     """Return a job."""
     return await server_of(state).jobs.job(await caller_of(request), release)
+
+
+@patch("/v1/jobs/{release:str}")
+async def rename_job(request: HttpRequest, state: State, release: FromPath[str], data: JSONBody[JobChanges]) -> Job:
+    """Change the title of a job, which lists show; an empty one stands for the description in its values."""
+    return await server_of(state).jobs.rename(await caller_of(request), release, data.title)
 
 
 @get("/v1/jobs/{release:str}/manifests")
@@ -118,6 +128,7 @@ HANDLERS = (
     create_job,
     list_jobs,
     get_job,
+    rename_job,
     job_manifests,
     cancel_job,
     delete_job,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from packager.base import jsonio
 from packager.base.errors import ClusterError
-from packager.base.values import Fields, FieldsError, as_plain, convert
-from packager.diagnosis.curves.points import STEP, Curve, added
+from packager.base.values import Fields, FieldsError, Value, as_plain, convert, from_json
+from packager.diagnosis.curves.points import STEP, Curve, Point, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
@@ -66,6 +66,17 @@ class Measurements(Fields, frozen=True, kw_only=True):
 
     places: dict[str, Place] = {}
     curves: list[Curve] = []
+
+
+class _LastValue(Value, frozen=True):
+    name: str
+    last: Point | None = None
+
+
+class _LastValues(Value, frozen=True):
+    """The part of `Measurements` that a list of jobs shows."""
+
+    curves: list[_LastValue] = []
 
 
 class Recorder:
@@ -122,6 +133,21 @@ class Recorder:
                 async with asyncio.timeout(_WAIT_SECONDS):
                     await self.record(job, self._pods(job) or await self._listed(job))
         return (await self._stored(job.release)).curves
+
+    async def last_values(self, releases: Sequence[str]) -> dict[str, dict[str, float | None]]:
+        """Return the last stored value of each curve of some jobs, by release and name; of several pods, the first."""
+
+        def read() -> dict[str, dict[str, float | None]]:
+            curves = {
+                release: from_json(body, _LastValues).curves
+                for release, body in self._store.measured.of_jobs(releases).items()
+            }
+            return {
+                release: {curve.name: curve.last[1] for curve in reversed(items) if curve.last}
+                for release, items in curves.items()
+            }
+
+        return await asyncio.to_thread(read)
 
     async def _listed(self, job: StoredStatus) -> Sequence[Object]:
         """Return the pods of a job from the cluster, for replicas without watches: only the leader has watches."""

@@ -11,7 +11,7 @@ from litestar import Litestar, MediaType, Response, Router
 from packager.service.api import app, requestlog
 from packager.service.api.access import HttpRequest, admit, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.page import jobs, new, overview, projects, registry, sign_in, static, tokens
+from packager.service.page import jobs, new, overview, projects, registry, runs, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def make(server: Server) -> Litestar:
     handlers = [
         *overview.HANDLERS,
         *jobs.HANDLERS,
+        *runs.HANDLERS,
         *new.HANDLERS,
         *registry.HANDLERS,
         *projects.HANDLERS,

@@ -16,6 +16,7 @@ from litestar.response import Redirect
 
 from packager import __version__
 from packager.base import yamlio
+from packager.diagnosis.curves.figure import number
 from packager.service.api.access import caller_of, server_of
 from packager.service.page import static
 from packager.service.store.store import FINAL
@@ -130,6 +131,7 @@ _environment = jinja2.Environment(
 )
 _environment.filters |= {
     "age": age,
+    "number": number,
     "anchor": anchor,
     "clock": clock,
     "moment": moment,

@@ -1,4 +1,4 @@
-"""The views of jobs: the list, a job, and the actions on a job."""
+"""The view of a job, and the actions on a job."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from packager.service.failures import Failure
 from packager.service.page import inputs
 from packager.service.page.html import redirect, respond, visible
 from packager.service.page.keys import next_key
-from packager.service.store.store import FINAL, STATUSES
-from packager.service.use.jobs import JobQuery
+from packager.service.store.store import FINAL
 from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
@@ -30,32 +29,10 @@ if TYPE_CHECKING:
     from packager.service.server import Server
     from packager.service.use.answers import Callback
 
-_PAGE = 50
+_MOST_SHOWN = 50
 _LOG_LINES = 200
 _LOG_CHARACTERS = 128 << 10
 _LOG_SECONDS = 3.0
-_FILTERS = ("status", "definition", "creator", "application", "project", "since", "until", "q")
-
-
-@get("/jobs", include_in_schema=False)
-async def _jobs(request: HttpRequest, state: State) -> Response[str]:
-    query = request.query_params
-    filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
-    caller = await caller_of(request)
-    after = await server_of(state).events.position()
-    asked = JobQuery(limit=_PAGE, cursor=query.get("cursor") or None, **filters)
-    page = await server_of(state).jobs.search(caller, asked)
-    return await respond(
-        request,
-        "jobs",
-        jobs=page.items,
-        following=page.next,
-        is_first="cursor" not in query,
-        filters=filters,
-        more=not filters.keys() <= {"status", "q"},
-        statuses=STATUSES,
-        after=after,
-    )
 
 
 @get("/jobs/{release:str}", include_in_schema=False)
@@ -89,9 +66,10 @@ async def _shown(  # noqa: PLR0913 - the parts of the view
     """
     server, caller = server_of(state), await caller_of(request)
     job = await server.jobs.job(caller, release)
-    history = await server.events.latest(caller, release, _PAGE)
+    history = await server.events.latest(caller, release, _MOST_SHOWN)
     manifests = await server.jobs.manifests(caller, release)
     is_own = permissions.owns(caller, job.owner, job.project)
+    is_logarithmic = request.query_params.get("scale") == "log"
     pods = [item["name"] for item in job.pods]
     chosen = pod if pod in pods else None
     log, log_problem = await _log(request, server, release, chosen or (pods[0] if len(pods) == 1 else None))
@@ -101,12 +79,13 @@ async def _shown(  # noqa: PLR0913 - the parts of the view
         failure.status if failure else 200,
         job=job,
         history=history,
-        figures=figures(await server.jobs.curves(caller, release)),
-        deliveries=(await _deliveries(server, caller, release))[-_PAGE:] if is_own else (),
+        figures=figures(await server.jobs.curves(caller, release), is_logarithmic=is_logarithmic),
+        is_logarithmic=is_logarithmic,
+        deliveries=(await _deliveries(server, caller, release))[-_MOST_SHOWN:] if is_own else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],
         claims=[item["metadata"]["name"] for item in manifests if _is_claim(item)],
-        values=_flat(job.values),
+        values=flat(job.values),
         may_change=is_own and caller.may("user", job.project),
         has_ended=job.status in FINAL,
         log=log,
@@ -148,15 +127,15 @@ async def _log(request: HttpRequest, server: Server, release: str, pod: str | No
     return visible(text), None
 
 
-def _flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
+def flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
     """Return filled values as pairs of a path and a text: `process.train.maxStep`, `100`."""
     lines: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{above}{key}"
         if isinstance(value, list):
-            lines += _flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
+            lines += flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
         elif isinstance(value, dict):
-            lines += _flat(value, f"{name}.")
+            lines += flat(value, f"{name}.")
         else:
             lines.append((visible(name), visible(inputs.shown(value))))
     return lines
@@ -174,6 +153,16 @@ async def _redeliver(
 async def _cancel(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
     try:
         await server_of(state).jobs.cancel(await caller_of(request), release)
+    except Failure as failure:
+        return await _refused(request, state, release, failure)
+    return redirect(f"/jobs/{release}")
+
+
+@post("/jobs/{release:str}/title", include_in_schema=False)
+async def _rename(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
+    title = str((await request.form()).get("title", ""))
+    try:
+        await server_of(state).jobs.rename(await caller_of(request), release, title)
     except Failure as failure:
         return await _refused(request, state, release, failure)
     return redirect(f"/jobs/{release}")
@@ -212,5 +201,5 @@ async def _refused(
     return await _shown(request, state, release, failure=failure, rerun_key=rerun_key)
 
 
-HANDLERS = (_jobs, _job, _redeliver, _cancel, _rerun, _delete)
+HANDLERS = (_job, _redeliver, _cancel, _rename, _rerun, _delete)
 """The routes."""

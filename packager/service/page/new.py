@@ -36,11 +36,10 @@ async def _new(
     state: State,
     name: FromPath[str],
     values_of: FromQuery[str | None] = None,
-    example: FromQuery[str] = "",
 ) -> Response[str]:
     caller = await caller_of(request, "user")
     definition = await server_of(state).definitions.usable(caller, name)
-    data = await asyncio.to_thread(inputs.data_of, definition, definition.example) if example else {}
+    data: dict[str, str] = {}
     if values_of:
         job = await server_of(state).jobs.job(caller, values_of)
         values = {key: value for key, value in job.values.items() if key != "creator"}
@@ -60,6 +59,11 @@ async def _sent(request: HttpRequest, state: State, name: FromPath[str]) -> Resp
         count = f"count:{action.removeprefix('more:')}"
         data[count] = str(int(data[count]) + 1) if data.get(count, "").isdecimal() and len(data[count]) < 3 else "2"
         return await _form(request, definition, data, more=action.removeprefix("more:"))
+    if action in ("example", "replace"):
+        kept = {key: text for key, text in data.items() if key in ("key", "/project", "/creator")}
+        replaces = action == "example" and any(data[key].strip() for key in data.keys() - kept if key.startswith("/"))
+        example = {} if replaces else await asyncio.to_thread(inputs.data_of, definition, definition.example)
+        return await _form(request, definition, {**(data if replaces else example), **kept}, replaces=replaces)
     sent = await asyncio.to_thread(inputs.read, definition, data)
     filled = {**sent.filled, **({"project": data["/project"]} if data.get("/project") else {})}
     if sent.complaints:
@@ -88,6 +92,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
     failure: Failure | None = None,
     values_of: str | None = None,
     more: str | None = None,
+    replaces: bool = False,
 ) -> Response[str]:
     complaints = failure.complaints if failure else ()
     return await respond(
@@ -107,6 +112,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
         failure=failure,
         values_of=values_of,
         more=more,
+        replaces=replaces,
     )
 
 

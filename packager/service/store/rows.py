@@ -117,6 +117,8 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
     attempts: int | None = None
     request_key: str | None = None
     request_digest: str | None = None
+    title: str | None = None  # of the run, as its owner calls it; None for the description in the values
+    log_line: str | None = None  # of a failed job: the line of its log that explains the failure
 
     @property
     def values(self) -> dict[str, Json]:

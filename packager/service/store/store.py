@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import func, insert, select, text, tuple_, update
+from sqlalchemy import func, insert, or_, select, text, tuple_, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError
@@ -14,7 +14,7 @@ from packager.service.store import databases, migration, outbox, prepared, usage
 from packager.service.store.curves import Measured
 from packager.service.store.databases import AwayError
 from packager.service.store.kept_logs import KeptLogs
-from packager.service.store.quota import Quota, Share, obstacle, startable
+from packager.service.store.quota import Quota, Share, Wait, startable, waits
 from packager.service.store.revisions import Revisions
 from packager.service.store.rows import (
     NewEvent,
@@ -51,6 +51,7 @@ STATUSES = (*ACTIVE, *FINAL)
 GOALS = ("cancel", "delete", "delete-storage")
 """The goals of a job, except `run`; each includes those before it."""
 
+_MOST_CHOICES = 200
 _PROBE = "probe"
 _PROBE_BYTES = 16 << 10
 """The key and the size of the row that tests whether writes succeed: a full disk still accepts a few bytes."""
@@ -77,6 +78,7 @@ class Filters(Value, frozen=True):
     since: str | None = None
     until: str | None = None
     q: str | None = None
+    ended_since: str | None = None
     projects: tuple[str, ...] | None = None
 
 
@@ -94,7 +96,7 @@ class NewJob(Value, frozen=True):
     limits: Quota = _NO_QUOTA
 
 
-_STATE = ("status", "reason", "message", "hint", "pods", "findings", "attempts", "started", "ended")
+_STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings", "attempts", "started", "ended")
 """The columns of a job that the control loop changes."""
 
 
@@ -234,8 +236,7 @@ class Store:
             if job.release in startable(started, [*waiting, share], limits):
                 return job
             queued = len(waiting)
-            message = f"waits for room in the project: {obstacle(share, started, limits)} when it was created"
-            job = replace(job, status="queued", reason="NoRoom", message=message)
+            job = replace(job, status="queued", reason="NoRoom", message="waits for room in the project")
         if limits.queued is not None and queued >= limits.queued:
             raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")
         return job
@@ -266,6 +267,27 @@ class Store:
                 connection.execute(update(jobs).where(jobs.c.release == release).values(**fields))
                 self._add_event(connection, NewEvent(release=release, status="pending", reason="Admitted"))
             return releases
+
+    def waits(self, project: str, limits: Quota) -> dict[str, Wait]:
+        """Return the place in the queue of each job that waits for room in a project, and why it waits now."""
+        with self._reading() as connection:
+            return waits(*self._shares(connection, project), limits)
+
+    def choices(self, projects: Sequence[str] | None) -> dict[str, list[str]]:
+        """Return the values by which the jobs of some projects, None for all, can be filtered."""
+        with self._reading() as connection:
+            result = {}
+            for key in ("definition", "application", "creator", "project"):
+                statement = select(jobs.c[key]).distinct().order_by(jobs.c[key]).limit(_MOST_CHOICES)
+                if projects is not None:
+                    statement = statement.where(jobs.c.project.in_(projects))
+                result[key] = [value for value in connection.execute(statement).scalars() if value]
+            return result
+
+    def rename_job(self, release: str, title: str | None) -> None:
+        """Set the title of a job, if it exists."""
+        with self._writing() as connection:
+            connection.execute(update(jobs).where(jobs.c.release == release).values(title=title))
 
     def usage(self, project: str) -> list[Usage]:
         """Return the current numbers of jobs and GPUs of a project, by status and owner, with a creator of each."""
@@ -331,10 +353,13 @@ class Store:
             statement = statement.where(jobs.c.created >= filters.since)
         if filters.until is not None:
             statement = statement.where(jobs.c.created < filters.until)
+        if filters.ended_since is not None:
+            statement = statement.where(jobs.c.ended >= filters.ended_since)
         if filters.q is not None and "\0" in filters.q:  # SQLite ends a pattern at NUL
             return []
         if filters.q is not None:
-            statement = statement.where(jobs.c.release.icontains(filters.q, autoescape=True))
+            found = (jobs.c.release, jobs.c.title)
+            statement = statement.where(or_(*(text.icontains(filters.q, autoescape=True) for text in found)))
         if after is not None:
             statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
         return self.database.rows(StoredJob, statement)

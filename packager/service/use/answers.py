@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from packager.base.values import UNSET, Fields, UnsetType, as_dict, convert
+from packager.base.values import UNSET, Fields, Meta, UnsetType, as_dict, convert
 from packager.kubernetes.objects import Object
+from packager.service.access import permissions
 from packager.service.registry.catalog import Outcome
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
 from packager.service.store.revisions import PACKAGE
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
     from packager.diagnosis.curves.points import Curve
     from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.store.quota import Wait
     from packager.service.store.rows import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
+    from packager.service.store.store import Store
+
+
+LONGEST_TITLE = 200
 
 
 class Revision(Fields, frozen=True, kw_only=True):
@@ -105,6 +112,8 @@ class Job(Fields, frozen=True, kw_only=True):
     reason: str | None
     message: str | None
     hint: str | None
+    log_line: str | None  # of a failed job, for callers who may read its log: the line that explains the failure
+    title: str
     definition: Revision
     template: Revision | None
     package: PackageRevision | None
@@ -112,6 +121,8 @@ class Job(Fields, frozen=True, kw_only=True):
     creator: str
     owner: str
     project: str
+    gpus: int
+    place: int | None  # in the queue of the project; null for a job that does not wait for room in it
     values: Mapping[str, object]
     workload: WorkloadName
     created: str
@@ -120,6 +131,12 @@ class Job(Fields, frozen=True, kw_only=True):
     attempts: int | None
     pods: list[Object]
     findings: list[Object]
+
+
+class JobChanges(Fields, frozen=True, kw_only=True):
+    """The changes of a job; an empty title stands for the description in its values."""
+
+    title: Annotated[str, Meta(max_length=LONGEST_TITLE)]
 
 
 class JobPreview(Fields, frozen=True, kw_only=True):
@@ -311,22 +328,36 @@ def _revision(stored: StoredTemplate, warnings: list[str] | None) -> dict[str, o
     return {**own, "warnings": warnings or []}
 
 
-def job(stored: StoredJob) -> Job:
-    """Return a stored job."""
-    columns = as_dict(stored)
+def jobs(caller: Caller, rows: Sequence[StoredJob], store: Store, projects: Mapping[str, Project]) -> list[Job]:
+    """Return stored jobs as a caller may see them, with the places and the reasons of those that wait for room now."""
+    waits: dict[str, Wait] = {}
+    for name in {row.project for row in rows if row.reason == "NoRoom"} & projects.keys():
+        waits |= store.waits(name, projects[name].own_limits)
+    return [job(caller, row, waits.get(row.release)) for row in rows]
+
+
+def job(caller: Caller, stored: StoredJob, wait: Wait | None = None) -> Job:
+    """Return a stored job as a caller may see it; `wait` is why it waits for room in its project."""
+    values = stored.values
+    columns = as_dict(stored) | {
+        "message": wait.reason if wait else stored.message,
+        "title": stored.title or str(values.get("description") or ""),
+        "log_line": stored.log_line if permissions.owns(caller, stored.owner, stored.project) else None,
+    }
     return Job(
         **{key: columns[key] for key in _COPIED},
+        place=wait.place if wait else None,
         definition=Revision(name=stored.definition, revision=stored.definition_revision),
         template=None if _is_package(stored) else Revision(name=stored.template, revision=stored.template_revision),
         package=_package(stored) if _is_package(stored) else None,
-        values=stored.values,
+        values=values,
         workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=stored.workload),
         pods=json.loads(stored.pods),
         findings=json.loads(stored.findings),
     )
 
 
-_MADE = {"definition", "template", "package", "values", "workload", "pods", "findings"}
+_MADE = {"place", "definition", "template", "package", "values", "workload", "pods", "findings"}
 _COPIED = tuple(key for key in Job.__struct_fields__ if key not in _MADE)
 """The keys of an answer that are made from columns of a job, and those that are columns."""
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from packager.base.values import Json
     from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.courier import Courier
     from packager.service.jobs.recorder import Recorder
@@ -48,9 +49,10 @@ class JobQuery(Value, frozen=True):
         project: The name of the project.
         since: The earliest time of creation: a time, or a duration before now.
         until: The end of the times of creation, excluded: a time, or a duration before now.
-        q: A part of the release.
+        q: A part of the release or the title.
         limit: The most jobs in a page.
         cursor: The `next` of the previous page.
+        ended_since: The earliest time of the end: a time, or a duration before now.
     """
 
     status: str | None = None
@@ -63,6 +65,7 @@ class JobQuery(Value, frozen=True):
     q: str | None = None
     limit: int = 50
     cursor: str | None = None
+    ended_since: str | None = None
 
 
 class Jobs:
@@ -76,9 +79,19 @@ class Jobs:
         sealer: Decrypts headers and secrets.
         recorder: Reads the curves of jobs.
         courier: Sends callbacks.
+        projects: The projects of the server, by name.
     """
 
-    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer, recorder: Recorder, courier: Courier) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+        self,
+        store: Store,
+        tasks: Tasks,
+        sealer: Sealer,
+        recorder: Recorder,
+        courier: Courier,
+        projects: Mapping[str, Project],
+    ) -> None:
+        self._projects = projects
         self._store = store
         self._tasks = tasks
         self._sealer = sealer
@@ -89,7 +102,7 @@ class Jobs:
         """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
-        return answers.job(await self._tasks.create(Filled(_without_project(filled), caller, project), key))
+        return await self._job(caller, await self._tasks.create(Filled(_without_project(filled), caller, project), key))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
@@ -123,7 +136,7 @@ class Jobs:
         owner = job.owner if creator != caller.name else None  # the owner of the other job
         sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(ENV)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
-        return answers.job(await self._tasks.create(request, key))
+        return await self._job(caller, await self._tasks.create(request, key))
 
     def _check_knows_secrets(self, caller: Caller, job: StoredJob) -> None:
         """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.
@@ -152,19 +165,37 @@ class Jobs:
             _moment("since", query.since),
             _moment("until", query.until),
             query.q,
+            _moment("ended_since", query.ended_since),
             visible,
         )
-        return await asyncio.to_thread(self._page, filters, query.limit, _decoded(query.cursor))
+        return await asyncio.to_thread(self._page, caller, filters, query.limit, _decoded(query.cursor))
 
-    def _page(self, filters: Filters, limit: int, after: tuple[str, str] | None) -> JobList:
+    def _page(self, caller: Caller, filters: Filters, limit: int, after: tuple[str, str] | None) -> JobList:
         """Return a page of jobs; see `Store.jobs`. A thread makes it: 200 jobs would block the event loop for long."""
         jobs = self._store.jobs(filters, limit + 1, after)
         following = _encoded(jobs[limit - 1]) if len(jobs) > limit else None
-        return JobList(items=[answers.job(job) for job in jobs[:limit]], next=following)
+        return JobList(items=answers.jobs(caller, jobs[:limit], self._store, self._projects), next=following)
+
+    async def last_values(self, jobs: Sequence[Job]) -> dict[str, dict[str, float | None]]:
+        """Return the last value of each metric of jobs that the caller sees, by release and name."""
+        return await self._recorder.last_values([job.release for job in jobs])
+
+    async def choices(self, caller: Caller) -> dict[str, list[str]]:
+        """Return the values by which the jobs that the caller may see can be filtered. Raises Failure."""
+        permissions.check_role(caller, "viewer")
+        return await asyncio.to_thread(self._store.choices, permissions.projects_of(caller, "viewer"))
+
+    async def rename(self, caller: Caller, release: str, title: str) -> Job:
+        """Change the title of a job; an empty one stands for the description in its values. Raises Failure."""
+        await self._own(caller, release, "change jobs of others")
+        if len(title) > answers.LONGEST_TITLE:
+            raise Failure("invalid-body", f"title: expected at most {answers.LONGEST_TITLE} characters")
+        await asyncio.to_thread(self._store.rename_job, release, title.strip() or None)
+        return await self.job(caller, release)
 
     async def job(self, caller: Caller, release: str) -> Job:
         """Return a job. Raises Failure."""
-        return answers.job(await self._visible(caller, release))
+        return await self._job(caller, await self._visible(caller, release))
 
     async def manifests(self, caller: Caller, release: str) -> list[Object]:
         """Return the applied objects of a job, without secrets. Raises Failure."""
@@ -181,7 +212,7 @@ class Jobs:
         job = await self._tasks.want(release, "cancel", caller)
         if job.status in FINAL:
             raise Failure("conflict", f"the job has ended: it is {job.status}")
-        return answers.job(job)
+        return await self._job(caller, job)
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
         """Stop a job, and delete its objects and its record.
@@ -199,7 +230,7 @@ class Jobs:
         if storage not in goals:
             raise Failure("invalid-query", "storage: expected keep or delete")
         await self._own(caller, release, "change jobs of others")
-        return answers.job(await self._tasks.want(release, goals[storage], caller))
+        return await self._job(caller, await self._tasks.want(release, goals[storage], caller))
 
     async def callbacks(self, caller: Caller, release: str) -> CallbackList:
         """Return the callbacks of a job, in their order. Raises Failure."""
@@ -215,6 +246,9 @@ class Jobs:
             raise Failure("not-found", f"callback {identifier!r} not found")
         self._courier.wake()
         return answers.callback(delivery)
+
+    async def _job(self, caller: Caller, job: StoredJob) -> Job:
+        return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._projects))[0]
 
     async def _visible(self, caller: Caller, release: str) -> StoredJob:
         """Return a job that the caller may see. Raises Failure."""
