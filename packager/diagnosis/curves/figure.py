@@ -169,11 +169,11 @@ def _runs(
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Return the logarithms of some round numbers from at or below the lowest to at or above the highest."""
+    """Return the logarithms of some round numbers from at or below the lowest on."""
     first, last = math.floor(low), math.ceil(high)
     if last - first > 3:
         every = math.ceil((last - first) / _TICKS)
-        return [float(power) for power in range(first, last + every, every)]
+        return [float(power) for power in range(first, last + 1, every)]
     marks = [power + math.log10(factor) for power in range(first, last + 1) for factor in (1, 2, 5)]
     start = max(mark for mark in marks if mark <= low + _NEAR)
     end = min((mark for mark in marks if mark >= high - _NEAR), default=float(last))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from litestar import Response, get, post
 from litestar.datastructures import State
@@ -30,7 +29,7 @@ _PAGE_OF_A_DEFINITION = 100
 _MOST_COLUMNS = 8
 _MOST_COMPARED = 8
 _FILTERS = ("status", "definition", "creator", "application", "project", "since", "until", "ended_since", "q")
-_SHOWN_ELSEWHERE = ("creator", "description", "taskDef")
+_SHOWN_ELSEWHERE = ("creator", "description")
 _NOT_A_NUMBER = number(None)
 
 
@@ -77,7 +76,6 @@ async def _list(request: HttpRequest, state: State, failures: Mapping[str, Failu
         following=page.next,
         is_first="cursor" not in query,
         filters=filters,
-        query=urlencode(filters),
         choices={key: sorted({*values, filters.get(key, "")} - {""}) for key, values in choices.items()},
         more=not filters.keys() <= {"status", "q"},
         statuses=STATUSES,
@@ -150,27 +148,25 @@ async def _compare(request: HttpRequest, state: State) -> Response[str]:
     metric = next((name for name in (query.get("metric"), "loss") if name in metrics), next(iter(sorted(metrics)), ""))
     is_logarithmic = query.get("scale") == "log"
     values = [dict(flat(job.values)) for job in jobs]
-    keys = dict.fromkeys(key for items in values for key in items)
+    keys = dict.fromkeys(key for items in values for key in items if key not in _SHOWN_ELSEWHERE)
     ends = {name: {label: curve.last for label, curve in items.items()} for name, items in metrics.items()}
     return await respond(
         request,
         "compare",
         jobs=jobs,
-        chosen=urlencode([("job", release) for release in releases]),
         metrics=sorted(metrics),
         metric=metric,
         figures=figures(list(metrics.get(metric, {}).values()), is_logarithmic=is_logarithmic),
         is_logarithmic=is_logarithmic,
         rows=(
-            Row("Status", tuple(job.status for job in jobs)),
-            Row("Project", tuple(job.project for job in jobs)),
+            *(Row(f"last {name}", tuple(map(_shown, map(last.get, labels)))) for name, last in ends.items()),
+            *(Row(key, tuple(items.get(key, "") for items in values)) for key in keys),
             Row("Definition", tuple(f"{job.definition.name}, revision {job.definition.revision}" for job in jobs)),
+            Row("Project", tuple(job.project for job in jobs)),
             Row("Creator", tuple(job.creator for job in jobs)),
             Row("GPUs", tuple(str(job.gpus) for job in jobs)),
             Row("Created", tuple(moment(job.created) for job in jobs)),
             Row("Duration", tuple(between(job.started, job.ended) for job in jobs)),
-            *(Row(key, tuple(items.get(key, "") for items in values)) for key in keys),
-            *(Row(f"Last {name}", tuple(map(_shown, map(last.get, labels)))) for name, last in ends.items()),
         ),
     )
 
