@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from packager.diagnosis.curves.points import Curve, Point
-    from packager.service.server import Server
     from packager.service.use.answers import Job
 
 _PAGE = 50
@@ -64,7 +63,9 @@ async def _list(request: HttpRequest, state: State, failures: Mapping[str, Failu
     after = await server.events.position()
     limit = _PAGE_OF_A_DEFINITION if "definition" in filters else _PAGE
     page = await server.jobs.search(caller, JobQuery(limit=limit, cursor=query.get("cursor") or None, **filters))
-    columns = await _columns(server, page.items) if "definition" in filters else []
+    columns: Sequence[Column] = ()
+    if "definition" in filters:
+        columns = await asyncio.to_thread(_columns, page.items, await server.jobs.last_values(page.items))
     choices = await server.jobs.choices(caller)
     return await respond(
         request,
@@ -84,7 +85,7 @@ async def _list(request: HttpRequest, state: State, failures: Mapping[str, Failu
     )
 
 
-async def _columns(server: Server, jobs: Sequence[Job]) -> list[Column]:
+def _columns(jobs: Sequence[Job], last_values: Mapping[str, Mapping[str, float | None]]) -> list[Column]:
     """Return the columns of the filled values that differ between jobs, and of their metrics."""
     values = {job.release: dict(flat(job.values)) for job in jobs}
     columns = []
@@ -93,8 +94,8 @@ async def _columns(server: Server, jobs: Sequence[Job]) -> list[Column]:
         if len(set(cells.values())) > 1:
             columns.append(Column(key, cells))
     metrics: dict[str, dict[str, str | float]] = {}
-    for release, items in (await server.jobs.last_values(jobs)).items():
-        for name, last in items.items():
+    for release, ends in last_values.items():
+        for name, last in ends.items():
             metrics.setdefault(name, {})[release] = _NOT_A_NUMBER if last is None else last
     shown = [Column(f"metric:{name}", cells) for name, cells in metrics.items()]
     return [*columns[:_MOST_COLUMNS], *shown[:_MOST_COLUMNS]]
@@ -147,7 +148,7 @@ async def _compare(request: HttpRequest, state: State) -> Response[str]:
             metrics.setdefault(curve.name, {})[label] = replace(curve, pod=label)
     metric = next((name for name in (query.get("metric"), "loss") if name in metrics), next(iter(sorted(metrics)), ""))
     is_logarithmic = query.get("scale") == "log"
-    values = [dict(flat(job.values)) for job in jobs]
+    values = await asyncio.to_thread(lambda: [dict(flat(job.values)) for job in jobs])
     keys = dict.fromkeys(key for items in values for key in items if key not in _SHOWN_ELSEWHERE)
     ends = {name: {label: curve.last for label, curve in items.items()} for name, items in metrics.items()}
     return await respond(
