@@ -127,6 +127,8 @@ def _among(addition: str, message: str) -> Case:
     )
 
 
+DEPRECATED = "is deprecated, and later versions of kustomize do not support it"
+
 CASES = (
     _address("URL/x.yaml", fetches=True),
     _address("https://example.com/x.yaml"),
@@ -141,18 +143,21 @@ CASES = (
     _address("C:/a"),
     _address("example.com/a/b", "there is no ENTRY"),
     _address("/etc/hosts", "ENTRY leads out of the package"),
-    _field("bases:\n  - ^URL/x.yaml", fetches=False),
+    _field("^bases:\n  - URL/x.yaml", f"bases {DEPRECATED} (list them under `resources`)", fetches=False),
     _field("components:\n  - ^URL/x.yaml", fetches=False),
     _field("crds:\n  - ^URL/x.yaml"),
     _field("configurations:\n  - ^URL/x.yaml"),
     _field("patches:\n  - path: ^URL/x.yaml"),
-    _field("patchesStrategicMerge:\n  - ^URL/x.yaml"),
-    _field("patchesJson6902:\n  - target: {kind: Pod, version: v1, name: hello-mpi}\n    path: ^URL/x.yaml"),
+    _field("^patchesStrategicMerge:\n  - URL/x.yaml", f"patchesStrategicMerge {DEPRECATED} (use `patches`)"),
+    _field(
+        "^patchesJson6902:\n  - target: {kind: Pod, version: v1, name: hello-mpi}\n    path: URL/x.yaml",
+        f"patchesJson6902 {DEPRECATED} (use `patches`)",
+    ),
     _field("replacements:\n  - path: ^URL/x.yaml"),
     _field("configMapGenerator:\n  - name: a\n    files:\n      - ^URL/x.yaml"),
     _field("configMapGenerator:\n  - name: a\n    files:\n      - ^a=URL/x.yaml"),
     _field("configMapGenerator:\n  - name: a\n    envs:\n      - ^URL/x.yaml"),
-    _field("configMapGenerator:\n  - name: a\n    env: ^URL/x.yaml"),
+    _field("configMapGenerator:\n  - name: a\n    ^env: URL/x.yaml", f"env {DEPRECATED} (use `envs`)"),
     _field("secretGenerator:\n  - name: a\n    files:\n      - ^URL/x.yaml"),
     _field("secretGenerator:\n  - name: a\n    envs:\n      - ^URL/x.yaml"),
     _field("transformers:\n  - ^URL/x.yaml"),

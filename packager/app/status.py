@@ -14,10 +14,9 @@ from packager.cluster.logs import with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.diagnosis.admitted import released
 from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.containers import Container, containers
 from packager.kubernetes.objects import annotation, name, restarts
 from packager.kubernetes.objects import status as status_of
-from packager.kubernetes.pods import state
+from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 
 if TYPE_CHECKING:

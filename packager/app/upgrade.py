@@ -312,6 +312,7 @@ def check(
         _write_result(upgrade, folder)
         with opened(folder, shown_as=upgrade.old.source) as package:
             from packager import verify as verification
+            from packager.verify.taken import newly_taken
 
             checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
             report = verification.verify(package, checks)
@@ -325,8 +326,7 @@ def check(
         raise VerificationError(message, hint=hint, problems=problems)
     if report.unchecked:
         raise ToolError(f"the upgraded package could not be checked: {report.unchecked[0]}", hint=hint)
-    present_facts = {note.message for note in present.notes}
-    return tuple(dict.fromkeys(note.message for note in report.notes if note.message not in present_facts))
+    return newly_taken(present, report)
 
 
 def _weakened(old: Package, present: Report, report: Report, accepted: Level | None) -> Iterator[Problem]:

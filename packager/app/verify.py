@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager import verify as stage
-from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.shortening import bounded
-from packager.base.values import Value, as_dict, replace
+from packager.base.errors import UsageError
+from packager.base.values import replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import tarheader
 from packager.package.opened import opened
+from packager.publish.reference import is_digest
 from packager.verify import Checks, objects, schema
-from packager.verify.expected import is_digest
 
 __all__ = [
     "Checks",
-    "Verification",
     "allowed_words",
     "expected_digest",
     "is_bundle",
@@ -34,51 +32,6 @@ if TYPE_CHECKING:
     from packager.app.bundle_contents import BundleContents
     from packager.app.rebuild import RebuildRequest
     from packager.verify.report import Report
-    from packager.verify.security import Exceeded
-
-
-class Verification(Value, frozen=True):
-    """The result of verifying a package.
-
-    Attributes:
-        report: The problems, notes and unchecked parts.
-        proofs: Sentences about a second build, and about the bundle that contains it.
-    """
-
-    report: Report
-    proofs: tuple[str, ...] = ()
-
-    @property
-    def is_valid(self) -> bool | None:
-        """Whether the package is valid; None when that could not be determined."""
-        if self.report.problems:
-            return False
-        return None if self.report.unchecked else True
-
-    @property
-    def exit_code(self) -> int:
-        """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
-        if self.report.problems:
-            return VerificationError.exit_code
-        return ToolError.exit_code if self.report.unchecked else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        content = as_dict(self.report)
-        del content["files"]
-        for findings in ("problems", "notes"):
-            content[findings] = [finding.as_json() for finding in content[findings]]
-        for values in ("objects", "changes"):
-            content[values] = [as_dict(value) for value in content[values]]
-        content["security"] = [
-            {**as_dict(security), "exceeded": [_exceeded_json(field) for field in security.exceeded]}
-            for security in self.report.security
-        ]
-        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
-
-
-def _exceeded_json(field: Exceeded) -> dict[str, Any]:
-    return {**as_dict(field), "place": field.place._asdict()}
 
 
 def verify(
@@ -86,7 +39,7 @@ def verify(
     checks: Checks,
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
-) -> Verification:
+) -> Report:
     """Verify the package at `path`, a folder or an archive.
 
     Args:
@@ -115,7 +68,7 @@ def verify(
 
         problems += differences(bundle, bundle.package, report.digest)
         notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
-    return Verification(replace(report, problems=tuple(problems)), tuple(notes))
+    return replace(report, problems=tuple(problems), proofs=tuple(notes))
 
 
 def is_bundle(path: Path) -> bool:

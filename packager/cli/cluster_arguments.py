@@ -70,8 +70,8 @@ Allow = Annotated[
     list[str],
     typer.Option(
         metavar="WORD",
-        help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, or "
-        "variable:NAME, which an edit adds. Repeatable.",
+        help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, "
+        "variable:NAME, which an edit adds, or name:NAME, which objects have or begin with. Repeatable.",
     ),
 ]
 Expect = Annotated[

@@ -116,14 +116,13 @@ def verify(
 
         again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
     with package_or_bundled(ctx, Path(package), trust, limits) as (local, bundle):
-        verdict = judge(local, checks, again, bundle)
-    report = verdict.report
+        report = judge(local, checks, again, bundle)
     if output is not None:
-        emit_output(verdict.as_json(), [report.package], output)
+        emit_output(report.as_json(), [report.package], output)
     else:
         for problem in report.problems:
             emit(str(problem))
-    for line in verdict.proofs:
+    for line in report.proofs:
         say(line)
     _explain(report, verbose=verbose)
     if expect is not None and not report.problems:
@@ -132,8 +131,8 @@ def verify(
     if report.problems:
         count = len(report.problems)
         say(f"{count} problem{'s' if count > 1 else ''}")
-    if verdict.exit_code:
-        raise typer.Exit(verdict.exit_code)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
 
 
 def _show_edits(report: Report) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
 from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
-from packager.kubernetes.queueing import Queueing
-from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.workloads import kueue
 
 if TYPE_CHECKING:

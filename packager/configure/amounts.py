@@ -9,8 +9,7 @@ from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
 from packager.configure import resources, settings
-from packager.kubernetes.manifest import at, integer
-from packager.kubernetes.ranges import out_of_range
+from packager.kubernetes.manifest import at, integer, out_of_range
 from packager.package import kustomization, layout
 from packager.package.layout import env
 from packager.package.options import GPU

@@ -8,7 +8,7 @@ from packager.kubernetes.manifest import Manifest, mapping
 from packager.rendering.origins import Operations, Written
 from packager.workloads import structures
 from packager.workloads.kinds import kinds
-from packager.workloads.pods import EPHEMERAL, writes_to_claim
+from packager.workloads.pods import EPHEMERAL, LASTING, writes_to_claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 FOLDERS = {"OUTPUT_DIR": "output", "CHECKPOINT_DIR": "checkpoint"}
 """The keys of mlops.env that are folders of results, and the volume that a build mounts at each."""
-
-_LASTING = frozenset(("persistentVolumeClaim", "hostPath", "nfs"))
-"""The sources of volumes that stay when their pod is deleted (https://kubernetes.io/docs/concepts/storage/volumes)."""
 
 
 def lost_folders(sources: Sources) -> tuple[str, ...]:
@@ -34,7 +31,7 @@ def lost_folders(sources: Sources) -> tuple[str, ...]:
     serving = {kind for kind, workload in kinds().items() if workload.serves}
     ending = [manifest.data for manifest in manifests if manifest.kind not in serving]
     scratch = set(_volumes(ending, EPHEMERAL))
-    lasting = set(_volumes(documents, _LASTING))
+    lasting = set(_volumes(documents, LASTING))
     return tuple(key for key, name in FOLDERS.items() if name in scratch - lasting)
 
 

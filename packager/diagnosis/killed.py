@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import container_statuses, shown
-from packager.kubernetes.oomkilled import killed_process, memory_limit
+from packager.kubernetes.pods import killed_process, memory_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.causes import CAUSES
 from packager.kubernetes.objects import created, last_seen, moment, name, sentence, status, uid
-from packager.kubernetes.pods import failure
+from packager.kubernetes.pods import CAUSES, failure
 from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.stopped import (
     DELETED,

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from packager.kubernetes.objects import Object
-    from packager.kubernetes.queueing import Queueing
-    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.snapshot import Queueing, Snapshot
 
 HELD = ("Suspended", "SchedulingGated")
 """The reasons of findings that a workload, or a pod of it, is held back."""

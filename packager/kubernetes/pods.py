@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.causes import CAUSES
+from packager.base.values import Value, as_dict
 from packager.kubernetes.objects import condition, container_statuses, is_being_deleted, shown, status, true_condition
-from packager.kubernetes.oomkilled import killed_container, memory_limit
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from packager.kubernetes.objects import Object
+
 
 LAST_LINES = 12
 
@@ -165,3 +168,102 @@ def after_carriage_return(line: str) -> str:
 
 def _split_words(word: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", word).lower()
+
+
+REASON = "OOMKilled"
+"""The reason of these findings, in the word of Kubernetes."""
+
+
+def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
+    """Return the finding that a container was killed for its memory use."""
+    message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
+    return Finding(REASON, subject, message, Remedy.of(Action.RAISE_MEMORY), log=log, container=container)
+
+
+def killed_process(subject: str, where: str, limit: str | None, ended: str) -> Finding:
+    """Return the finding that a process was killed for its memory use although its workload or container ended well."""
+    most = f"the limit of {limit}" if limit else "available"
+    message = (
+        f"a process in {where} was killed for using more memory than {most}, and {ended} still ended with exit code 0"
+    )
+    return Finding(REASON, subject, message, Remedy.of(Action.CHECK_RESULT), blocks=False)
+
+
+def memory_limit(spec: Object, container: str | None = None) -> str | None:
+    """Return the memory limit of a container in a pod's spec; of the first one if none is named."""
+    specified = [*spec["containers"], *(spec.get("initContainers") or ())]
+    for entry in specified:
+        if container in (None, entry["name"]):
+            limit = ((entry.get("resources") or {}).get("limits") or {}).get("memory")
+            return str(limit) if limit else None
+    return None
+
+
+_NODE_SILENT = "its node does not answer, or has a taint that it does not tolerate"
+_PREEMPTED = "a pod of higher priority preempted it"
+_NODE_GONE = "its node no longer exists"
+
+CAUSES: Mapping[str, str] = MappingProxyType(
+    {
+        # Reasons of the condition DisruptionTarget.
+        "DeletionByPodGC": _NODE_GONE,
+        "DeletionByTaintManager": _NODE_SILENT,
+        "EvictionByEvictionAPI": "it was evicted (a drain of its node, or a request to evict it)",
+        "PreemptionByScheduler": _PREEMPTED,
+        # Reasons of events.
+        "Preempted": _PREEMPTED,
+        "TaintManagerEviction": _NODE_SILENT,
+        # Reasons of events and of the status of a pod.
+        "Evicted": "its node had too little left of something",
+        # Reasons of the status of a pod.
+        "NodeLost": _NODE_GONE,
+        "Preempting": _PREEMPTED,
+        "UnexpectedAdmissionError": "its node rejected it",
+    }
+)
+"""The cause of each reason."""
+
+
+_SIGNALS = 128
+"""The number that a shell, and a container runtime, add to the signal that ended a program."""
+
+_LAST_SIGNAL = 64
+
+
+class Container(Value, frozen=True):
+    """A container of a pod, as the kubelet saw it last."""
+
+    name: str
+    state: str | None  # "waiting", "running" or "terminated"; None before the kubelet has said so
+    exit_code: int | None  # the exit code, if it has ended
+    signal: int | None  # the signal that ended it, if the exit code contains one
+    reason: str | None  # the reason why it waits or has ended, in the word of Kubernetes
+    started: str | None  # when it was started the last time, as an RFC 3339 time
+    finished: str | None  # when it ended
+    restarts: int  # the number of restarts
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the container for `-o json`."""
+        return as_dict(self)
+
+
+def containers(pod: Object) -> tuple[Container, ...]:
+    """Return the pod's containers, init containers first, as far as its status names them."""
+    return tuple(_container(status) for status in container_statuses(pod))
+
+
+def _container(status: Object) -> Container:
+    state, facts = next(iter((status.get("state") or {}).items()), (None, None))
+    facts = facts or {}
+    code = facts.get("exitCode")
+    signal = (code or 0) - _SIGNALS
+    return Container(
+        status["name"],
+        state,
+        code,
+        signal if 0 < signal <= _LAST_SIGNAL else None,
+        facts.get("reason"),
+        facts.get("startedAt"),
+        facts.get("finishedAt"),
+        status.get("restartCount", 0),
+    )

@@ -1,118 +1,89 @@
-"""Remedy: the fix for a finding, as a value that each reader gets in words. Tests: kubernetes/test_owner_hints.py."""
+"""Remedy: the fix for a finding, as a value that each reader gets in words. Tests: kubernetes/test_remedy.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, unique
+from shlex import quote
+
+_RAISE_MEMORY = "raise the memory limit in mlops.env, or reduce the memory use"
+_MUTATIONS = "mlpack doctor shows what the cluster changes; kubectl get mutatingwebhookconfigurations"
 
 
+@unique
 class Action(Enum):
-    """Each action that fixes something. The names in brackets are the values that a remedy has with it."""
+    """Each action that fixes something, in words for the owner of a package, who edits its overlays and uses kubectl.
 
-    ADD_SECRET_KEY = auto()
-    """Add a key to a Secret (key, name)."""
-    ASK_ABOUT_QUEUE = auto()
-    """Ask who administers Kueue's queues (queue: the LocalQueue)."""
-    ASK_ADMINISTRATOR = auto()
-    """Ask an administrator of the cluster for the right that is missing."""
-    CHANGE_FOR_POLICY = auto()
-    """Change the objects so that a policy of the cluster accepts them (policy)."""
-    CHANGE_FOR_WEBHOOK = auto()
-    """Change the objects so that a webhook of the cluster accepts them (policy)."""
-    CHECK_RESULT = auto()
-    """Check whether the result is complete, and raise the memory limit: a process was killed for its memory use."""
-    CHOOSE_PRIORITY_CLASS = auto()
-    """Use a priority class that exists."""
-    CHOOSE_QUEUE = auto()
-    """Use a LocalQueue that exists in the namespace."""
-    CHOOSE_RUNTIME_CLASS = auto()
-    """Use a runtime class that exists."""
-    CORRECT_IMAGE = auto()
-    """Correct the name of the image."""
-    CORRECT_PLACEMENT = auto()
-    """Correct the node labels that the pods ask for, and the taints that they tolerate."""
-    CORRECT_WORKLOAD = auto()
-    """Correct the workload, which its operator rejects, and run it again."""
-    CREATE_OBJECT = auto()
-    """Create an object that is missing in the namespace (kind, name)."""
-    CREATE_SERVICE_ACCOUNT = auto()
-    """Create a service account in the namespace (name)."""
-    DELETE_RELABELLED_PODS = auto()
-    """Delete the pods that a webhook or a policy has taken from their controller, and change the policy."""
-    EXPORT_FOLDER = auto()
-    """Create the folder on the NFS server and export it to the nodes."""
-    GET_PERMISSION = auto()
-    """Ask an administrator of the cluster for a right (verb, resource)."""
-    GROW_CLUSTER = auto()
-    """Request less, or have a larger group of nodes made."""
-    INSPECT_CLAIMS = auto()
-    """Look at the claims of the namespace."""
-    INSPECT_DEVICES = auto()
-    """Look at the devices of the nodes (dynamic resource allocation)."""
-    INSPECT_LABELS = auto()
-    """Look at the labels and taints of the nodes."""
-    INSPECT_MUTATIONS = auto()
-    """Look at the changes that webhooks and policies make."""
-    INSPECT_NODES = auto()
-    """Look at the state of the nodes."""
-    INSPECT_OBJECT = auto()
-    """Look at the state of an object (object, as `pod/x`)."""
-    INSTALL_NFS_CLIENT = auto()
-    """Install an NFS client on the nodes."""
-    KEEP_LIMIT_RANGE = auto()
-    """Stay within the LimitRange of the namespace."""
-    LOAD_IMAGE = auto()
-    """Load the image on the node, or let it be pulled."""
-    LOG_IN_TO_REGISTRY = auto()
-    """Give the pods a password for the registry."""
-    LOOSEN_SPREAD = auto()
-    """Allow an uneven spread of the pods over nodes, or wait until a node has room."""
-    MEET_LEVEL = auto()
-    """Use another namespace, or pods that meet its Pod Security level."""
-    PUSH_IMAGE = auto()
-    """Build and push the image, or correct its name."""
-    RAISE_LIKELY_MEMORY = auto()
-    """Raise a memory limit that was most likely exceeded (limit)."""
-    RAISE_MEMORY = auto()
-    """Raise the memory limit, or reduce the memory use."""
-    RAISE_MEMORY_OF_ROLE = auto()
-    """Raise the memory limit of the pods of a role, which was most likely exceeded (role, limit)."""
-    RAISE_STORAGE = auto()
-    """Raise the limit of a pod's own files, or keep large files on a storage that outlives it."""
-    REACH_NFS_SERVER = auto()
-    """See that the node can reach the NFS server."""
-    REACH_REGISTRY = auto()
-    """See that the node can reach the registry, or correct its name."""
-    RECREATE_NAMESPACE = auto()
-    """Wait until the namespace is deleted and create it again, or use another one (name)."""
-    REMOVE_SIDECAR = auto()
-    """Remove a container that keeps the pod running, or make it a sidecar that ends with the pod."""
-    RENEW_KEY = auto()
-    """Give the pods a key with which they may read a source."""
-    REPAIR_WEBHOOK = auto()
-    """Repair a webhook that has to answer before anything is created (policy)."""
-    REQUEST_LESS = auto()
-    """Request less of a resource that a quota limits."""
-    REQUEST_MORE = auto()
-    """Request more of the resource that its node had too little of."""
-    RESUME_ROLLOUT = auto()
-    """Resume a paused rollout (object, as `deployment/x`)."""
-    RUN_AGAIN = auto()
-    """Run it again."""
-    SET_REQUESTS = auto()
-    """Set the resources that the quota of the namespace counts, in each container."""
-    SET_USER = auto()
-    """Run the container as a user other than root."""
-    START_CONTROLLER = auto()
-    """See that a controller of the cluster is running (controller, and pods: how kubectl finds its pods)."""
-    WAIT_FOR_PODS = auto()
-    """Wait until other pods have ended, or request less."""
-    WAIT_FOR_QUOTA = auto()
-    """Wait until other workloads have left the queue, or request less (queue: the LocalQueue)."""
-    WAIT_FOR_REPLACEMENT = auto()
-    """Wait: a controller replaces the pod by itself (object, as `job/x`)."""
-    WAIT_FOR_ROOM = auto()
-    """Wait until a node has room, or request less."""
+    The names in braces are the values that a remedy has with it.
+    """
+
+    ADD_SECRET_KEY = "add {key} to the Secret {name}: kubectl edit secret {name}"  # noqa: S105 - words
+    ASK_ABOUT_QUEUE = "ask who administers the queue: kubectl describe localqueue {queue}"
+    ASK_ADMINISTRATOR = "ask the cluster administrator"
+    CHANGE_FOR_POLICY = (
+        "change the overlay to meet it, or ask its owner: kubectl get validatingadmissionpolicy {policy} -o yaml"
+    )
+    CHANGE_FOR_WEBHOOK = "the policy {policy} denied this: change the overlay to meet it, or ask its owner"
+    CHECK_RESULT = f"check that the result is complete; {_RAISE_MEMORY}"
+    CHOOSE_PRIORITY_CLASS = "kubectl get priorityclasses lists the existing ones"
+    CHOOSE_QUEUE = "kubectl get localqueues lists the existing ones: correct QUEUE in site.env"
+    CHOOSE_RUNTIME_CLASS = "kubectl get runtimeclasses lists the existing ones"
+    CORRECT_IMAGE = "correct REGISTRY in mlops.env"
+    CORRECT_PLACEMENT = "correct nodeSelector and tolerations in site/placement.yaml (option placement)"
+    CORRECT_WORKLOAD = "correct the job in the overlay, then deploy it with --replace"
+    CREATE_OBJECT = "create the {kind} {name} in this namespace"
+    CREATE_SERVICE_ACCOUNT = "kubectl create serviceaccount {name}"
+    DELETE_RELABELLED_PODS = f"{_MUTATIONS}; delete such pods with kubectl"
+    EXPORT_FOLDER = "the folder must exist on the server and be exported to the nodes"
+    GET_PERMISSION = "this needs permission to {verb} {resource}: ask the cluster administrator"
+    GROW_CLUSTER = "request less in the overlay's resources, or have a larger group of nodes made"
+    INSPECT_CLAIMS = "kubectl describe persistentvolumeclaims"
+    INSPECT_DEVICES = "wait for room; kubectl get resourceslices shows the devices of the nodes"
+    INSPECT_LABELS = "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints"
+    INSPECT_MUTATIONS = _MUTATIONS
+    INSPECT_NODES = "kubectl get nodes"
+    INSPECT_OBJECT = "kubectl describe {object}"
+    INSTALL_NFS_CLIENT = "its node has no NFS client: install one on all nodes, such as nfs-common"
+    KEEP_LIMIT_RANGE = "kubectl get limitrange -o yaml shows what the namespace allows: keep the overlay within it"
+    LOAD_IMAGE = "load it on the node, or allow pulling: imagePullPolicy in the overlay"
+    LOG_IN_TO_REGISTRY = "the registry requires a login: add an imagePullSecret to the namespace's service account"
+    LOOSEN_SPREAD = "wait for room, or set SPREAD_ELSE=ScheduleAnyway in site.env (option placement)"
+    MEET_LEVEL = "use another namespace, or an overlay that meets the level"
+    PUSH_IMAGE = "build and push it, or correct REGISTRY in mlops.env"
+    RAISE_LIKELY_MEMORY = "usually for exceeding its memory limit of {limit}: raise it in mlops.env"
+    RAISE_MEMORY = _RAISE_MEMORY
+    RAISE_MEMORY_OF_ROLE = "the limit of each {role} is {limit}: raise it in mlops.env"
+    RAISE_STORAGE = (
+        "raise limits.ephemeral-storage (or the sizeLimit of that volume) in the overlay, "
+        "or keep large files on another storage: mlpack configure --storage"
+    )
+    REACH_NFS_SERVER = "check that the node can resolve and reach the server (option nfs: NFS_SERVER in site.env)"
+    REACH_REGISTRY = "the node cannot reach the registry: check REGISTRY in mlops.env"
+    RECREATE_NAMESPACE = "wait until the namespace {name} is deleted and create it again, or use another one (-n)"
+    REMOVE_SIDECAR = "remove that container, or move it to initContainers with restartPolicy Always"
+    RENEW_KEY = "put a key that may read it into the Secret, with kubectl edit secret"
+    REPAIR_WEBHOOK = (
+        "the webhook {policy} has to answer before anything is created: ask who runs it (kubectl get pods -A)"
+    )
+    REQUEST_LESS = "request less in the overlay's resources"
+    REQUEST_MORE = "request more of this resource in the overlay"
+    RESUME_ROLLOUT = "kubectl rollout resume {object}"
+    RUN_AGAIN = "deploy it again with --replace"
+    SET_REQUESTS = "set what the quota counts in each container"
+    SET_USER = "set a user other than 0 in the overlay's patch"
+    START_CONTROLLER = "is {controller} running? kubectl get pods {pods}"
+    WAIT_FOR_PODS = "wait for running pods to end, or request less"
+    WAIT_FOR_QUOTA = (
+        "wait for others to end, or request less in the overlay's resources; kubectl describe localqueue {queue}"
+    )
+    WAIT_FOR_REPLACEMENT = "wait: {object} replaces the pod by itself"
+    WAIT_FOR_ROOM = (
+        "wait for room, or request less in the overlay's resources; `kubectl describe nodes` shows what is taken"
+    )
+
+
+_PLAIN = ("pods",)
+"""Values that are parts of a command line of our own, and not words of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +97,12 @@ class Remedy:
     def of(cls, action: Action, **values: str) -> Remedy:
         """Return a remedy with its values."""
         return cls(action, tuple(sorted(values.items())))
+
+    @property
+    def hint(self) -> str:
+        """The remedy in words for the owner; values in command lines are quoted for a shell."""
+        values = {name: value if name in _PLAIN else quote(value) for name, value in self.values}
+        return self.action.value.format_map(values)
 
 
 RUN_AGAIN = Remedy(Action.RUN_AGAIN)

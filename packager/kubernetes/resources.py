@@ -18,10 +18,19 @@ STANDARD = ("cpu", "memory", "ephemeral-storage")
 _HUGE = "hugepages-"
 
 
-def is_gpu(resource: str) -> bool:
-    """Whether a resource is GPUs, or slices of them: NVIDIA's MIG, or the drivers of Intel's."""
+def is_whole_gpu(resource: str) -> bool:
+    """Whether a resource counts whole GPUs: each of them gets a process, and their number is GPUS in mlops.env."""
+    return resource.partition("/")[2] == "gpu"
+
+
+def is_gpu_or_part(resource: str) -> bool:
+    """Whether a resource is GPUs or parts of them: what the options `gpu` and `device-claim` replace.
+
+    Parts are NVIDIA's MIG slices and what the drivers of Intel share. A part runs no process of its own: CUDA shows one
+    slice to a process, and several shares may be of one GPU.
+    """
     domain, _, name = resource.partition("/")
-    return name == "gpu" or name.startswith("mig-") or domain == "gpu.intel.com"
+    return is_whole_gpu(resource) or name.startswith("mig-") or domain == "gpu.intel.com"
 
 
 def faults(requests: Mapping[str, str], limits: Mapping[str, str]) -> Iterator[Fault]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.causes import CAUSES
 from packager.kubernetes.objects import (
     container_statuses,
     is_being_deleted,
@@ -25,6 +24,7 @@ from packager.kubernetes.objects import (
     true_condition,
     uid,
 )
+from packager.kubernetes.pods import CAUSES
 from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.verdict import Finding
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.owner_hints import hint_for_owner
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
@@ -51,30 +49,18 @@ RETRIED = "Retried"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact about the workload from the cluster, for the user.
+    """One fact about the workload from the cluster, for the user."""
 
-    Attributes:
-        reason: One word, Kubernetes' own where there is one: OOMKilled, Unschedulable.
-        subject: The object that it concerns: `pod/x`.
-        message: The error.
-        remedy: The fix, if it is known.
-        blocks: Whether the workload cannot go on because of it.
-        final_after: Seconds after which it can be expected to stay; NEVER if it may pass at any time.
-        log: The last lines that the container wrote.
-        others: The number of other objects with the same finding.
-        container: The container whose log may say more, if the pod's status contains none of it.
-        next_try: The earliest time at which a controller or a kubelet tries again what failed; None if it is unknown.
-    """
-
-    reason: str
-    subject: str
-    message: str
-    remedy: Remedy | None = None
-    blocks: bool = True
-    final_after: float = NEVER
-    log: tuple[str, ...] = ()
-    others: int = 0
-    container: str | None = None
+    reason: str  # one word, Kubernetes' own where there is one: OOMKilled, Unschedulable
+    subject: str  # the object that it concerns: `pod/x`
+    message: str  # the error
+    remedy: Remedy | None = None  # the fix, if it is known
+    blocks: bool = True  # whether the workload cannot go on because of it
+    final_after: float = NEVER  # seconds after which it can be expected to stay; NEVER if it may pass at any time
+    log: tuple[str, ...] = ()  # the last lines that the container wrote
+    others: int = 0  # the number of other objects with the same finding
+    container: str | None = None  # the container whose log may say more, if the pod's status contains none of it
+    # the earliest time at which a controller or a kubelet tries again what failed; None if it is unknown
     next_try: datetime | None = None
 
     def __str__(self) -> str:
@@ -84,7 +70,7 @@ class Finding:
     @property
     def hint(self) -> str | None:
         """The remedy in words for the owner of a package; None if there is none."""
-        return None if self.remedy is None else hint_for_owner(self.remedy)
+        return None if self.remedy is None else self.remedy.hint
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`."""

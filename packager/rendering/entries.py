@@ -28,18 +28,12 @@ _PLAIN = re.compile(r"[\w.+@,-][\w.+@, -]*(/[\w.+@,-][\w.+@, -]*)*/?")
 
 
 class Entries:
-    """The entries of a kustomization.
-
-    Attributes:
-        sources: The files and problems of the overlay that includes the kustomization.
-        folder: The folder of the kustomization, below the package's root.
-        document: The content of the kustomization.
-    """
+    """The entries of a kustomization."""
 
     def __init__(self, sources: Sources, folder: str, document: Document) -> None:
-        self.sources = sources
-        self.folder = folder
-        self.document = document
+        self.sources = sources  # the files and problems of the overlay that includes the kustomization
+        self.folder = folder  # the folder of the kustomization, below the package's root
+        self.document = document  # the content of the kustomization
 
     def entries(self, key: str, above: Location = ()) -> Iterator[tuple[Location, Any]]:
         """Yield each entry of the list at `key` and its location; note a finding if the value is not a list."""
@@ -98,10 +92,6 @@ class Entries:
         """Return the place of the value at `location`."""
         problem = self.document.problem(location, "")
         return Position(problem.file, problem.line, problem.column)
-
-    def note(self, location: Location, message: str, hint: str | None = None) -> None:
-        """Note a finding about a key that kustomize accepts."""
-        self.sources.problems.append(self.document.problem(location, message, hint=hint, at_key=True))
 
     def refuse(self, location: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
         """Note a finding for which kustomize would refuse the overlay."""

@@ -3,6 +3,12 @@
 These are the fields of kustomize's own types (kustomize, api/types) that some kubectl from 1.30 to 1.37 reads, except
 those with which kustomize fetches or runs something that is not in the package.
 
+A folder that a kustomization lists under `transformers` renders to objects that kustomize executes as instructions, and
+some instructions fetch or run programs. So a package may use them only to fill values into patches, as the option `gpu`
+does: such a folder may only render to PatchTransformers that contain their patch. Its files may contain these, or the
+options' own PodTemplate, which must be deleted again. Its patches may only delete, and its replacements only fill in
+patches.
+
 kustomize is written in Go, which reads `Path` and `paTH` as `path`: only the spelling of this table is accepted.
 
 Tests: verify/test_messages.py.
@@ -12,8 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from packager.base import yamlio
 from packager.base.problems import similar
 from packager.base.values import Value, field
+from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,15 +31,11 @@ if TYPE_CHECKING:
 
 
 class KnownFields(Value, frozen=True):
-    """The fields of a mapping, each with the fields of its own value: a mapping, or a list of mappings.
+    """The fields of a mapping, each with the fields of its own value: a mapping, or a list of mappings."""
 
-    Attributes:
-        fields: The fields by name; None for a field without mappings, or with keys that the user chooses.
-        listed: Whether these are the fields of each item of a list.
-    """
-
+    # the fields by name; None for a field without mappings, or with keys that the user chooses
     fields: Mapping[str, KnownFields | None] = field(default_factory=dict)
-    listed: bool = False
+    listed: bool = False  # whether these are the fields of each item of a list
 
 
 def _plain(names: str) -> dict[str, KnownFields | None]:
@@ -49,7 +53,7 @@ def _one(names: str, **nested: KnownFields) -> KnownFields:
 _OPTIONS = _one("labels annotations disableNameSuffixHash immutable")
 _SELECTOR = _one("group version kind name namespace labelSelector annotationSelector")
 _FILL = _one("delimiter index encoding create")
-_GENERATOR = "name namespace behavior files literals envs env"
+_GENERATOR = "name namespace behavior files literals envs"
 _TARGETS = _list("fieldPaths", select=_SELECTOR, reject=KnownFields(_SELECTOR.fields, listed=True), options=_FILL)
 _PATCHES = _list("path patch", target=_SELECTOR, options=_one("allowNameChange allowKindChange"))
 _IMAGES = _list("name newName newTag tagSuffix digest")
@@ -63,24 +67,17 @@ PATCH_TRANSFORMER = _one("apiVersion kind patch", metadata=_one("name"), target=
 """The fields of a PatchTransformer with an inline patch."""
 
 KUSTOMIZATION = _one(
-    "apiVersion kind namePrefix nameSuffix namespace commonAnnotations commonLabels resources bases components"
-    " transformers crds configurations patchesStrategicMerge buildMetadata",
+    "apiVersion kind namePrefix nameSuffix namespace commonAnnotations resources components transformers crds"
+    " configurations buildMetadata",
     metadata=_one("name namespace labels annotations"),
     labels=_list("pairs includeSelectors includeTemplates", fields=_list("group version kind path create")),
     patches=_PATCHES,
-    patchesJson6902=_PATCHES,
     images=_IMAGES,
-    imageTags=_IMAGES,
     replicas=_list("name count"),
     replacements=REPLACEMENTS,
     configMapGenerator=_list(_GENERATOR, options=_OPTIONS),
     secretGenerator=_list(f"{_GENERATOR} type", options=_OPTIONS),
     generatorOptions=_OPTIONS,
-    vars=_list(
-        "name",
-        objref=_one("apiVersion group version kind name namespace"),
-        fieldref=_one("fieldPath fieldpath"),
-    ),
     sortOptions=_one("order", legacySortOptions=_one("orderFirst orderLast")),
 )
 """The fields of a kustomization, and of a component."""
@@ -106,6 +103,16 @@ _FORBIDDEN = {
         ("generators", "validators", "openapi"),
         "{} is not allowed in a package: it can make kustomize fetch or run something outside the package",
     ),
+}
+
+_DEPRECATED = {
+    "bases": "list them under `resources`",
+    "commonLabels": "use `labels`",
+    "env": "use `envs`",
+    "imageTags": "use `images`",
+    "patchesJson6902": "use `patches`",
+    "patchesStrategicMerge": "use `patches`",
+    "vars": "use `replacements`",
 }
 
 
@@ -135,8 +142,51 @@ def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
     """Return the message about an unknown key, and a hint to the fix."""
     if key in _FORBIDDEN:
         return _FORBIDDEN[key].format(key), None
-    for known in (*fields.fields, *_FORBIDDEN):
+    if key in _DEPRECATED:
+        return f"{key} is deprecated, and later versions of kustomize do not support it", _DEPRECATED[key]
+    for known in (*fields.fields, *_FORBIDDEN, *_DEPRECATED):
         if known.casefold() == key.casefold():  # casefold maps every letter that Go treats as another to that letter
             hint = f"write {known!r}" if known in fields.fields else None
             return f"kubectl reads the key {key!r} as {known!r}", hint
     return f"unknown field {key!r}", similar(key, fields.fields)
+
+
+_KIND = "PatchTransformer"
+_ALLOWED = (("builtin", _KIND), ("v1", "PodTemplate"))
+
+
+def check_transformer(document: Document, text: bytes) -> Iterator[Problem]:
+    """Yield the problems of a manifest in a folder of transformers; `text` is the manifest's whole file."""
+    if not isinstance(document.data, dict):
+        return
+    kind = (document.data.get("apiVersion"), document.data.get("kind"))
+    if kind not in _ALLOWED:
+        message = f"expected a {_KIND} (apiVersion: builtin) or the options' PodTemplate: no others are allowed here"
+        yield document.problem(("kind",), message)
+    elif kind[1] == _KIND:
+        yield from check(document, PATCH_TRANSFORMER)
+        yield from yamlio.indirections(text, document.name)
+
+
+def check_transforming(document: Document) -> Iterator[Problem]:
+    """Yield a finding for each change that a transformers' kustomization makes, other than to the text of patches."""
+    for index, entry in enumerate(listing(document.data.get("patches"))):
+        if not _deletes(mapping(entry).get("patch")):
+            message = "expected `$patch: delete` in the patch: other patches are not allowed there"
+            yield document.problem(("patches", index), message)
+    for index, entry in enumerate(listing(document.data.get("replacements"))):
+        for number, target in enumerate(listing(mapping(entry).get("targets"))):
+            kind = mapping(mapping(target).get("select")).get("kind")
+            if kind != _KIND or target.get("fieldPaths") != ["patch"]:
+                message = f"expected the field `patch` of a {_KIND}: transformers may set nothing else"
+                yield document.problem(("replacements", index, "targets", number), message)
+
+
+def _deletes(patch: Any) -> bool:
+    """Whether a patch only deletes objects."""
+    if not isinstance(patch, str):
+        return False
+    documents, problems = yamlio.load_all(patch.encode(errors="replace"), "")
+    return not (problems or yamlio.indirections(patch.encode(errors="replace"), "")) and all(
+        isinstance(document.data, dict) and document.data.get("$patch") == "delete" for document in documents
+    )

@@ -24,17 +24,11 @@ _HINT = "mlpack configure --image NAME:TAG, or edit IMAGE in mlops.env"
 
 
 class ImagesEntry(Value, frozen=True):
-    """An entry of `images` in a kustomization.
+    """An entry of `images` in a kustomization."""
 
-    Attributes:
-        name: The image that it replaces, as the manifests name it.
-        document: The kustomization.
-        location: The location of the entry.
-    """
-
-    name: str
-    document: Document
-    location: Location
+    name: str  # the image that it replaces, as the manifests name it
+    document: Document  # the kustomization
+    location: Location  # the location of the entry
 
 
 def is_name(target: Mapping[str, Any]) -> bool:
@@ -78,12 +72,7 @@ def doubts(key: str, values: Generated) -> Iterator[Problem]:
 
 
 def idle(entries: Iterable[ImagesEntry], origins: Iterable[Origin]) -> Iterator[Problem]:
-    """Yield a problem for each entry of `images` that changes no image, as replacements set them later.
-
-    Args:
-        entries: The entries of the kustomization with the replacements, and of all that it includes.
-        origins: The manifests and patches.
-    """
+    """Yield a problem for each entry of `images` that changes no image, as replacements set them later."""
     unchecked = list(entries)
     documents = [origin.document.data for origin in origins if isinstance(origin, Written | Operations)]
     names = {image.bare(text) for text in _images(documents)} - {image.WRITTEN} if unchecked else set()

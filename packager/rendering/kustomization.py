@@ -23,7 +23,7 @@ from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
 from packager.package.options import KEYS
 from packager.package.path_checks import shown
-from packager.rendering import fields, images, transformers
+from packager.rendering import fields, images
 from packager.rendering.entries import Entries
 from packager.rendering.origins import Generated, Operations, Position, Renamed, Replaced, Written, selected, split
 from packager.rendering.sources import Sources
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document, Location
     from packager.package.opened import Package
 
-_DEPRECATED = {
-    "bases": "list them under `resources`",
-    "commonLabels": "use `labels`",
-    "imageTags": "use `images`",
-    "patchesJson6902": "use `patches`",
-    "patchesStrategicMerge": "use `patches`",
-    "vars": "use `replacements`",
-}
 _DEPTH = 20
 _DIGITS = 10
 _WHOLE_NUMBER = rf"0|[1-9][0-9]{{0,{_DIGITS - 1}}}"
@@ -119,11 +111,11 @@ class _Kustomization(Entries):
 
     def read(self) -> None:
         self._keys()
-        for key in ("resources", "bases", "components"):
-            for location, entry in self.entries(key):
-                self._include(entry, location, component=key == "components")
-            if key == "bases":
-                self._generators()
+        for location, entry in self.entries("resources"):
+            self._include(entry, location, component=False)
+        self._generators()
+        for location, entry in self.entries("components"):
+            self._include(entry, location, component=True)
         for location, entry in self.entries("transformers"):
             self._transformers(entry, location)
         self._patches()
@@ -137,10 +129,7 @@ class _Kustomization(Entries):
         allowed = fields.TRANSFORMING if self._transforming else fields.KUSTOMIZATION
         self._refuse(fields.check(self.document, allowed))
         if self._transforming:
-            self._refuse(transformers.check(self.document))
-        for key, hint in _DEPRECATED.items():
-            if key in self.document.data:
-                self.note((key,), f"{key} is deprecated, and later versions of kustomize do not support it", hint)
+            self._refuse(fields.check_transforming(self.document))
 
     def _refuse(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
@@ -163,7 +152,7 @@ class _Kustomization(Entries):
             elif document.data is not None:
                 self.sources.refuse(document.problem((), "expected a manifest"))
             if self._transforming:
-                self._refuse(transformers.manifest(document, self.sources.files[path]))
+                self._refuse(fields.check_transformer(document, self.sources.files[path]))
 
     def _transformers(self, entry: Any, location: Location) -> None:
         """Read the kustomization of a folder whose manifests transform those of this one."""
@@ -182,12 +171,12 @@ class _Kustomization(Entries):
                     self.refuse(location, "expected a name, and what to generate from")
                     continue
                 place = self.position((*location, "name"))
-                generated = list(self._generated(generator, location))
+                generated = list(self._generated(location))
                 keys = {key: position for key, position, _ in generated}
                 values = {key: value for key, _, value in generated if value is not None}
                 self.sources.origins.append(Generated(kind, generator["name"], place, keys, values))
 
-    def _generated(self, generator: dict[str, Any], above: Location) -> Iterator[tuple[str, Position, str | None]]:
+    def _generated(self, above: Location) -> Iterator[tuple[str, Position, str | None]]:
         """Yield each key, its position, and its value if that is no file."""
         for location, entry in self.entries("files", above):
             key, equals, path = str(entry).partition("=")
@@ -196,11 +185,6 @@ class _Kustomization(Entries):
         for location, entry in self.entries("literals", above):
             key, _, value = str(entry).partition("=")
             yield key, self.position(location), value
-        if generator.get("env") is not None:
-            self.note(
-                (*above, "env"), "env is deprecated, and later versions of kustomize do not support it", "use `envs`"
-            )
-            yield from self._env(generator["env"], (*above, "env"))
         for location, entry in self.entries("envs", above):
             yield from self._env(entry, location)
 
@@ -224,14 +208,6 @@ class _Kustomization(Entries):
                 self._patch_file(entry["path"], (*location, "path"), entry.get("target"))
             elif isinstance(entry.get("patch"), str):
                 self._patch(*self._inline((*location, "patch")), entry.get("target"))
-        for location, entry in self.entries("patchesStrategicMerge"):
-            if isinstance(entry, str) and "\n" in entry:
-                self._patch(*self._inline(location), None)
-            else:
-                self._patch_file(entry, location, None)
-        for location, entry in self.entries("patchesJson6902"):
-            if isinstance(entry, dict) and entry.get("path") is not None:
-                self._patch_file(entry["path"], (*location, "path"), entry.get("target"))
 
     def _images(self) -> None:
         """Note where images get their names, tags and digests; the registry is left to a replacement."""

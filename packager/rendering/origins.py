@@ -31,13 +31,7 @@ class Origin(Protocol):
     """A part of a manifest as it is written in the package."""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """Return how many steps of `location` this origin contains, and the position of the last; None if it has none.
-
-        Args:
-            location: A path into the rendered manifest.
-            manifest: The rendered manifest.
-            at_key: Whether the problem is about the last key of the path, not its value.
-        """
+        """Return how many steps of `location` this origin contains, and the position of the last; None without any."""
 
 
 class Written(Value, frozen=True):
@@ -89,21 +83,13 @@ class Operations(Value, frozen=True):
 
 
 class Generated(Value, frozen=True):
-    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal.
-
-    Attributes:
-        kind: The kind.
-        name: The name.
-        position: The place of the name.
-        keys: The place of each key.
-        values: The values of env files and literals, by key.
-    """
+    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal."""
 
     kind: str
     name: str
-    position: Position
-    keys: Mapping[str, Position]
-    values: Mapping[str, str]
+    position: Position  # the place of the name
+    keys: Mapping[str, Position]  # the place of each key
+    values: Mapping[str, str]  # the values of env files and literals, by key
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
@@ -116,15 +102,10 @@ class Generated(Value, frozen=True):
 
 
 class Renamed(Value, frozen=True):
-    """An image to which an entry of `images` gives a name, a tag or a digest.
+    """An image to which an entry of `images` gives a name, a tag or a digest."""
 
-    Attributes:
-        path: The image's name without a registry, tag and digest.
-        position: The place of the entry.
-    """
-
-    path: str
-    position: Position
+    path: str  # the image's name without a registry, tag and digest
+    position: Position  # the place of the entry
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""

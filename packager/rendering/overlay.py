@@ -21,19 +21,12 @@ if TYPE_CHECKING:
 
 
 class RenderedOverlay(Value, frozen=True, dict=True):
-    """One overlay, rendered.
+    """One overlay, rendered."""
 
-    Attributes:
-        name: The name of the overlay's folder.
-        manifests: The rendered manifests, in kubectl's order.
-        sources: The files that the overlay was rendered from.
-        claim: The claim of the overlay `workspace`; None for other overlays.
-    """
-
-    name: str
-    manifests: tuple[Manifest, ...]
-    sources: Sources
-    claim: str | None = None
+    name: str  # the name of the overlay's folder
+    manifests: tuple[Manifest, ...]  # the rendered manifests, in kubectl's order
+    sources: Sources  # the files that the overlay was rendered from
+    claim: str | None = None  # the claim of the overlay `workspace`; None for other overlays
 
     @cached_property
     def pods(self) -> tuple[Pods, ...]:

@@ -62,21 +62,13 @@ def kubectl(package: Package, name: str, sources: Sources, program: str, runner:
 
 
 class Outcome(Value, frozen=True):
-    """The result of rendering one overlay.
+    """The result of rendering one overlay."""
 
-    Attributes:
-        overlay: The rendered overlay; None if no kubectl rendered it.
-        rendered: The output of the first kubectl, from which the overlay was read.
-        problems: The problems of the overlay.
-        unchecked: The reasons why a kubectl could not be run.
-        sources: The files of the overlay.
-    """
-
-    overlay: RenderedOverlay | None
-    problems: tuple[Problem, ...]
-    unchecked: tuple[str, ...]
-    sources: Sources
-    rendered: str = ""
+    overlay: RenderedOverlay | None  # the rendered overlay; None if no kubectl rendered it
+    problems: tuple[Problem, ...]  # the problems of the overlay
+    unchecked: tuple[str, ...]  # the reasons why a kubectl could not be run
+    sources: Sources  # the files of the overlay
+    rendered: str = ""  # the output of the first kubectl, from which the overlay was read
 
 
 def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner) -> Outcome:

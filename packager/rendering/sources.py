@@ -59,26 +59,7 @@ class EnvFile(NamedTuple):
 
 
 class Sources:
-    """The files of one overlay and of all folders that it includes.
-
-    Attributes:
-        origins: The places where parts of manifests are written, in the order in which kustomize applies them.
-        problems: The problems with the files.
-        notes: Values that are not problems, but may be read differently than written.
-        refused: The problems for which kustomize would refuse the overlay, or must not be run.
-        components: The folder of each component, and the position at which it is listed.
-        shown: Returns the name of a path in messages.
-        kustomizations: The overlay's own kustomization first, then those that it includes, the nearest first, and
-            files of replacements after the kustomization that names them.
-        files: The contents that were read, by path.
-        numbers: The keys of env files that fill fields of manifests which take whole numbers, or labels by which the
-            fields are selected.
-        quantities: The keys of env files that fill quantities of resources.
-        image_keys: The keys of env files that have the name, tag and digest of images.
-        image_entries: The entries of `images` in the kustomizations.
-        declared: The values of the package's own spec; env files contain these exactly as intended.
-        start: The start of the overlay, for findings without a more precise position.
-    """
+    """The files of one overlay and of all folders that it includes."""
 
     def __init__(
         self,
@@ -87,27 +68,28 @@ class Sources:
         declared: Declared = Declared(),  # noqa: B008 - immutable
         earlier: Sources | None = None,
     ) -> None:
-        """Take an empty set of files.
-
-        Args:
-            reader: Reads the files of the package.
-            start: The path of the overlay's kustomization.
-            declared: The values of the package's own spec.
-            earlier: The sources of an overlay of the same package: files that are the same are not parsed again.
-        """
+        """Take an empty set of files; what `earlier` has parsed, of the same package, is not parsed again."""
+        # the places where parts of manifests are written, in the order in which kustomize applies them
         self.origins: list[Origin] = []
-        self.problems: list[Problem] = []
-        self.notes: list[Problem] = []
+        self.problems: list[Problem] = []  # the problems with the files
+        self.notes: list[Problem] = []  # values that are not problems, but may be read differently than written
+        # the problems for which kustomize would refuse the overlay, or must not be run
         self.refused: list[Problem] = []
+        # the folder of each component, and the position at which it is listed
         self.components: list[tuple[str, Position]] = []
+        # the overlay's own kustomization first, then those that it includes, the nearest first, and files of
+        # replacements after the kustomization that names them
         self.kustomizations: list[Document] = []
-        self.files: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}  # the contents that were read, by path
+        # the keys of env files that fill fields of manifests which take whole numbers, or labels by which the fields
+        # are selected
         self.numbers: set[str] = set()
-        self.quantities: set[str] = set()
-        self.image_keys: set[str] = set()
-        self.image_entries: list[ImagesEntry] = []
-        self.shown = reader.shown
-        self.declared = declared
+        self.quantities: set[str] = set()  # the keys of env files that fill quantities of resources
+        self.image_keys: set[str] = set()  # the keys of env files that have the name, tag and digest of images
+        self.image_entries: list[ImagesEntry] = []  # the entries of `images` in the kustomizations
+        self.shown = reader.shown  # returns the name of a path in messages
+        self.declared = declared  # the values of the package's own spec; env files contain these exactly as intended
+        # the start of the overlay, for findings without a more precise position
         self.start = Position(self.shown(start), 1, 1)
         self._root = reader.folder
         self._read = reader.read
@@ -214,11 +196,7 @@ class Sources:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """Write the files that were read into a temporary folder, and yield its path. The folder is removed at the end.
-
-        Raises:
-            ToolError: There is no room for the copy.
-        """
+        """Write the files that were read into a temporary folder, yield its path, and remove it at the end."""
         with workfolder.temporary() as folder:
             try:
                 for path, content in self.files.items():

@@ -6,12 +6,14 @@ sealed, and so would a file that an edit changes in a ConfigMap: the program, or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.kubernetes.allowed.words import permits
-from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.manifest import at, listing, mapping
 from packager.verify.objects import KIND, allow_word, is_allowed, permits_hint
+from packager.verify.taken import CONFIG_MAP as MAP
+from packager.verify.taken import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +30,7 @@ CODE = "code"
 
 
 def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for each workload that an edit adds.
-
-    Args:
-        overlay: An overlay of the package, with its edits.
-        original: The overlay without its edits.
-        allowed: The kinds that the user allows.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
-    """
+    """Yield a finding for each workload that an edit adds."""
     workloads = _workloads(overlay, allowed)
     if len(workloads) < 2 or original.edits.are_expected:
         return
@@ -79,23 +72,14 @@ def code(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) 
 
 
 class _File(Value, frozen=True):
-    """A file of a ConfigMap that pods mount.
+    """A file of a ConfigMap that pods mount."""
 
-    Attributes:
-        manifest: The manifest that the file is from: the ConfigMap, or the workload that gives it another path.
-        location: The location of the file in the manifest.
-        part: The part of the ConfigMap: `data` or `binaryData`.
-        key: The key.
-        path: The path in the volume if it is not the key; else empty.
-        value: The content; empty for a value that users change.
-    """
-
-    manifest: Manifest
-    location: Location
-    part: str
+    manifest: Manifest  # the ConfigMap, or the workload that gives the file another path
+    location: Location  # in the manifest
+    part: str  # of the ConfigMap: `data` or `binaryData`
     key: str
-    path: str
-    value: str
+    path: str  # in the volume if it is not the key; else empty
+    value: str  # the content; empty for a value that users change
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -109,37 +93,21 @@ def _files(overlay: RenderedOverlay) -> Iterator[_File]:
     Of those that containers also get as variables, only the other paths are compared: users change the values, and
     `environment` judges the names.
     """
-    sources = list(_sources(overlay))
-    variables = {
-        str(mapping(source.get("configMapRef")).get("name"))
-        for pods in overlay.pods
-        for _, container in pods.containers()
-        for source in map(mapping, listing(container.get("envFrom")))
-    }
-    for name in dict.fromkeys(str(source.get("name")) for _, _, source in sources):
-        if (manifest := overlay.named("ConfigMap", name)) is None:
-            continue
-        for part in ("binaryData",) if name in variables else ("data", "binaryData"):
-            for key, value in mapping(manifest.data.get(part)).items():
-                yield _File(manifest, (part, key), part, str(key), "", str(value))
-    for workload, location, source in sources:
-        name = str(source.get("name"))
+    uses = [(pods.manifest, name, place) for pods in overlay.pods for noun, name, place in fields(pods) if noun == MAP]
+    variables = {name for _, name, place in uses if place[-2] == "configMapRef"}
+    mounted = [(workload, name, place[:-1]) for workload, name, place in uses if place[-2] == "configMap"]
+    for name in dict.fromkeys(name for _, name, _ in mounted):
+        if (manifest := overlay.named("ConfigMap", name)) is not None:
+            for part in ("binaryData",) if name in variables else ("data", "binaryData"):
+                for key, value in mapping(manifest.data.get(part)).items():
+                    yield _File(manifest, (part, key), part, str(key), "", str(value))
+    for workload, name, place in mounted:
         if (manifest := overlay.named("ConfigMap", name)) is None:
             continue
         texts, binaries = (mapping(manifest.data.get(part)) for part in ("data", "binaryData"))
-        for index, item in enumerate(map(mapping, listing(source.get("items")))):
+        for index, item in enumerate(map(mapping, listing(at(workload.data, (*place, "items"))))):
             key, path = str(item.get("key")), str(item.get("path"))
             part, files = ("data", texts) if key in texts else ("binaryData", binaries)
             value = "" if part == "data" and name in variables else str(files.get(key))
             if path != key:
-                yield _File(workload, (*location, "items", index, "path"), part, key, path, value)
-
-
-def _sources(overlay: RenderedOverlay) -> Iterator[tuple[Manifest, Location, dict[str, Any]]]:
-    """Yield the workload, the location and the content of each ConfigMap in a volume."""
-    for pods in overlay.pods:
-        for location, volume in pods.volumes():
-            yield pods.manifest, (*location, "configMap"), mapping(volume.get("configMap"))
-            for index, source in enumerate(map(mapping, listing(mapping(volume.get("projected")).get("sources")))):
-                place = (*location, "projected", "sources", index, "configMap")
-                yield pods.manifest, place, mapping(source.get("configMap"))
+                yield _File(workload, (*place, "items", index, "path"), part, key, path, value)

@@ -10,7 +10,7 @@ from packager.kubernetes.allowed.judge import Judge, lists
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import at, dotted
 from packager.package import layout
-from packager.package.options import CLAIMS, KNOWN, PLACEMENT
+from packager.package.options import PLACEMENT
 from packager.verify import options
 from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
 
@@ -55,15 +55,7 @@ def check_object(
     allowed: Collection[str],
     elsewhere: Sequence[str] = (),
 ) -> Iterator[Problem]:
-    """Yield a finding for each unlisted field, label and annotation of an object.
-
-    Args:
-        overlay: The overlay of a package that contains the object.
-        manifest: The object.
-        known: The facts about the overlay.
-        allowed: The words of `--allow`.
-        elsewhere: The sorted paths of the object's fields that other checks report.
-    """
+    """Yield a finding for each unlisted field, label and annotation of an object."""
     for unlisted in judged(overlay, manifest, known, allowed):
         if not _is_among(unlisted, elsewhere):
             yield _problem(overlay, manifest, unlisted)
@@ -77,15 +69,15 @@ def judged(
     kinds: Collection[tuple[str, str]] = MADE,
 ) -> Iterator[Unlisted]:
     """Yield each unlisted part of an object; if its kind is not in `kinds`, only those in its metadata and its pods."""
-    judge = Judge(known, allowed)
-    yield from judge.metadata(manifest)
+    judge = Judge(known, manifest, frozenset(allowed))
+    yield from judge.metadata()
     is_known = (manifest.api, manifest.kind) in kinds and lists(manifest)
     if is_known and (manifest.kind == "Pod" or not is_allowed(manifest, frozenset(allowed))):
-        yield from judge.fields(manifest)
+        yield from judge.fields()
         return
     for pods in overlay.pods:
         if pods.manifest is manifest and pods.location:
-            yield from judge.template(manifest, {"metadata": pods.metadata, "spec": pods.spec}, pods.location)
+            yield from judge.template({"metadata": pods.metadata, "spec": pods.spec}, pods.location)
 
 
 def facts(overlay: RenderedOverlay) -> Facts:
@@ -94,14 +86,12 @@ def facts(overlay: RenderedOverlay) -> Facts:
     if any(folder.startswith(f"{layout.ADDED}/") for folder, _ in overlay.sources.components):
         on.add(PLACEMENT)  # a component that a site has added may place pods
     site = options.site_values(overlay.sources)
-    of_options = (key.name for name in on for key in KNOWN[name].keys if key.name in CLAIMS)
     package = overlay.sources.declared.name
-    claims = {site[key] for key in of_options if key in site}
     return Facts(
         frozenset(on),
         site,
         frozenset(overlay.names("ConfigMap")),
-        frozenset((*overlay.names("PersistentVolumeClaim"), *claims, *overlay.sources.declared.claims)),
+        options.claims(overlay.sources).union(overlay.names("PersistentVolumeClaim")),
         (package, f"{package}-{overlay.name}") if package else (),
     )
 

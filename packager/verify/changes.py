@@ -31,21 +31,13 @@ LONGEST_LINE = 1_000
 
 
 class EditedLine(Value, frozen=True):
-    """An edited line.
+    """An edited line."""
 
-    Attributes:
-        file: The file as the user named it.
-        line: The number of the line, from 1; for a deleted line, the number of the line at its place.
-        before: The sealed line; None for a new line.
-        after: The present line; None for a deleted line.
-        expected: Whether the edit changes only an id, a value or a switch, which are left to the user.
-    """
-
-    file: str
-    line: int
-    before: str | None
-    after: str | None
-    expected: bool
+    file: str  # the file as the user named it
+    line: int  # the number of the line, from 1; for a deleted line, the number of the line at its place
+    before: str | None  # the sealed line; None for a new line
+    after: str | None  # the present line; None for a deleted line
+    expected: bool  # whether the edit changes only an id, a value or a switch, which are left to the user
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}"
@@ -60,19 +52,12 @@ class EditedLine(Value, frozen=True):
 
 
 class Edits(Value, frozen=True):
-    """The edits of a package.
-
-    Attributes:
-        package: The package.
-        paths: The edited files, below the package's root.
-        lines: The edited lines; at most `MOST_LINES`.
-        is_complete: Whether `lines` contains all edited lines.
-    """
+    """The edits of a package."""
 
     package: Package
-    paths: tuple[str, ...]
-    lines: tuple[EditedLine, ...]
-    is_complete: bool = True
+    paths: tuple[str, ...]  # the edited files, below the package's root
+    lines: tuple[EditedLine, ...]  # the edited lines; at most `MOST_LINES`
+    is_complete: bool = True  # whether `lines` contains all edited lines
 
     @property
     def are_expected(self) -> bool:
@@ -90,11 +75,7 @@ def _short(line: str | None, *, whole: bool = False) -> str:
 
 
 def read(package: Package, edited: Sequence[str]) -> Edits:
-    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
+    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory."""
     lines = list(itertools.islice(_all_lines(package, edited), MOST_LINES + 1))
     return Edits(package, tuple(edited), tuple(lines[:MOST_LINES]), len(lines) <= MOST_LINES)
 
@@ -120,13 +101,7 @@ def _masked(change: EditedLine, path: str) -> EditedLine:
 
 
 def permitted(path: str, before: bytes, now: bytes) -> bytes:
-    """Return the sealed content of a file with only the ids, values and switches of its present content.
-
-    Args:
-        path: The path of the file below the package's root.
-        before: The sealed content.
-        now: The present content.
-    """
+    """Return the sealed content of a file with only the ids, values and switches of its present content."""
     if path.endswith(".env"):
         return _without_new_keys(before, now)
     try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
 from packager.package.options import BY_NAME, SECRETS, secret
-from packager.verify import options
+from packager.verify import options, taken
 from packager.verify.objects import permits_hint
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _TOKEN = "a token of the namespace's service account is mounted, with its rights"  # noqa: S105 - a message
 _OPTION = BY_NAME["service-account"]
 
-SECRET = "Secret"  # noqa: S105 - a kind
+SECRET = taken.SECRET
 ACCOUNT = "ServiceAccount"
 """The kinds of these problems, which are also the words of `--allow` that permit them."""
 
@@ -31,21 +30,15 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
     """Yield a finding for every Secret and service account that a pod uses and no option of the package provides.
 
     An option does not provide the account, or a Secret, if an edit has switched the option on or changed the name.
-
-    Args:
-        overlay: A rendered overlay.
-        allowed: The kinds that the user allows.
-        original: The overlay without its edits; None if there are none.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
     """
     account = None if ACCOUNT in allowed else _sealed_account(overlay, original)
     of_options = _sealed_secrets(overlay, original)
     for pods in overlay.pods:
         if SECRET not in allowed:
             own = _own_secret(overlay)
-            for location, name in secrets(pods):
+            for noun, name, location in taken.fields(pods):
+                if noun != SECRET:
+                    continue
                 if own is not None and _is_own(overlay, pods, location, own):
                     continue
                 if location[-2:] == ("secretRef", "name") and name in of_options:
@@ -55,43 +48,6 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
                 yield overlay.problem(pods.manifest, location, message, hint).about(SECRET, SECRET)
         if ACCOUNT not in allowed:
             yield from _account(overlay, pods, account)
-
-
-def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a note on each Secret that pods read, with the keys, and on each of their service accounts."""
-    yield from _account_notes(overlay)
-    uses: dict[tuple[bool, str], list[tuple[Pods, Location]]] = {}
-    for pods in overlay.pods:
-        for location, name in secrets(pods):
-            is_mounted = location[-2] not in ("secretKeyRef", "secretRef")
-            uses.setdefault((is_mounted, name), []).append((pods, location))
-    for (is_mounted, name), places in uses.items():
-        keys = dict.fromkeys(_key(pods, location) for pods, location in places)
-        verb = "mount" if is_mounted else f"read {', '.join(keys)} from"
-        message = f"the pods of {overlay.name} {verb} the Secret {name!r} of the namespace"
-        pods, location = places[0]
-        yield replace(overlay.problem(pods.manifest, location, ""), message=message)
-
-
-def _key(pods: Pods, location: Location) -> str:
-    """Return the key that pods read from the Secret whose name is at a location."""
-    return str(at(pods.manifest.data, (*location[:-1], "key"))) if location[-2] == "secretKeyRef" else "all keys"
-
-
-def _account_notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    named: set[str] = set()
-    for pods in overlay.pods:
-        for field in ("serviceAccountName", "serviceAccount"):
-            name = pods.spec.get(field)
-            if name in (None, "", "default"):
-                continue
-            message = f"the pods of {overlay.name} run as the service account {name!r} of the namespace"
-            if pods.spec.get("automountServiceAccountToken") is not False:
-                message += ", with its token"
-            if message not in named:
-                problem = overlay.problem(pods.manifest, (*pods.location, "spec", field), "")
-                yield replace(problem, message=message)
-            named.add(message)
 
 
 def _own_secret(overlay: RenderedOverlay) -> str | None:
@@ -114,37 +70,6 @@ def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) 
     )
 
 
-def secrets(pods: Pods) -> Iterator[tuple[Location, str]]:
-    """Yield the location of the name of each Secret that pods read, and the name, also if it is not text there."""
-    for location, volume in pods.volumes():
-        yield from _secret_name((*location, "secret", "secretName"), volume, "secret", "secretName")
-        for here, source in _projected(location, volume):
-            yield from _secret_name((*here, "secret", "name"), source, "secret", "name")
-        for kind in ("csi", "cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"):
-            for key in ("secretRef", "nodePublishSecretRef"):
-                here = (*location, kind, key, "name")
-                yield from _secret_name(here, mapping(volume.get(kind)), key, "name")
-        yield from _secret_name((*location, "azureFile", "secretName"), volume, "azureFile", "secretName")
-    for location, container in pods.containers():
-        for index, source in enumerate(listing(container.get("envFrom"))):
-            yield from _secret_name((*location, "envFrom", index, "secretRef", "name"), source, "secretRef", "name")
-        for index, variable in enumerate(listing(container.get("env"))):
-            here = (*location, "env", index, "valueFrom", "secretKeyRef", "name")
-            yield from _secret_name(here, mapping(mapping(variable).get("valueFrom")), "secretKeyRef", "name")
-
-
-def _secret_name(location: Location, holder: Any, key: str, name: str) -> Iterator[tuple[Location, str]]:
-    value = mapping(mapping(holder).get(key)).get(name)
-    if value is not None:
-        yield location, str(value)
-
-
-def _projected(location: Location, volume: dict[str, Any]) -> Iterator[tuple[Location, Any]]:
-    """Yield each source of a projected volume, and its location."""
-    for index, source in enumerate(listing(mapping(volume.get("projected")).get("sources"))):
-        yield (*location, "projected", "sources", index), source
-
-
 def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[Problem]:
     """Yield a finding for each service account other than `own`, and for a mounted token of another account."""
     here = (*pods.location, "spec")
@@ -156,9 +81,10 @@ def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[
     if own is None and pods.spec.get("automountServiceAccountToken") is not False:
         yield _unmade(overlay, pods, (*here, "automountServiceAccountToken"), _TOKEN, "set it to false; or ")
     for location, volume in pods.volumes():
-        for place, source in _projected(location, volume):
+        for index, source in enumerate(listing(at(volume, ("projected", "sources")))):
             if "serviceAccountToken" in mapping(source):
-                yield _unmade(overlay, pods, (*place, "serviceAccountToken"), _TOKEN)
+                place = (*location, "projected", "sources", index, "serviceAccountToken")
+                yield _unmade(overlay, pods, place, _TOKEN)
 
 
 def _own_account(overlay: RenderedOverlay) -> str | None:

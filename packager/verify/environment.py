@@ -53,16 +53,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for each variable that an edit adds: many programs run commands from a variable.
-
-    Args:
-        overlay: An overlay of the package, with its edits.
-        original: The overlay without its edits.
-        allowed: The words of `--allow`; `words.variable` returns that of a variable.
-
-    Raises:
-        ToolError: A file cannot be read, or there is no room for a copy.
-    """
+    """Yield a finding for each variable that an edit adds: many programs run commands from a variable."""
     if original.edits.are_expected:
         return
     known = {name for name, _, _ in _variables(original.permitted)} if original.permitted else set()

@@ -11,7 +11,8 @@ from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.kubernetes.allowed import words
 from packager.kubernetes.manifest import mapping
-from packager.workloads.structures import companions, structures
+from packager.verify import options
+from packager.workloads.structures import companion_faults, companions, faults, structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
 
-KIND = "kind"
-"""The kind of the problems with objects that no build makes."""
+KIND, NAME = "kind", "name"
+"""The kinds of the problems with objects that no build makes, and with the names of objects."""
 
 MADE = frozenset(
     (
@@ -47,9 +48,6 @@ _CLUSTER_WIDE = frozenset(
     VolumeAttachment VolumeAttributesClass
     """.split()  # noqa: SIM905 - a column of quoted words reads worse
 )
-
-# ConfigMaps that a controller of the cluster puts into every namespace.
-_SYSTEM_NAMES = frozenset(("kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert", "istio-ca-crl"))
 
 
 class Made(Value, frozen=True):
@@ -84,14 +82,17 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
 
     Args:
         overlay: A rendered overlay.
-        allowed: The kinds that the user allows; other findings about their objects are still reported.
+        allowed: The kinds and names that the user allows; other findings about their objects are still reported.
         namespace: The namespace that objects may name; None if they may name none.
     """
     for manifest in overlay.manifests:
         if not is_allowed(manifest, allowed):
             yield from _kind(overlay, manifest)
             yield from _namespace(overlay, manifest, namespace)
-        yield from _metadata(overlay, manifest)
+        yield from _name(overlay, manifest, allowed)
+        if manifest.data.get("status") is not None:
+            message = "a package must not set this field: the cluster does"
+            yield overlay.problem(manifest, ("status",), message, at_key=True)
     yield from _duplicates(overlay)
     is_empty = not overlay.pods and overlay.claim is None
     if is_empty and not any(is_allowed(manifest, allowed) for manifest in overlay.manifests):
@@ -157,12 +158,21 @@ def _namespace(overlay: RenderedOverlay, manifest: Manifest, expected: str | Non
         yield _unmade(overlay, manifest, ("metadata", "namespace"), message)
 
 
-def _metadata(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    if manifest.data.get("status") is not None:
-        yield overlay.problem(manifest, ("status",), "a package must not set this field: the cluster does", at_key=True)
-    if manifest.kind == "ConfigMap" and (manifest.name in _SYSTEM_NAMES or manifest.name.startswith("kube-")):
-        message = f"{manifest.name!r} is the name of an object that belongs to the cluster"
-        yield overlay.problem(manifest, ("metadata", "name"), message, "give it another name")
+def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str]) -> Iterator[Problem]:
+    """Yield a finding for a name that is not the package's: an object that has it already may belong to others.
+
+    `kubectl apply` would overwrite that object, pods would read it, and `kubectl delete` would delete it.
+    """
+    name, package = manifest.name, overlay.sources.declared.name
+    claims = options.claims(overlay.sources) if manifest.kind == "PersistentVolumeClaim" else ()
+    permitted = (word.removeprefix(words.NAME) for word in allowed if word.startswith(words.NAME))
+    if not (name and package) or any(f"{name}-".startswith(f"{own}-") for own in (package, *claims, *permitted)):
+        return
+    before, is_inside, _ = name.partition(package)
+    word = f"{words.NAME}{before}{package}" if is_inside else f"{words.NAME}{name}"
+    hint = permits_hint(word if words.is_word(word) else "")
+    message = f"{name!r} may be an object of others: expected {package!r}, or a name that begins with it and a dash"
+    yield overlay.problem(manifest, ("metadata", "name"), message, hint).about(NAME, word)
 
 
 def _duplicates(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -172,3 +182,25 @@ def _duplicates(overlay: RenderedOverlay) -> Iterator[Problem]:
         if item.name and identity in seen:
             yield overlay.problem(manifest, ("metadata", "name"), f"duplicate object {manifest}", "remove one of them")
         seen.add(identity)
+
+
+def check_kinds(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for everything that the controller of a workload would refuse or misinterpret.
+
+    Also yield a finding for each companion object that contradicts the workload.
+    """
+    for manifest in overlay.manifests:
+        for fault in (*faults(manifest), *companion_faults(manifest, overlay.manifests)):
+            yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
+
+
+def check_workspace(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for each object of the overlay `workspace` that is not a claim, and if its own one is missing."""
+    if overlay.claim is None:
+        return
+    for manifest in overlay.manifests:
+        if (manifest.data.get("apiVersion"), manifest.kind) != ("v1", "PersistentVolumeClaim"):
+            yield overlay.problem(manifest, ("kind",), "this overlay creates claims, and nothing else", at_key=True)
+    if overlay.named("PersistentVolumeClaim", overlay.claim) is None:
+        message = f"this overlay does not create the claim {overlay.claim!r}, which the package was sealed with"
+        yield Problem(*overlay.sources.start, message)

@@ -9,8 +9,8 @@ from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
 from packager.package import layout
+from packager.package.options import CLAIMS, GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, TRAITS, conflicts, faults
 from packager.package.options import GANG_OPTION as GANG
-from packager.package.options import GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, TRAITS, conflicts, faults
 from packager.rendering.origins import Position, Written
 from packager.workloads import podgroups, structures
 from packager.workloads.kinds import kinds
@@ -43,20 +43,21 @@ def site_values(sources: Sources) -> dict[str, str]:
     return {line.key: line.value for text in dict.fromkeys(texts) if text for line in envfile.lines(text)}
 
 
+def claims(sources: Sources) -> frozenset[str]:
+    """Return the claims that the options that an overlay has on name, and those that the spec names."""
+    site = site_values(sources)
+    keys = (key.name for name in switched_on(sources) for key in KNOWN[name].keys if key.name in CLAIMS)
+    return sources.declared.claims.union(site[key] for key in keys if key in site)
+
+
 def supporting(sources: Sources, versions: Sequence[str]) -> tuple[str, ...]:
     """Return those minor versions of Kubernetes that have the fields of every option that an overlay has on."""
     since = [_number(option) for name in switched_on(sources) if (option := KNOWN[name].since)]
     return tuple(version for version in versions if all(_number(version) >= oldest for oldest in since))
 
 
-def check(sources: Sources, environment: str, versions: Collection[str] = ()) -> Iterator[Problem]:
-    """Yield a finding for each component that is listed twice, for options that conflict, and for invalid values.
-
-    Args:
-        sources: The files of the overlay.
-        environment: The path of its mlops.env, below the package's root.
-        versions: The minor versions of Kubernetes that the user has named.
-    """
+def check(sources: Sources, overlay: str, versions: Collection[str] = ()) -> Iterator[Problem]:
+    """Yield a finding for each component that is listed twice, for options that conflict, and for invalid values."""
     listed: dict[str, Position] = {}
     for folder, place in sources.components:
         if folder in listed:
@@ -74,7 +75,7 @@ def check(sources: Sources, environment: str, versions: Collection[str] = ()) ->
     if "queue" in on:
         yield from _suspended(sources)
     for common in {posixpath.dirname(folder) for folder in on.values()}:
-        yield from _values(sources, places, layout.site_env(common), environment)
+        yield from _values(sources, places, layout.site_env(common), layout.env(overlay))
 
 
 def check_gitops(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -147,7 +148,3 @@ def _env_values(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, 
     lines = list(envfile.lines(text))
     name = sources.shown(path)
     return {line.key: line.value for line in lines}, {line.key: Position(name, line.number, 1) for line in lines}
-
-
-OF_OVERLAYS = (check_gitops, check_gang, check_code)
-"""The checks of rendered overlays."""

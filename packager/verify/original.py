@@ -26,14 +26,10 @@ _ROOT = "root"
 
 
 class Original:
-    """One overlay of a package without its edits, rendered when it is first needed, if edits change a file of it.
-
-    Attributes:
-        edits: The edits of the package.
-    """
+    """One overlay of a package without its edits, rendered when it is first needed, if edits change a file of it."""
 
     def __init__(self, edits: Edits, overlay: RenderedOverlay, kubectl: str, runner: Runner) -> None:
-        self.edits = edits
+        self.edits = edits  # the edits of the package
         self._overlay = overlay
         self._kubectl = kubectl
         self._runner = runner

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.names import LABEL, LABEL_LENGTH, SUBDOMAIN, SUBDOMAIN_LENGTH, VARIABLE
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import listing, mapping, text
-from packager.kubernetes.ranges import INT32, out_of_range
-from packager.workloads import structures
+from packager.kubernetes.manifest import INT32, listing, mapping, out_of_range, text, tree, values_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
@@ -113,11 +111,6 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for every value of a pod that would be refused, or would prevent the pod from running."""
-    for manifest in overlay.manifests:
-        structure = structures.structure_of(manifest)
-        ranges = structure.ranges if structure else {}
-        for path, location, value in _listed(manifest.spec, _tree(ranges), ("spec",)):
-            yield from _number(overlay, manifest, location, value, ranges[path])
     for pods in overlay.pods:
         yield from _fields(overlay, pods)
         yield from _pod(overlay, pods)
@@ -131,7 +124,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 def _fields(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
     values: dict[str, list[tuple[Location, Any]]] = {}
-    for path, location, value in _listed(pods.spec, _PATHS, (*pods.location, "spec")):
+    for path, location, value in values_at(pods.spec, _PATHS, (*pods.location, "spec")):
         values.setdefault(path, []).append((location, value))
     for path, choices in _CHOICES.items():
         for location, value in values.get(path, ()):
@@ -203,35 +196,4 @@ def _ports(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict
             yield overlay.problem(pods.manifest, (*place, "hostPort"), message)
 
 
-def _tree(paths: Iterable[str]) -> dict[str, Any]:
-    """Return the paths as a tree of their steps, with the whole path at each leaf: one walk of a spec finds all."""
-    tree: dict[str, Any] = {}
-    for path in paths:
-        steps = path.split(".")
-        for first in ("initContainers", "containers") if steps[0] == "containers" else (steps[0],):
-            *above, last = first, *steps[1:]
-            below = tree
-            for step in above:
-                below = below.setdefault(step, {})
-            below[last] = path
-    return tree
-
-
-_PATHS = _tree((*_CHOICES, *_RANGES, *_FORMS))
-
-
-def _listed(value: Any, paths: dict[str, Any], here: Location) -> Iterator[tuple[str, Location, Any]]:
-    """Yield the path, the location and the value of everything below `value` that is at one of the paths."""
-    for step, below in paths.items():
-        children: Iterable[tuple[str | int, Any]] = ()
-        if step == "*":
-            children = enumerate(listing(value))
-        elif isinstance(value, dict):
-            children = ((step, value.get(step)),)
-        for key, child in children:
-            if child is None:
-                continue
-            if isinstance(below, dict):
-                yield from _listed(child, below, (*here, key))
-            else:
-                yield below, (*here, key), child
+_PATHS = tree((*_CHOICES, *_RANGES, *_FORMS))

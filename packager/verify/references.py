@@ -6,10 +6,11 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import similar
-from packager.kubernetes import expansion, mountpath
-from packager.kubernetes.expansion import Expander
-from packager.kubernetes.manifest import listing, mapping, text
+from packager.kubernetes import environment, mountpath
+from packager.kubernetes.environment import Expander
+from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
+from packager.verify import taken
 from packager.workloads.structures import added_variables
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for every reference to an object, key, volume, claim or variable that does not exist."""
     for pods in overlay.pods:
         yield from _default_container(overlay, pods)
+        for noun, _, location in taken.fields(pods):
+            if noun == taken.CONFIG_MAP:
+                yield from _config_map(overlay, pods, location[:-1])
         for location, volume in pods.volumes():
-            yield from _volume(overlay, pods, location, volume)
+            yield from _duplicate_paths(overlay, pods, location, listing(at(volume, ("projected", "sources"))))
         for location, container in pods.containers():
-            yield from _environment(overlay, pods, location, container)
             yield from _mounts(overlay, pods, location, container)
             yield from _command(overlay, pods, location, container)
 
@@ -43,15 +46,6 @@ def _default_container(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem
         here = (*pods.location, "metadata", "annotations", DEFAULT_CONTAINER)
         hint = similar(str(name), map(str, names))
         yield overlay.problem(pods.manifest, here, f"container {name!r} not found", hint)
-
-
-def _volume(overlay: RenderedOverlay, pods: Pods, location: Location, volume: dict[str, Any]) -> Iterator[Problem]:
-    yield from _config_map(overlay, pods, (*location, "configMap"), volume.get("configMap"))
-    projected = listing(mapping(volume.get("projected")).get("sources"))
-    for index, source in enumerate(projected):
-        here = (*location, "projected", "sources", index, "configMap")
-        yield from _config_map(overlay, pods, here, mapping(source).get("configMap"))
-    yield from _duplicate_paths(overlay, pods, location, projected)
 
 
 def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, sources: list[Any]) -> Iterator[Problem]:
@@ -67,24 +61,12 @@ def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, s
                 seen.add(path)
 
 
-def _environment(
-    overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]
-) -> Iterator[Problem]:
-    for index, source in enumerate(listing(container.get("envFrom"))):
-        here = (*location, "envFrom", index, "configMapRef")
-        yield from _config_map(overlay, pods, here, mapping(source).get("configMapRef"))
-    for index, variable in enumerate(listing(container.get("env"))):
-        here = (*location, "env", index, "valueFrom", "configMapKeyRef")
-        yield from _config_map(overlay, pods, here, mapping(mapping(variable).get("valueFrom")).get("configMapKeyRef"))
-
-
-def _config_map(overlay: RenderedOverlay, pods: Pods, location: Location, reference: Any) -> Iterator[Problem]:
-    """Check a reference to a ConfigMap, and to the keys that the reference names."""
-    if not isinstance(reference, dict) or reference.get("optional") is True or reference.get("name") is None:
-        return
+def _config_map(overlay: RenderedOverlay, pods: Pods, location: Location) -> Iterator[Problem]:
+    """Check that a ConfigMap has the keys that a reference names; `allowed_fields` reports a missing one."""
+    reference = mapping(at(pods.manifest.data, location))
     config = overlay.named("ConfigMap", reference["name"])
-    if config is None:
-        return  # `listed` reports it
+    if config is None or reference.get("optional") is True:
+        return
     keys = _keys(overlay, reference["name"])
     named = [((*location, "key"), reference.get("key"))]
     named += [
@@ -155,7 +137,7 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             here = (*location, field, index)
-            for name in expansion.references(str(argument)):
+            for name in environment.references(str(argument)):
                 if variables is not None and name not in variables.values:
                     message = f"$({name}) is not a variable of the container and is not expanded"
                     yield overlay.problem(pods.manifest, here, message, similar(name, variables.values))
@@ -168,7 +150,9 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
                     message = f"the {maps}, mounted there, {holds} no {name!r}"
                     yield overlay.problem(pods.manifest, here, message, similar(name, files))
     if expander.is_exceeded:
-        message = f"variables and arguments are longer than {expansion.MOST >> 20} MiB when their $(NAME) are expanded"
+        message = (
+            f"variables and arguments are longer than {environment.MOST >> 20} MiB when their $(NAME) are expanded"
+        )
         yield overlay.problem(pods.manifest, (*location, "env"), message)
 
 

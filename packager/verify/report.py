@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from packager.base.values import Value
+from packager.base.errors import ToolError, VerificationError
+from packager.base.shortening import bounded
+from packager.base.values import Value, as_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,60 +17,82 @@ if TYPE_CHECKING:
     from packager.verify.objects import Made
     from packager.verify.security import Exceeded
 
+FindingKind = Literal["problem", "note", "unchecked"]
+
+
+class Finding(Value, frozen=True):
+    """A result of a check: a problem, a fact that the user should know, or the reason why something is unknown."""
+
+    kind: FindingKind
+    content: Problem | str  # text only for a reason
+
 
 class Security(Value, frozen=True):
-    """The Pod Security level of an overlay, and every field that exceeds a stricter one.
-
-    The level is None if the overlay has a workload whose pods were not checked, or no workload.
-
-    Attributes:
-        overlay: The overlay's name.
-        level: The strictest level that the overlay meets in every requested version of Kubernetes.
-        exceeded: The fields that exceed a stricter level.
-        levels: The versions of Kubernetes in which the overlay meets each level.
-    """
+    """The Pod Security level of an overlay, and every field that exceeds a stricter one."""
 
     overlay: str
-    level: Level | None
+    level: Level | None  # None if the overlay has a workload whose pods were not checked, or no workload
     exceeded: tuple[Exceeded, ...]
-    levels: Mapping[Level, list[str]]
+    levels: Mapping[Level, list[str]]  # the versions of Kubernetes in which the overlay meets each level
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the level for `-o json`."""
+        fields = [{**as_dict(field), "place": field.place._asdict()} for field in self.exceeded]
+        return {**as_dict(self), "exceeded": fields}
+
+
+class OverlayReport(Value, frozen=True):
+    """The part of a report that describes one overlay that could be rendered."""
+
+    name: str
+    versions: tuple[str, ...]  # of Kubernetes, whose schemas the manifests were checked against
+    security: Security
+    objects: tuple[Made, ...]
+    images: tuple[str, ...]
+    render: str  # the digest of kubectl's output
+    files: frozenset[str]  # that it was rendered from
 
 
 class Report(Value, frozen=True):
-    """The result of verifying a package.
-
-    Attributes:
-        package: The package's name.
-        digest: The digest that the package was sealed with.
-        images: The images of each overlay that could be rendered.
-        renders: The digest of the output of kubectl for each overlay.
-        files: The paths of the files of each overlay that could be rendered.
-        received: The digest of all files as they are; None if a file is missing, was not sealed or could not be read.
-        problems: The problems, in order of file and line.
-        edits: The editable files that have been edited.
-        unchecked: The checks that could not be made, each with the reason; they count as neither passed nor failed.
-        security: The Pod Security level of each overlay that could be rendered.
-        objects: The objects that the overlays make.
-        notes: Facts that the user should know, and that are not problems.
-        changes: The edited lines.
-        kubernetes: The versions of Kubernetes whose schemas the manifests were checked against.
-        kubectls: The kubectl programs that rendered the overlays.
-        server: Whether a server-side dry run was requested.
-    """
+    """The result of verifying a package."""
 
     package: str
-    digest: str
+    digest: str  # with which it was sealed
     problems: tuple[Problem, ...]
-    edits: tuple[str, ...]
-    unchecked: tuple[str, ...]
+    edits: tuple[str, ...]  # the editable files that have been edited
+    unchecked: tuple[str, ...]  # why checks could not be made; they count as neither passed nor failed
     security: tuple[Security, ...]
-    kubernetes: tuple[str, ...]
+    kubernetes: tuple[str, ...]  # the versions that all overlays were checked against
     kubectls: tuple[str, ...]
-    server: bool
+    server: bool  # whether a dry run was requested
     objects: tuple[Made, ...] = ()
     changes: tuple[EditedLine, ...] = ()
     notes: tuple[Problem, ...] = ()
     images: Mapping[str, tuple[str, ...]] = {}
     renders: Mapping[str, str] = {}
     files: Mapping[str, frozenset[str]] = {}
-    received: str | None = None
+    received: str | None = None  # the digest of all files as they are; None if one is missing, unread or was not sealed
+    proofs: tuple[str, ...] = ()  # sentences about a second build, and about the bundle that contains the package
+
+    @property
+    def is_valid(self) -> bool | None:
+        """Whether the package is valid; None when that could not be determined."""
+        return False if self.problems else None if self.unchecked else True
+
+    @property
+    def exit_code(self) -> int:
+        """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
+        if self.problems:
+            return VerificationError.exit_code
+        return ToolError.exit_code if self.unchecked else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        content = as_dict(self)
+        del content["files"], content["proofs"]
+        for findings in ("problems", "notes"):
+            content[findings] = [finding.as_json() for finding in content[findings]]
+        for values in ("objects", "changes"):
+            content[values] = [as_dict(value) for value in content[values]]
+        content["security"] = [security.as_json() for security in self.security]
+        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}

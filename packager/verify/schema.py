@@ -85,14 +85,10 @@ def _expressions(spans: str) -> list[str]:
 
 
 class _Checker:
-    """Compares a manifest with its schema in one version of Kubernetes.
-
-    Attributes:
-        faults: The faults of the manifest.
-    """
+    """Compares a manifest with its schema in one version of Kubernetes."""
 
     def __init__(self, minor: int) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[Fault] = []  # the faults of the manifest
         self._minor = minor
         self._tables: set[str] = set()
 

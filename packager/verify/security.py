@@ -6,12 +6,16 @@ version from which on each rule applies.
 
 from __future__ import annotations
 
+import posixpath
+import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.kubernetes.manifest import at, dotted, listing, mapping, text
 from packager.kubernetes.podsecurity import Level
+from packager.package import layout
+from packager.package.options import BY_NAME
 from packager.rendering.origins import Position
 from packager.verify import schema
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.rendering.overlay import RenderedOverlay
+    from packager.verify.original import Original
     from packager.workloads.pods import Pods
 
 
@@ -28,22 +33,14 @@ _NEWEST = 1_000
 
 
 class Exceeded(Value, frozen=True):
-    """A field that asks for more than a level allows.
+    """A field that asks for more than a level allows."""
 
-    Attributes:
-        level: The strictest level that allows the field.
-        manifest: The manifest with the field.
-        field: The path of the field.
-        reason: The reason why a stricter level forbids the field.
-        place: The file, line and column of the field.
-        versions: The requested minor versions of Kubernetes in which a stricter level forbids the field.
-    """
-
-    level: Level
-    manifest: str
-    field: str
-    reason: str
-    place: Position
+    level: Level  # the strictest level that allows the field
+    manifest: str  # the manifest with the field
+    field: str  # the path of the field
+    reason: str  # the reason why a stricter level forbids the field
+    place: Position  # the file, line and column of the field
+    # the requested minor versions of Kubernetes in which a stricter level forbids the field
     versions: tuple[str, ...] = ()
 
 
@@ -162,6 +159,38 @@ def breaches(fields: tuple[Exceeded, ...], allowed: Level) -> Iterator[Problem]:
             message = f'{field.manifest}: {field.field}: {field.reason}, which Pod Security "{allowed}" forbids'
             hint = f'"{field.level}" allows it: use such a namespace, or switch off the option that adds it'
             yield Problem(*field.place, message, hint).about(LEVEL)
+
+
+def lowered(fields: Sequence[Exceeded], original: Original) -> tuple[Exceeded, ...]:
+    """Return the fields that an edit has added; switching on an option of the package is an edit, too."""
+    if not fields or not original.edits.paths:
+        return ()
+    own = {_identity(field) for field in (exceeded(original.sealed) if original.sealed else ())}
+    return tuple(field for field in fields if _identity(field) not in own and not _is_of_option(field))
+
+
+def _is_of_option(field: Exceeded) -> bool:
+    """Whether a field is a capability that a sealed component adds, which its option says that it needs."""
+    folder = posixpath.dirname(posixpath.dirname(field.place.file))
+    option = BY_NAME.get(posixpath.basename(folder))
+    return (
+        option is not None
+        and field.reason in {capability_reason(name) for name in option.capabilities}
+        and re.search(rf"(^|/){layout.common('[^/]+')}$", posixpath.dirname(folder)) is not None
+    )
+
+
+def weakened(fields: Sequence[Exceeded]) -> Iterator[Problem]:
+    """Yield a finding for each field that an edit has added."""
+    for field in fields:
+        message = (
+            f"{field.manifest}: {field.field}: {field.reason}, which the package did not ask for when it was sealed"
+        )
+        yield Problem(*field.place, message, f"--pod-security {field.level} accepts it")
+
+
+def _identity(field: Exceeded) -> tuple[str, str, str, str]:
+    return field.level, field.manifest, field.field, field.reason
 
 
 def _exceeded(

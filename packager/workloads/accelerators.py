@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.shortening import shortened
 from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.resources import is_gpu
+from packager.kubernetes.resources import is_gpu_or_part
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def replaced(manifest: Manifest, overlay: str, resource: str, count: str) -> Ite
         place = f"{overlay} ({shortened(pods.name, _LONGEST)})"
         for name, amount in limits.items():
             present = shortened(f"{name}: {amount}", _LONGEST)
-            if not is_gpu(str(name)) and name != resource:
+            if not is_gpu_or_part(str(name)) and name != resource:
                 continue
             if not resource:
                 yield f"device-claim replaces {present} of {place}"

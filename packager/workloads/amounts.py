@@ -9,6 +9,7 @@ from packager.base import quantity
 from packager.base.faults import Fault
 from packager.base.fields import text
 from packager.base.values import Value
+from packager.kubernetes.resources import is_whole_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,26 +39,17 @@ _DESCRIPTIONS = {
 
 
 class Amount(Value, frozen=True):
-    """One number.
+    """One number."""
 
-    Attributes:
-        key: The key in mlops.env.
-        value: The value as built.
-        description: The comment above it, and its description in the README.
-        fields: The fields of the workload that take it, as fieldPaths of a kustomize replacement.
-        delimiter: The text of a field before the value, which is the rest; None if the value is all of the field.
-        selector: The labels that the workload has to have; None for any.
-        may_be_per_gpu: Whether the value may be `PER_GPU`; the fields then take the number of GPUs.
-        processes: The fields that take a number of GPUs too, if the number of processes is `PER_GPU`.
-    """
-
-    key: str
-    value: str
-    description: str
-    fields: tuple[str, ...]
+    key: str  # the key in mlops.env
+    value: str  # the value as built
+    description: str  # the comment above it, and its description in the README
+    fields: tuple[str, ...]  # the fields of the workload that take it, as fieldPaths of a kustomize replacement
+    # the text of a field before the value, which is the rest; None if the value is all of the field
     delimiter: str | None = None
-    selector: str | None = None
-    may_be_per_gpu: bool = False
+    selector: str | None = None  # the labels that the workload has to have; None for any
+    may_be_per_gpu: bool = False  # whether the value may be `PER_GPU`; the fields then take the number of GPUs
+    # the fields that take a number of GPUs too, if the number of processes is `PER_GPU`
     processes: tuple[str, ...] = ()
 
 
@@ -109,7 +101,7 @@ def quantities(
 
 def gpus(resources: Resources) -> int | None:
     """Return the number of GPUs that pods with these resources have; None without any, or if it is not a number."""
-    values = [value for name, value in (*resources.limits.items(), *resources.requests.items()) if _is_gpu(name)]
+    values = [value for name, value in (*resources.limits.items(), *resources.requests.items()) if is_whole_gpu(name)]
     return int(text(values[0])) if values and text(values[0]).isdecimal() else None
 
 
@@ -123,13 +115,9 @@ def gpu_faults(resources: Resources, location: Location, key: str) -> Iterator[F
     """
     for part, values in (("requests", resources.requests), ("limits", resources.limits)):
         for name, value in values.items():
-            if _is_gpu(name) and not re.fullmatch("[1-9][0-9]*", text(value)):
+            if is_whole_gpu(name) and not re.fullmatch("[1-9][0-9]*", text(value)):
                 message = f"expected a whole number from 1, found {text(value)!r}: each GPU gets a process"
                 yield Fault((*location, part, name), message, f"write it as 1, 2, …, or set `{key}`")
-
-
-def _is_gpu(name: str) -> bool:
-    return name.endswith("/gpu")
 
 
 def prefix(role: str) -> str:
@@ -141,16 +129,11 @@ def quantity_key(resources: Resources, part: str, name: str) -> str:
     """Return the key of a quantity in mlops.env, without the prefix of a role; an empty text if it is not there.
 
     A request and an equal limit have one key.
-
-    Args:
-        resources: The resources of a container.
-        part: `requests` or `limits`.
-        name: The name of the resource.
     """
     if name in _KEYS:
         other = resources.requests.get(name) if part == "limits" else None
         value = resources.limits[name] if part == "limits" else None
         is_apart = other is not None and quantity.parse(text(other)) != quantity.parse(text(value or 0))
         return f"{_KEYS[name]}_LIMIT" if is_apart else _KEYS[name]
-    gpus = [resource for resource in (*resources.limits, *resources.requests) if _is_gpu(resource)]
+    gpus = [resource for resource in (*resources.limits, *resources.requests) if is_whole_gpu(resource)]
     return GPUS if name in gpus[:1] else ""

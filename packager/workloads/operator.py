@@ -12,39 +12,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator at the version that packages are tried with.
+    """An operator at the version that packages are tried with."""
 
-    Attributes:
-        short: The name in `mlpack operator`.
-        name: The name in messages.
-        deployment: The name of its Deployment.
-        lease: The name of its lease.
-        lease_seconds: The seconds that its lease holds if it does not say.
-        version: The tag of the release that is installed.
-        url: The address of the release's manifest.
-        sha256: The manifest's digest.
-        kind: The kind of workload that it runs.
-        crd: The CRD of that.
-        api: Group and version that packages ask for.
-        edit_role: The ClusterRole that allows users to edit its objects; None if there is none.
-        rival: Another product with a CRD of this name; None if there is none.
-        tested: The tag of the release that packages are tried with; None if it is `version`.
-    """
-
-    short: str
-    name: str
-    deployment: str
-    lease: str
-    lease_seconds: int
-    version: str
-    url: str
-    sha256: str
-    kind: str
-    crd: str
-    api: str
-    edit_role: str | None
-    rival: str | None
-    tested: str | None = None
+    short: str  # the name in `mlpack operator`
+    name: str  # the name in messages
+    deployment: str  # the name of its Deployment
+    lease: str  # the name of its lease
+    lease_seconds: int  # the seconds that its lease holds if it does not say
+    version: str  # the tag of the release that is installed
+    url: str  # the address of the release's manifest
+    sha256: str  # the manifest's digest
+    kind: str  # the kind of workload that it runs
+    crd: str  # the CRD of that
+    api: str  # group and version that packages ask for
+    edit_role: str | None  # the ClusterRole that allows users to edit its objects; None if there is none
+    rival: str | None  # another product with a CRD of this name; None if there is none
+    tested: str | None = None  # the tag of the release that packages are tried with; None if it is `version`
 
     def installation(self, flags: Sequence[str] = ()) -> str:
         """Return the command that installs it; `flags` say in which cluster."""

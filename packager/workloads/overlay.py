@@ -20,7 +20,7 @@ from packager.base.fields import (
 )
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
-from packager.kubernetes.ranges import INT32
+from packager.kubernetes.manifest import INT32
 from packager.workloads.amounts import Amount
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
 

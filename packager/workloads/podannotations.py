@@ -21,12 +21,7 @@ _HEAD = """\
 
 
 def component(pods: Iterable[tuple[Pods, str | None]], annotations: Mapping[str, str]) -> bytes:
-    """Return the kustomization of a component that adds annotations to pods.
-
-    Args:
-        pods: The pods of the workloads of a package, each with the value of its label `mlpack/overlay`, if it has one.
-        annotations: The annotations.
-    """
+    """Return the kustomization of a component that adds annotations to pods."""
     patches: dict[str, dict[str, Any]] = {}
     for entry, label in pods:
         target = {"kind": entry.manifest.kind, "name": entry.manifest.name}

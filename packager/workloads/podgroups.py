@@ -32,12 +32,7 @@ KAI_QUEUE = "kai.scheduler/queue"
 
 
 def faults(pods: Iterable[Pods], group: Manifest) -> Iterator[Fault]:
-    """Yield a fault if a PodGroup does not wait for exactly the pods that compute.
-
-    Args:
-        pods: The pods of the workload.
-        group: The PodGroup beside it.
-    """
+    """Yield a fault if a PodGroup does not wait for exactly the pods that compute."""
     expected = sum(entry.count for entry in pods if entry.computes)
     members = at(group.data, ("spec", "minMember"))
     if members != expected:

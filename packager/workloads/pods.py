@@ -14,7 +14,7 @@ from packager.base.values import Value
 from packager.base.yamlio import MISREAD
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.kubernetes.resources import is_gpu
+from packager.kubernetes.resources import is_gpu_or_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,36 +28,23 @@ BUILT_ELSEWHERE = "mlpack/image"
 
 
 class Pods(Value, frozen=True):
-    """The pods of one template, which are all alike: a Pod itself, an MPIJob's workers.
+    """The pods of one template, which are all alike: a Pod itself, an MPIJob's workers."""
 
-    Attributes:
-        manifest: The manifest of the Pod, or of the workload that makes the pods.
-        location: The place of `metadata` and `spec` of the Pod or the template; a step into a list is a number.
-        role: The name of the role in the manifest; empty if the manifest has only one template.
-        count: The number of pods.
-        computes: Whether the model runs there; a launcher only starts what runs elsewhere.
-        stores: Whether the model may write its files there: options of storage change these pods.
-        main: Whether the workload ends when they do.
-        labels: The labels that tell these pods from the other pods of the same workload.
-        workload_label: The label whose value is the workload's name, by which pods that work together are spread; None
-            for a pod by itself.
-        port: The port of their sshd; None without one.
-        processes: The place of the number of processes per pod, if that may be one for each of its GPUs.
-        starts_torchrun: Whether the main container starts torchrun, which connects to that of other pods.
-    """
-
-    manifest: Manifest
-    location: Location
-    role: str = ""
-    count: int = 1
-    computes: bool = True
-    stores: bool = True
-    main: bool = True
-    labels: tuple[tuple[str, str], ...] = ()
+    manifest: Manifest  # the manifest of the Pod, or of the workload that makes the pods
+    location: Location  # the place of `metadata` and `spec` of the Pod or the template; a step into a list is a number
+    role: str = ""  # the name of the role in the manifest; empty if the manifest has only one template
+    count: int = 1  # the number of pods
+    computes: bool = True  # whether the model runs there; a launcher only starts what runs elsewhere
+    stores: bool = True  # whether the model may write its files there: options of storage change these pods
+    main: bool = True  # whether the workload ends when they do
+    labels: tuple[tuple[str, str], ...] = ()  # the labels that tell these pods from the other pods of the same workload
+    # the label whose value is the workload's name, by which pods that work together are spread; None for a pod by
+    # itself
     workload_label: str | None = None
-    port: int | None = None
+    port: int | None = None  # the port of their sshd; None without one
+    # the place of the number of processes per pod, if that may be one for each of its GPUs
     processes: Location | None = None
-    starts_torchrun: bool = False
+    starts_torchrun: bool = False  # whether the main container starts torchrun, which connects to that of other pods
 
     @property
     def name(self) -> str:
@@ -158,7 +145,7 @@ class Pods(Value, frozen=True):
             for container in containers
             for part in ("limits", "requests")
             for name in mapping(at(self.spec, (*container, "resources", part)))
-            if self.computes and is_gpu(str(name))
+            if self.computes and is_gpu_or_part(str(name))
         )
 
     @property
@@ -180,19 +167,12 @@ class Pods(Value, frozen=True):
 
 
 class ProgramFields(Value, frozen=True):
-    """The fields of a container that runs something of the model, as a build writes them.
+    """The fields of a container that runs something of the model, as a build writes them."""
 
-    Attributes:
-        path: The fieldPath of the container as the target of a kustomize replacement.
-        source: The same as a source, where kustomize compares names as they are.
-        starts_in_package: Whether it starts in a folder below the placeholder MODEL_DIR.
-        has_folders: Whether its own variables are the folders of mlops.env, made absolute.
-    """
-
-    path: str
-    source: str
-    starts_in_package: bool
-    has_folders: bool
+    path: str  # the fieldPath of the container as the target of a kustomize replacement
+    source: str  # the same as a source, where kustomize compares names as they are
+    starts_in_package: bool  # whether it starts in a folder below the placeholder MODEL_DIR
+    has_folders: bool  # whether its own variables are the folders of mlops.env, made absolute
 
     @classmethod
     def read(cls, pods: Pods, key: str, index: int) -> ProgramFields:
@@ -273,6 +253,9 @@ def number_of_pods(value: Any) -> int:
 
 EPHEMERAL = frozenset(("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected"))
 """The sources of volumes that are deleted with their pod (https://kubernetes.io/docs/concepts/storage/volumes)."""
+
+LASTING = frozenset(("persistentVolumeClaim", "hostPath", "nfs", "csi"))
+"""The sources of volumes that stay when their pod is deleted."""
 
 
 def outlives_pods(volume: Mapping[str, Any]) -> bool:

@@ -76,20 +76,14 @@ IN_PACKAGE = f"MODEL_DIR/{SCRIPTS}"
 
 
 class Run(Value, frozen=True):
-    """The scripts or the command of an overlay, from its variant and its own keys.
+    """The scripts or the command of an overlay, from its variant and its own keys."""
 
-    Attributes:
-        scripts: The files, of which one runs: the first, unless the user chooses another. Without any, it is a command
-            or the image's entrypoint.
-        args: The arguments.
-        workdir: The folder that the program starts in; None for the usual place.
-        init: The program that runs before it.
-    """
-
+    # the files, of which one runs: the first, unless the user chooses another. Without any, it is a command or the
+    # image's entrypoint
     scripts: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    workdir: str | None = None
-    init: Init | None = None
+    args: tuple[str, ...] = ()  # the arguments
+    workdir: str | None = None  # the folder that the program starts in; None for the usual place
+    init: Init | None = None  # the program that runs before it
 
     @property
     def is_choice(self) -> bool:
@@ -97,12 +91,7 @@ class Run(Value, frozen=True):
         return len(self.scripts) > 1
 
     def containers(self, pods: str, main: str = "[name=^main$]") -> tuple[str, ...]:
-        """Return the fieldPaths of the containers that run something of the model, in the pods at the path `pods`.
-
-        Args:
-            pods: The fieldPath of a PodSpec.
-            main: The step to the main container.
-        """
+        """Return the fieldPaths of the containers that run something of the model, in the pods at the path `pods`."""
         init = (f"{pods}.initContainers.[name=^init$]",) if self.init else ()
         return (*init, f"{pods}.containers.{main}")
 
@@ -113,17 +102,13 @@ class Run(Value, frozen=True):
 
 
 class Program(Value, frozen=True):
-    """A program in the form of Kubernetes: `$(KEY)` in a word becomes the value of an environment variable.
+    """A program in the form of Kubernetes: `$(KEY)` in a word becomes the value of an environment variable."""
 
-    Attributes:
-        command: The command instead of the image's ENTRYPOINT; empty to keep that.
-        args: The arguments instead of the image's CMD; empty to keep that, or for none if there is a command.
-        directory: The folder to start in, with MODEL_DIR as a placeholder; None for the image's working directory, to
-            which relative words refer.
-    """
-
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # the command instead of the image's ENTRYPOINT; empty to keep that
+    # the arguments instead of the image's CMD; empty to keep that, or for none if there is a command
     args: tuple[str, ...] = ()
+    # the folder to start in, with MODEL_DIR as a placeholder; None for the image's working directory, to which
+    # relative words refer
     directory: str | None = None
 
     @property

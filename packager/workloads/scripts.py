@@ -29,21 +29,13 @@ _WORDS, _NONE = 5, "-"
 
 
 class FetchedSource(Value, frozen=True):
-    """A source that pods fetch, as the arguments of the script: words that an edit may have changed.
+    """A source that pods fetch, as the arguments of the script: words that an edit may have changed."""
 
-    Attributes:
-        address: The place that it is fetched from.
-        path: The file or the folder that it becomes.
-        sha256: The digest of the file; None where the address names a commit or a digest.
-        size: The most bytes, and those of a file.
-        secret: The variable with the token; None without one.
-    """
-
-    address: str
-    path: str
-    sha256: str | None
-    size: str
-    secret: str | None
+    address: str  # the place that it is fetched from
+    path: str  # the file or the folder that it becomes
+    sha256: str | None  # the digest of the file; None where the address names a commit or a digest
+    size: str  # the most bytes, and those of a file
+    secret: str | None  # the variable with the token; None without one
 
 
 def fetched(command: Sequence[str]) -> Iterator[tuple[int, FetchedSource]]:

@@ -45,6 +45,7 @@ def faults(manifest: Manifest) -> Iterator[Fault]:
     """Yield errors in a manifest that its kind's folder finds; nothing if the kind has no folder."""
     structure = structure_of(manifest)
     if structure:
+        yield from structure.value_faults(manifest)
         yield from structure.faults(manifest)
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from packager.kubernetes.manifest import Manifest
-from packager.kubernetes.objects import container_statuses, main_container
+from packager.kubernetes.objects import container_statuses, is_being_deleted, main_container
 from packager.kubernetes.pods import failure
 from packager.workloads.structures import pods as pods_of
 
@@ -57,9 +57,12 @@ class Workload(ABC):
         """Return `resource/name` of all objects made for the workload whose names can be predicted."""
         return ()
 
-    def selector(self, workload: Object) -> Mapping[str, str] | None:  # noqa: ARG002 - the same
+    name_label: ClassVar[str | None] = None
+    """The label of its pods whose value is the workload's name; None if there is none."""
+
+    def selector(self, workload: Object) -> Mapping[str, str] | None:
         """Return the labels of the workload's pods; None when the workload is itself the pod."""
-        return None
+        return None if self.name_label is None else {self.name_label: workload["metadata"]["name"]}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - the same
         """Return the labels that the controller of workload `name` adds to its pods of a role."""
@@ -69,9 +72,9 @@ class Workload(ABC):
         """Return the role of the pod called `pod` in the workload `name`; None if it is not a pod of the workload."""
         return "main" if pod == name else None
 
-    @abstractmethod
-    def ending(self, snapshot: Snapshot) -> Verdict | None:
-        """Return how the workload has ended; None while it has not."""
+    def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - the same
+        """Return how the workload has ended; None while it has not, and for one that serves."""
+        return None
 
     def is_serving(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
         """Return whether everything serves in its newest version."""
@@ -109,9 +112,9 @@ class Workload(ABC):
         """Whether the workload's own controller has stopped its pods: for a deadline, a queue, newer ones."""
         return self.serves
 
-    def replaces_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
         """Whether a controller creates another pod in the place of one that has failed, or is being deleted."""
-        return False
+        return self.serves and not is_being_deleted(snapshot.workload)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
         """Yield obstacles of the workload that its pods do not show."""

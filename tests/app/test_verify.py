@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_verify_returns_valid_verdict_as_value(package: Path, kubectl: Path) -> None:
     verdict = verify(package, Checks((str(kubectl),), kubernetes_versions()[-1:]))
-    assert (verdict.is_valid, verdict.exit_code, verdict.report.problems) == (True, 0, ())
+    assert (verdict.is_valid, verdict.exit_code, verdict.problems) == (True, 0, ())
     content = json.loads(json.dumps(verdict.as_json()))
     assert {key: content[key] for key in ("valid", "exit_code", "package", "problems", "unchecked")} == {
         "valid": True,
@@ -36,5 +36,5 @@ def test_verify_exit_code_prefers_problems_to_unchecked_parts(package: Path) -> 
     verdict = verify(package, Checks(("no-such-kubectl",), kubernetes_versions()[-1:]))
     assert (verdict.is_valid, verdict.exit_code) == (False, 5)
     assert [problem["message"] for problem in verdict.as_json()["problems"]] == [
-        problem.message for problem in verdict.report.problems
+        problem.message for problem in verdict.problems
     ]

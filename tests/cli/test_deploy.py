@@ -371,7 +371,11 @@ def test_deploy_no_verify_applies_package_with_changed_sealed_file(mlpack: Mlpac
 
 
 def test_deploy_applies_foreign_kind_only_with_allow(mlpack: Mlpack, life: Life) -> None:
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"}}
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "hello-mpi"},
+    }
     life.overlays["multi-node"].append(role)
     done = mlpack(*DEPLOY)
     assert done.code == 5

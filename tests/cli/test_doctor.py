@@ -13,7 +13,7 @@ from packager.base.runner import SYSTEM
 from packager.cli.host import Host
 from packager.cluster import operator_health
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.workloads.mpijob.operator import MPI_OPERATOR
+from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests import demo
 from tests.fake_cluster import FakeCluster, healthy, item, lease, managed, node
 

@@ -15,8 +15,7 @@ from packager.cli.host import Host
 from packager.cluster import operator_release
 from packager.cluster.operator import wait_until_ready
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.workloads.mpijob.life import MPIJob
-from packager.workloads.mpijob.operator import MPI_OPERATOR
+from packager.workloads.mpijob.life import MPI_OPERATOR, MPIJob
 from tests.fake_cluster import FakeCluster, item, lease, managed
 
 if TYPE_CHECKING:

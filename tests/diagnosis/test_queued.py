@@ -11,8 +11,7 @@ import pytest
 
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.objects import uid
-from packager.kubernetes.queueing import Queueing
-from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.kubernetes.verdict import Finding, Phase
 from packager.workloads.kinds import kinds
 from tests.diagnosis.test_diagnose import RECORDED

@@ -34,13 +34,13 @@ MESSAGE = "Pod second-single-node: kind: an edit adds this workload: the package
 @pytest.fixture
 def evaluated(mlpack: Mlpack, tmp_path: Path) -> Path:
     """A package whose overlays have a Job beside their own workload, added by a component of the site."""
-    folder = tmp_path / "ours/evaluate"
+    folder = tmp_path / "ours/hello-mpi-evaluate"
     folder.mkdir(parents=True)
     (folder / "kustomization.yaml").write_text(COMPONENT)
     template = "".join(f"    {line}\n" for line in f"spec:\n  restartPolicy: Never\n{POD}".splitlines())
-    job = f"apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: evaluate\nspec:\n  template:\n{template}"
+    job = f"apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: hello-mpi-evaluate\nspec:\n  template:\n{template}"
     (folder / "evaluate.yaml").write_text(job)
-    done = mlpack("build", "hello-mpi", "--format", "dir", "--with", "./ours/evaluate")
+    done = mlpack("build", "hello-mpi", "--format", "dir", "--with", "./ours/hello-mpi-evaluate")
     assert done.code == 0, done.stderr
     return tmp_path / "hello-mpi"
 
@@ -67,7 +67,7 @@ def test_workload_added_by_an_edit_is_refused(
     pod = package / OVERLAY / "pod.yaml"
     line = pod.read_text().count("\n") + 3
     pod.write_text(pod.read_text() + SECOND)
-    sealed = f"{'Job evaluate-single-node, ' if name == 'evaluated' else ''}Pod hello-mpi-single-node"
+    sealed = f"{'Job hello-mpi-evaluate-single-node, ' if name == 'evaluated' else ''}Pod hello-mpi-single-node"
     problem = f"{pod}:{line}:7: {MESSAGE} {sealed} (--allow Pod permits it)"
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5

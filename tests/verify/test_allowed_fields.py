@@ -278,7 +278,7 @@ def test_toleration_of_every_or_system_taint_is_reported_with_option_on(
     facts = Facts(frozenset(("placement",)))
     for _, manifest, _ in templates(overlays):
         pod = {"spec": {"tolerations": [{"key": "gpu", "operator": "Exists"}, *TOLERATIONS]}}
-        locations = [unlisted.location for unlisted in Judge(facts).template(manifest, pod, ())]
+        locations = [unlisted.location for unlisted in Judge(facts, manifest).template(pod, ())]
         assert locations == [("spec", "tolerations", index + 1, "key") for index in range(len(TOLERATIONS))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.verify import kinds, names, references, schema
+from packager.verify import names, objects, references, schema
 from tests import written
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def test_mpijob_that_mpi_operator_would_misread_is_found() -> None:
     ]:
         assert old in MPI_JOB
         for text, problems in ((MPI_JOB, []), (MPI_JOB.replace(old, new), [problem])):
-            assert messages(kinds.check, text) + messages(references.check, text) == problems
+            assert messages(objects.check_kinds, text) + messages(references.check, text) == problems
 
 
 def test_value_of_wrong_type_is_found() -> None:
@@ -252,10 +252,10 @@ def test_value_of_wrong_type_is_found() -> None:
 
 def test_mpijob_of_another_group_is_not_checked() -> None:
     job = "apiVersion: example.org/v1\nkind: MPIJob\nmetadata: {name: j}\nspec: {slotsPerWorker: 0}\n"
-    assert messages(kinds.check, job) == []
-    assert messages(kinds.check, job.replace("example.org/v1", "kubeflow.org/v2beta1")) == [
-        "file.yaml:4:7: MPIJob j: spec.mpiReplicaSpecs: the Launcher is missing",
+    assert messages(objects.check_kinds, job) == []
+    assert messages(objects.check_kinds, job.replace("example.org/v1", "kubeflow.org/v2beta1")) == [
         "file.yaml:4:24: MPIJob j: spec.slotsPerWorker: expected 1 to 2147483647, found 0",
+        "file.yaml:4:7: MPIJob j: spec.mpiReplicaSpecs: the Launcher is missing",
     ]
 
 

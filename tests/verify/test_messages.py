@@ -17,7 +17,7 @@ from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import Checks, allowed_fields, containers, kinds, names, options, references, verify
+from packager.verify import Checks, allowed_fields, containers, names, objects, options, references, verify
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_invalid_mpijob_field_is_reported(package: Path) -> None:
         (lambda job: job["metadata"].update(name="a" * 300), "300 characters, the limit is "),
     ]:
         overlay = changed(package, MULTI, "mpi-job.yaml", change)
-        problems = [str(problem) for check in (kinds.check, names.check) for problem in check(overlay)]
+        problems = [str(problem) for check in (objects.check_kinds, names.check) for problem in check(overlay)]
         assert any(message in problem for problem in problems), problems
 
 
@@ -211,7 +211,7 @@ def test_different_output_of_two_kubectls_is_reported(package: Path) -> None:
             "packager.rendering.render.kustomize",
             side_effect=lambda _folder, program, texts=texts, **_: Rendered(texts[program], ()),
         )
-        checks = Checks(kubectls=("old", "new"), allowed=frozenset("A"))
+        checks = Checks(kubectls=("old", "new"), allowed=frozenset(("A", "name:a")))
         with opened(package) as opened_package, rendered:
             problems = [str(problem) for problem in verify(opened_package, checks).problems]
         assert problems == [

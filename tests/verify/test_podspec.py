@@ -10,7 +10,7 @@ import pytest
 
 from packager.kubernetes import mountpath
 from packager.package.opened import opened
-from packager.verify import containers, kinds, names, podspec, references
+from packager.verify import containers, names, objects, podspec, references
 from tests import demo, written
 from tests.broken import build, seal
 from tests.files import replace
@@ -246,7 +246,7 @@ def test_file_name_that_is_not_a_valid_key_is_found(mlpack: Mlpack, package: Pat
 def test_run_policy_out_of_range_is_found() -> None:
     spec = "{mpiReplicaSpecs: {Launcher: {}}, runPolicy: {activeDeadlineSeconds: 0, backoffLimit: -1}}"
     job = f"kind: MPIJob\nmetadata: {{name: j}}\nspec: {spec}\n"
-    assert [problem.message for problem in kinds.check(written.overlay(job))] == [
+    assert [problem.message for problem in objects.check_kinds(written.overlay(job))] == [
         "MPIJob j: spec.runPolicy.activeDeadlineSeconds: expected at least 1, found 0",
         "MPIJob j: spec.runPolicy.backoffLimit: expected 0 to 2147483647, found -1",
     ]

@@ -22,6 +22,9 @@ NOTES = [
 ]
 
 
+SLICES = r"overlays.multi-node.resources.limits.nvidia\.com/mig-1g\.5gb=2"
+
+
 def notes(done: Outcome) -> list[str]:
     return [line for line in done.stderr.splitlines() if " replaces " in line]
 
@@ -30,6 +33,23 @@ def test_build_reports_replaced_gpus_of_the_spec(mlpack: Callable[..., Outcome])
     done = mlpack("build", "hello-mpi", *SPEC, "--with", "gpu")
     assert done.code == 0
     assert notes(done) == NOTES
+
+
+def test_mig_slices_are_replaced_by_the_option_and_start_no_process_each(
+    mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    assert notes(mlpack("build", "hello-mpi", "--set", SLICES, "--with", "gpu")) == [
+        "note: gpu replaces nvidia.com/mig-1g.5gb: 2 of multi-node (worker) by nvidia.com/gpu: 1"
+    ]
+    counts: dict[str, bool] = {}
+    for resource in (SLICES, SLICES.replace(r"mig-1g\.5gb", "gpu")):
+        folder = f"of{len(counts)}"
+        per_gpu = ("--set", "overlays.multi-node.slots_per_worker=per-gpu")
+        done = mlpack("build", "hello-mpi", "--set", resource, *per_gpu, "--format", "dir", "-d", folder)
+        assert done.code == 0, done.stderr
+        overlay = tmp_path / folder / "hello-mpi/quickstart/k8s/mlops/multi-node"
+        counts[resource] = "GPUS=2" in (overlay / "mlops.env").read_text().splitlines()
+    assert list(counts.values()) == [False, True]
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])

@@ -9,7 +9,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from packager.workloads.launchers import by_dmlc, by_torchrun
-from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.mpijob.checks import by_mpi
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,131 +22,110 @@ _OWN = f"{table.ANNOTATION}mlpack/"
 
 
 class Unlisted(Value, frozen=True):
-    """A part of an object that is not in the table.
+    """A part of an object that is not in the table."""
 
-    Attributes:
-        location: The location in the object; empty for the object as a whole.
-        message: The problem, with the expected and the found value.
-        word: The word of `--allow` that permits the part; None if none does.
-        options: The options that make the part, all of which are off.
-        at_key: Whether the problem is the key, not its value.
-        missing: The kind of the object that the value refers to and the package lacks; empty without a reference.
-    """
-
-    location: Location
-    message: str
-    word: str | None
-    options: tuple[str, ...] = ()
-    at_key: bool = True
+    location: Location  # the location in the object; empty for the object as a whole
+    message: str  # the problem, with the expected and the found value
+    word: str | None  # the word of `--allow` that permits the part; None if none does
+    options: tuple[str, ...] = ()  # the options that make the part, all of which are off
+    at_key: bool = True  # whether the problem is the key, not its value
+    # the kind of the object that the value refers to and the package lacks; empty without a reference
     missing: str = ""
 
 
 class Judge:
-    """Judges the objects of one package or template.
+    """Judges one object of a package or template."""
 
-    Args:
-        facts: The options, values and names of the package or template.
-        allowed: The words of `--allow`.
-    """
-
-    def __init__(self, facts: Facts, allowed: Collection[str] = ()) -> None:
+    def __init__(self, facts: Facts, manifest: Manifest, allowed: Collection[str] = ()) -> None:
         self._facts = facts
-        self._allowed = frozenset(allowed)
+        self._manifest = manifest
+        self._allowed = allowed
 
-    def unmade(self, what: str) -> str:
-        """Return the message about a part `what` that the table does not have."""
-        return f"a template must not have {what}" if self._facts.is_template else f"no build makes {what}"
-
-    def fields(self, manifest: Manifest) -> Iterator[Unlisted]:
-        """Yield each unlisted field of an object whose kind the table has, except its metadata."""
-        root = _root(manifest)
+    def fields(self) -> Iterator[Unlisted]:
+        """Yield each unlisted field of the object, whose kind the table has, except its metadata."""
+        kind = self._manifest.kind.lower()
+        root = table.fields()[kind]
         if not usable(root.subtree, self._facts):
-            options = options_of(root.subtree)
-            yield Unlisted((), _made_by(options) if options else self.unmade("such an object"), None, options)
+            yield self._unmade((), "such an object", root.subtree, None)
             return
-        walk = _Walk(self._facts, self._allowed, manifest, self)
-        for key, value in manifest.data.items():
+        for key, value in self._manifest.data.items():
             if key not in ("apiVersion", "kind", "metadata", "status"):
-                yield from walk.step(root, key, value, (key,), f"{manifest.kind.lower()}.{key}")
+                yield from self._step(root, key, value, (key,), f"{kind}.{key}")
 
-    def template(self, manifest: Manifest, value: Any, location: Location) -> Iterator[Unlisted]:
-        """Yield each unlisted field of the pod template at `location` of an object."""
-        walk = _Walk(self._facts, self._allowed, manifest, self)
-        yield from walk.value(table.fields()[table.POD], value, location, table.POD)
+    def template(self, value: Any, location: Location) -> Iterator[Unlisted]:
+        """Yield each unlisted field of the pod template at `location` of the object."""
+        yield from self._value(table.fields()[table.POD], value, location, table.POD)
 
-    def metadata(self, manifest: Manifest) -> Iterator[Unlisted]:
-        """Yield each unlisted field, label and annotation of an object's own metadata."""
-        places = (table.POD, table.OBJECT) if manifest.kind.lower() == table.POD else (table.OBJECT,)
-        yield from self.metadata_below(manifest, manifest.data.get("metadata"), ("metadata",), places)
+    def metadata(self) -> Iterator[Unlisted]:
+        """Yield each unlisted field, label and annotation of the object's own metadata."""
+        places = (table.POD, table.OBJECT) if self._manifest.kind.lower() == table.POD else (table.OBJECT,)
+        yield from self._metadata(self._manifest.data.get("metadata"), ("metadata",), places)
 
-    def metadata_below(
-        self, manifest: Manifest, value: Any, location: Location, places: Sequence[str] = (table.POD,)
-    ) -> Iterator[Unlisted]:
+    def _metadata(self, value: Any, location: Location, places: Sequence[str] = (table.POD,)) -> Iterator[Unlisted]:
         """Yield each unlisted field, label and annotation of metadata at `location`, by default of a pod template."""
-        metadata = mapping(value)
         of_template = table.fields()[table.POD].steps["metadata"].steps
         steps = table.fields()[table.OBJECT].steps if table.OBJECT in places else of_template
         usable_fields = {field for field, node in steps.items() if usable(node.subtree, self._facts)}
-        for field, content in metadata.items():
+        for field, content in mapping(value).items():
             here = (*location, field)
             if field in ("labels", "annotations"):
                 prefix = table.LABEL if field == "labels" else table.ANNOTATION
                 for key, text in mapping(content).items():
-                    yield from self._key(manifest, f"{prefix}{key}", text, (*here, key), places)
+                    yield from self._key(f"{prefix}{key}", text, (*here, key), places)
             elif field not in usable_fields and content is not None:
                 owner = "template" if self._facts.is_template else "package"
                 yield Unlisted(here, f"a {owner} must not set this field: the cluster does", None)
 
-    def _key(
-        self, manifest: Manifest, key: str, value: Any, location: Location, places: Sequence[str]
-    ) -> Iterator[Unlisted]:
+    def _key(self, key: str, value: Any, location: Location, places: Sequence[str]) -> Iterator[Unlisted]:
         if words.permits(self._allowed, key):
             return
         kind = "label" if key.startswith(table.LABEL) else "annotation"
-        any_key = f"{kind}:*"
         lists = (
             table.keys().get((place, name))
             for place in places
-            for name in ((key,) if "/" in key or place != places[0] else (key, any_key))
+            for name in ((key,) if "/" in key or place != places[0] else (key, f"{kind}:*"))
         )
-        rows = next((rows for rows in lists if rows and usable(rows, self._facts)), None)
+        rows = next((permitted for rows in lists if rows and (permitted := usable(rows, self._facts))), None)
         word = key if words.is_word(key) else None
         if rows is None:
-            of_options = [row for place in places for row in table.keys().get((place, key), ())]
-            options = options_of(of_options)
-            yield Unlisted(location, _made_by(options) if options else self.unmade(f"this {kind}"), word, options)
-        elif not any(values.fits(row.value, value, manifest.name, self._facts) for row in usable(rows, self._facts)):
-            yield Unlisted(location, _wrong(usable(rows, self._facts), value), word, at_key=False)
+            yield self._unmade(
+                location, f"this {kind}", [row for at in places for row in table.keys().get((at, key), ())], word
+            )
+        elif not self._fits(rows, value):
+            yield Unlisted(location, _wrong(rows, value), word, at_key=False)
 
+    def _unmade(self, location: Location, what: str, rows: Sequence[Row], word: str | None) -> Unlisted:
+        """Return a part `what` that the table does not have, or only in rows of options that are off."""
+        options = tuple(dict.fromkeys(option for row in rows for option in row.options))
+        if len(options) == 1:
+            message = f"only the option {options[0]} makes this, and it is off"
+        elif options:
+            message = f"only the options {', '.join(options[:-1])} and {options[-1]} make this, and they are off"
+        else:
+            message = f"a template must not have {what}" if self._facts.is_template else f"no build makes {what}"
+        return Unlisted(location, message, word, options)
 
-class _Walk:
-    """Compares one object with the table."""
+    def _fits(self, rows: Sequence[Row], value: Any) -> bool:
+        return any(values.fits(row.value, value, self._manifest.name, self._facts) for row in rows)
 
-    def __init__(self, facts: Facts, allowed: frozenset[str], manifest: Manifest, judge: Judge) -> None:
-        self._facts = facts
-        self._allowed = allowed
-        self._manifest = manifest
-        self._judge = judge
-
-    def step(self, node: Node, step: str, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
+    def _step(self, node: Node, step: str, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
         """Yield each unlisted part of the field, key or item `step` below `node`."""
         below = node.steps.get(step) or node.steps.get("*")
         if words.permits(self._allowed, word):
             return
         if below is None:
-            yield Unlisted(location, self._judge.unmade("this field"), word if words.is_word(word) else None)
+            yield self._unmade(location, "this field", (), word if words.is_word(word) else None)
         elif not usable(below.subtree, self._facts):
-            options = options_of(below.subtree)
-            yield Unlisted(location, _made_by(options) if options else self._judge.unmade("this field"), word, options)
+            yield self._unmade(location, "this field", below.subtree, word)
         elif value is not None:
-            yield from self.value(below, value, location, word)
+            yield from self._value(below, value, location, word)
 
-    def value(self, node: Node, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
+    def _value(self, node: Node, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
         """Yield each unlisted part of the value at `node`."""
         rows = usable(node.rows, self._facts)
         part = next((row.value for row in rows if row.value in table.NESTED), None)
         if part == table.POD:
-            yield from self._judge.template(self._manifest, value, location)
+            yield from self.template(value, location)
             return
         if part is not None:
             node = table.fields()[part]
@@ -155,15 +134,15 @@ class _Walk:
         if isinstance(value, dict) and node.steps and "[]" not in node.steps:
             for key, item in value.items():
                 if key == "metadata" and node is table.fields()[table.POD]:
-                    yield from self._judge.metadata_below(self._manifest, item, (*location, key))
+                    yield from self._metadata(item, (*location, key))
                 else:
                     name = key if key in node.steps or "*" not in node.steps else "*"
-                    yield from self.step(node, key, item, (*location, key), f"{word}.{name}")
+                    yield from self._step(node, key, item, (*location, key), f"{word}.{name}")
             yield from self._missing(node, value, location, word)
         elif isinstance(value, list) and "[]" in node.steps:
             for index, item in enumerate(value):
-                yield from self.step(node, "[]", item, (*location, index), f"{word}[]")
-        elif not any(values.fits(row.value, value, self._manifest.name, self._facts) for row in rows):
+                yield from self._step(node, "[]", item, (*location, index), f"{word}[]")
+        elif not self._fits(rows, value):
             missing = next((values.REFERENCES[row.value] for row in rows if row.value in values.REFERENCES), "")
             known = word if words.is_word(word) else None
             yield Unlisted(location, _wrong(rows, value), known, at_key=False, missing=missing)
@@ -219,31 +198,13 @@ def lists(manifest: Manifest) -> bool:
     return manifest.kind.lower() in table.fields() and manifest.kind.lower() not in table.PARTS
 
 
-def _root(manifest: Manifest) -> Node:
-    return table.fields()[manifest.kind.lower()]
-
-
-def permitted(row: Row, facts: Facts) -> bool:
-    """Whether an object may have the field of a row."""
-    if row.who[0] in (table.BUILD, *table.ELSEWHERE):
-        return True
-    return (facts.is_template and table.TEMPLATE in row.who) or not facts.options.isdisjoint(row.who)
-
-
 def usable(rows: Sequence[Row], facts: Facts) -> list[Row]:
     """Return the rows whose fields an object may have."""
-    return [row for row in rows if permitted(row, facts)]
+    return [row for row in rows if row.who[0] in (table.BUILD, *table.ELSEWHERE) or _is_on(row, facts)]
 
 
-def options_of(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the options that make the fields of rows, each once."""
-    return tuple(dict.fromkeys(option for row in rows for option in row.options))
-
-
-def _made_by(options: Sequence[str]) -> str:
-    if len(options) == 1:
-        return f"only the option {options[0]} makes this, and it is off"
-    return f"only the options {', '.join(options[:-1])} and {options[-1]} make this, and they are off"
+def _is_on(row: Row, facts: Facts) -> bool:
+    return (facts.is_template and table.TEMPLATE in row.who) or not facts.options.isdisjoint(row.who)
 
 
 def _wrong(rows: Sequence[Row], value: Any) -> str:

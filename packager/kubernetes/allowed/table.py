@@ -25,19 +25,12 @@ PARTS = (OBJECT, *NESTED[1:])
 
 
 class Row(Value, frozen=True):
-    """One line of the table.
+    """One line of the table."""
 
-    Attributes:
-        where: The holder of the field: `object`, `pod`, another part, or a kind in lower case.
-        what: A field below the holder, or the key of a label or an annotation.
-        value: The rule for the field's values.
-        who: The makers of the field: a build, templates, another check's kind, or options.
-    """
-
-    where: str
-    what: str
-    value: str
-    who: tuple[str, ...]
+    where: str  # the holder of the field: `object`, `pod`, another part, or a kind in lower case
+    what: str  # a field below the holder, or the key of a label or an annotation
+    value: str  # the rule for the field's values
+    who: tuple[str, ...]  # the makers of the field: a build, templates, another check's kind, or options
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -46,18 +39,13 @@ class Row(Value, frozen=True):
 
 
 class Node:
-    """A field: its rows, and the fields below it.
-
-    Attributes:
-        rows: The rows about the field.
-        steps: The fields below it: by name, `*` for each key of a mapping, `[]` for each item of a list.
-        subtree: All rows about the field or fields below it.
-    """
+    """A field: its rows, and the fields below it."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[Row] = []  # the rows about the field
+        # the fields below it: by name, `*` for each key of a mapping, `[]` for each item of a list
         self.steps: dict[str, Node] = {}
-        self.subtree: list[Row] = []
+        self.subtree: list[Row] = []  # all rows about the field or fields below it
 
 
 @cache

@@ -25,23 +25,15 @@ REFERENCES = {"configmap": "ConfigMap", "claim": "PersistentVolumeClaim"}
 
 
 class Facts(Value, frozen=True):
-    """The options, values and names of a package or a template that the rules refer to.
+    """The options, values and names of a package or a template that the rules refer to."""
 
-    Attributes:
-        options: The options that are switched on.
-        site: The values of site.env; None if they are unknown, which permits any value.
-        config_maps: The names of the package's ConfigMaps.
-        claims: The claims that pods may mount: the package's, and those that options and the spec name; None for any.
-        names: The values of labels that may name the package and the overlay.
-        is_template: Whether the objects are of an administrator's template.
-    """
-
-    options: frozenset[str] = frozenset()
-    site: Mapping[str, str] | None = None
-    config_maps: frozenset[str] = frozenset()
+    options: frozenset[str] = frozenset()  # the options that are switched on
+    site: Mapping[str, str] | None = None  # the values of site.env; None if they are unknown, which permits any value
+    config_maps: frozenset[str] = frozenset()  # the names of the package's ConfigMaps
+    # the claims that pods may mount: the package's, and those that options and the spec name; None for any
     claims: frozenset[str] | None = None
-    names: tuple[str, ...] = ()
-    is_template: bool = False
+    names: tuple[str, ...] = ()  # the values of labels that may name the package and the overlay
+    is_template: bool = False  # whether the objects are of an administrator's template
 
 
 def fits(rule: str, value: Any, name: str, facts: Facts) -> bool:

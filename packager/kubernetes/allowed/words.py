@@ -1,4 +1,4 @@
-"""The words of `--allow`: kinds, fields, labels, annotations and variables. Tests: verify/test_allowed_fields.py."""
+"""The words of `--allow`: kinds, fields, labels and others. Tests: verify/test_allowed_fields.py."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _TOP = ("data", "metadata", "spec")
 VARIABLE = "variable:"
 """The prefix of the words for variables that an edit adds."""
 
+NAME = "name:"
+"""The prefix of the words for the names of objects, and for names that begin with one and a dash."""
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 EXPECTED = (
     "expected a kind such as Service or Service.serving.knative.dev, a field such as pod.spec.hostname, "
-    "label:KEY, annotation:KEY or variable:NAME"
+    "label:KEY, annotation:KEY, variable:NAME or name:NAME"
 )
 
 
@@ -44,6 +47,8 @@ def is_word(word: str) -> bool:
         return is_key(word.partition(":")[2])
     if word.startswith(VARIABLE):
         return _NAME.fullmatch(word.removeprefix(VARIABLE)) is not None
+    if word.startswith(NAME):
+        return re.fullmatch(SUBDOMAIN, word.removeprefix(NAME)) is not None
     return is_kind(word) or _FIELD.fullmatch(word) is not None
 
 

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.kubernetes.queueing import Queueing
+from packager.kubernetes.snapshot import Queueing
 from packager.service.jobs.kube import without_managed_fields
 from packager.workloads import kueue
 

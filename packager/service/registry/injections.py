@@ -14,7 +14,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from packager.kubernetes.expansion import Expander
+from packager.kubernetes.environment import Expander
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.registry.description import FreeMapping, Group, Items, Leaf, kind_of
 

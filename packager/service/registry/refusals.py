@@ -14,6 +14,7 @@ from packager.base.values import Value, replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import Manifest, at, dotted, mapping
+from packager.package.declared import Declared
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
 from packager.service.allow import COMPANIONS, WORKLOADS
@@ -22,13 +23,13 @@ from packager.verify import (
     containers,
     credentials,
     environment,
-    kinds,
     names,
     objects,
     podspec,
     references,
     schema,
     security,
+    taken,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
         *references.check(overlay),
         *containers.check(overlay),
         *podspec.check(overlay),
-        *kinds.check(overlay),
+        *objects.check_kinds(overlay),
         *credentials.check(overlay, source.allowed | {credentials.SECRET}),
         *security.breaches(security.exceeded(overlay), level),
     ):
@@ -257,6 +258,7 @@ class _Sources:
 
     origins = ()
     components = ()
+    declared = Declared()
     start = Position("", 0, 0)
 
 
@@ -273,7 +275,7 @@ def _of_secrets(overlay: RenderedOverlay, source: JobOrigin) -> Iterator[PolicyP
     """Yield a problem for each Secret that pods read and that does not belong to the job."""
     own = {*(f"{source.release}-{role}" for role in OWN_SECRETS), *overlay.names("Secret")}
     for pods in overlay.pods:
-        for location, name in credentials.secrets(pods):
-            if name not in own:
+        for noun, name, location in taken.fields(pods):
+            if noun == taken.SECRET and name not in own:
                 message = f"{pods.manifest}: {dotted(location)}: reads the Secret {show(name)} of the namespace"
                 yield PolicyProblem(message, _permitted_by(credentials.SECRET), credentials.SECRET)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Verdict
 
 _REVISION = "deployment.kubernetes.io/revision"
 
@@ -65,10 +64,6 @@ class Deployment(Workload):
             return "main" if pod.startswith(generated_prefix(f"{name}-")) else None
         return "main" if re.fullmatch(f"{re.escape(name)}-[a-z0-9]{{1,{_HASH_LENGTH}}}-[a-z0-9]{{5}}", pod) else None
 
-    def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - it never ends
-        """Return None: it serves until it is deleted."""
-        return None
-
     def is_serving(self, snapshot: Snapshot) -> bool:
         """Whether all replicas are of the newest spec and available, and no others are left."""
         counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)
@@ -96,10 +91,6 @@ class Deployment(Workload):
         updated = int(counts.get("updatedReplicas", 0)) if _is_seen(snapshot.workload) else 0
         is_rolling = int(counts.get("replicas", updated)) > updated
         return f"{text}, {updated} of {replicas} are up to date" if is_rolling else text
-
-    def replaces_pods(self, snapshot: Snapshot) -> bool:
-        """Return true until the Deployment is deleted: its ReplicaSets replace each pod."""
-        return not is_being_deleted(snapshot.workload)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles of the newest rollout, and a note if an earlier one still serves."""

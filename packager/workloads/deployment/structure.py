@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.problems import show
-from packager.kubernetes.manifest import at, integer, listing, mapping
-from packager.kubernetes.ranges import INT32, out_of_range
-from packager.workloads import services
+from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, out_of_range
 from packager.workloads.pods import Pods, lasting_containers, number_of_pods
-from packager.workloads.structure import Structure
+from packager.workloads.structure import Structure, probes, selector_faults, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,21 +66,21 @@ class Deployment(Structure):
                 yield Fault(location, f"expected {allowed}, found {show(value)}", hint)
         for pods in self.pods(manifest):
             for location, container in pods.containers():
-                yield from services.probes(location, container)
+                yield from probes(location, container)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
         """Yield selectors that do not select the pods, and references to missing objects."""
         if companion.kind == "HorizontalPodAutoscaler":
             yield from _scaled(manifest, companion)
         for pods in self.pods(manifest):
-            yield from services.companion_faults(pods, companion)
+            yield from selector_faults(pods, companion)
 
 
 def _unselected(manifest: Manifest) -> Iterator[Fault]:
     selector = mapping(at(manifest.data, _SELECTOR))
     if not selector and not listing(at(manifest.data, ("spec", "selector", "matchExpressions"))):
         yield Fault(("spec", "selector"), "expected labels of its pods, found nothing")
-    yield from services.too_many(selector, _SELECTOR)
+    yield from too_many(selector, _SELECTOR)
     labels = mapping(at(manifest.data, (*_TEMPLATE, "metadata", "labels")))
     for key, value in selector.items():
         if key not in labels:

@@ -11,13 +11,19 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.kubernetes.objects import created, name, sentence, shown, status, true_condition
+from packager.kubernetes.objects import created, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
-from packager.workloads.batchjob import (
+from packager.workloads.controllers import (
+    CONTROLLER_SILENCE,
     attempts_begun,
     attempts_message,
+    counted,
+    disrupted,
+    disruptions,
     earlier_attempts,
+    generated_prefix,
+    ignored_by_controller,
     is_ending,
     is_past_deadline,
     not_retried,
@@ -25,8 +31,6 @@ from packager.workloads.batchjob import (
     replaces_pods,
     unreported_job_end,
 )
-from packager.workloads.controllers import CONTROLLER_SILENCE, generated_prefix, ignored_by_controller
-from packager.workloads.disruptions import counted, disrupted, disruptions
 from packager.workloads.job import array
 from packager.workloads.workload import Role, Workload
 
@@ -48,6 +52,7 @@ class Job(Workload):
 
     name = "Job"
     resource = "jobs.batch"
+    name_label = _JOB_NAME
     end_events: ClassVar[Mapping[str, Phase]] = {
         "Completed": Phase.SUCCEEDED,  # pkg/controller/job/job_controller.go
         "BackoffLimitExceeded": Phase.FAILED,
@@ -56,10 +61,6 @@ class Job(Workload):
         "MaxFailedIndexesExceeded": Phase.FAILED,
         "FailedIndexes": Phase.FAILED,
     }
-
-    def selector(self, workload: Object) -> Mapping[str, str]:
-        """Return the label that the controller gives the pods."""
-        return {_JOB_NAME: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - all pods are alike
         """Return the labels that the controller adds, without its uid (pkg/registry/batch/job/strategy.go)."""

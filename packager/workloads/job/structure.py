@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, integer, text
-from packager.kubernetes.ranges import INT32
+from packager.base.problems import show
+from packager.kubernetes.manifest import INT32, at, integer, text
 from packager.workloads.indexed import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
 from packager.workloads.launchers import by_torchrun, torchrun_faults
 from packager.workloads.pods import Pods, number_of_pods
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
 
-_MODES = ("Indexed", "NonIndexed")
 _RESTARTS: Location = ("spec", "template", "spec", "restartPolicy")
 
 
@@ -29,6 +27,7 @@ class Job(Structure):
 
     api = "batch/v1"
     suspend = ("spec", "suspend")
+    choices = MappingProxyType({"completionMode": ("Indexed", "NonIndexed")})
     ranges = MappingProxyType(
         {
             "activeDeadlineSeconds": (1, None),
@@ -84,10 +83,6 @@ def _is_array(manifest: Manifest) -> bool:
 
 def _completions(manifest: Manifest) -> Iterator[Fault]:
     """Yield values of an array that the API server refuses or interprets differently (pkg/apis/batch/validation)."""
-    mode = manifest.spec.get("completionMode")
-    if mode is not None and mode not in _MODES:
-        hint = similar(str(mode), _MODES)
-        yield Fault(("spec", "completionMode"), f"expected Indexed or NonIndexed, found {show(mode)}", hint)
     if not _is_array(manifest):
         return
     if manifest.spec.get("completions") is None:

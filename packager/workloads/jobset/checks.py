@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, integer, listing, mapping, text
-from packager.kubernetes.ranges import INT32
-from packager.workloads.choices import invalid_choices
+from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, text
 from packager.workloads.jobset.elastic import LEAST
 from packager.workloads.jobset.rendezvous import COUNTS, NAME
 from packager.workloads.pods import number_of_pods
@@ -31,26 +29,7 @@ _RULES: Location = ("spec", "failurePolicy", "rules")
 _NETWORK: Location = ("spec", "network")
 _POD: Location = ("template", "spec", "template", "spec")
 
-_CHOICES: dict[Location, tuple[str, ...]] = {
-    ("spec", "successPolicy", "operator"): ("All", "Any"),
-    ("spec", "startupPolicy", "startupPolicyOrder"): ("AnyOrder", "InOrder"),
-    ("spec", "failurePolicy", "restartStrategy"): ("Recreate", "BlockingRecreate"),
-}
-
 _CONTAINERS = ("initContainers", "containers")
-
-_STATUSES = ("Ready", "Complete")
-
-# Without RestartJob and RestartJobAndIgnoreMaxRestarts, which JobSet refuses unless a feature gate is on.
-_ACTIONS = ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
-
-_REASONS = (
-    "BackoffLimitExceeded",
-    "DeadlineExceeded",
-    "FailedIndexes",
-    "MaxFailedIndexesExceeded",
-    "PodFailurePolicy",
-)
 
 _RULE_NAME = re.compile(r"(?=.{1,128}\Z)[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
@@ -66,18 +45,9 @@ def faults(jobset: Manifest) -> Iterator[Fault]:
     """Yield everything that is wrong with a JobSet."""
     jobs = [mapping(entry) for entry in listing(at(jobset.data, _JOBS))]
     names = [text(job.get("name")) for job in jobs]
-    yield from invalid_choices(jobset, _CHOICES)
     yield from _roles_of(_TARGETS, at(jobset.data, _TARGETS), names)
     yield from _rules(jobset, names)
     yield from _network(jobset, jobs)
-    yield from invalid_choices(
-        jobset,
-        {
-            (*_JOBS, index, "dependsOn", number, "status"): _STATUSES
-            for index, job in enumerate(jobs)
-            for number in range(len(listing(job.get("dependsOn"))))
-        },
-    )
     counts = {name: _pods_of_job(job) for name, job in zip(names, jobs, strict=True)}
     for index, job in enumerate(jobs):
         location: Location = (*_JOBS, index)
@@ -128,10 +98,6 @@ def _rules(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:
         elif name and not _RULE_NAME.fullmatch(name):
             message = "expected at most 128 letters, digits and _ , : that start with a letter and end with none of , :"
             yield Fault((*location, "name"), f"{message}, found {show(name)}")
-        choices: dict[Location, tuple[str, ...]] = {(*location, "action"): _ACTIONS}
-        for number in range(len(listing(rule.get("onJobFailureReasons")))):
-            choices[*location, "onJobFailureReasons", number] = _REASONS
-        yield from invalid_choices(jobset, choices)
         yield from _roles_of((*location, "targetReplicatedJobs"), rule.get("targetReplicatedJobs"), names)
 
 

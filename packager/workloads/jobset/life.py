@@ -30,12 +30,12 @@ from packager.kubernetes.objects import (
 from packager.kubernetes.pods import LAST_LINES
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
-from packager.workloads import batchjob
-from packager.workloads.disruptions import disrupted, is_disrupted
+from packager.workloads import controllers
+from packager.workloads.controllers import disrupted, is_disrupted
 from packager.workloads.jobset import attempts, elastic
-from packager.workloads.jobset.losses import lost
-from packager.workloads.jobset.operator import JOBSET
+from packager.workloads.jobset.attempts import lost
 from packager.workloads.jobset.structure import JobSet as Structure
+from packager.workloads.operator import Operator
 from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Role, Workload
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
+
 
 OPERATOR_SILENCE = 8.0
 """Seconds in which a living controller has acted on a JobSet; it usually takes less than one."""
@@ -69,11 +70,33 @@ _POD_FAILED = "BackoffLimitExceeded"
 _UNMADE = ("JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed")
 
 
+# The manifest is what `kustomize build config/default` makes of the module sigs.k8s.io/jobset@v0.12.0, with the image
+# of the release: tests/e2e/test_operator.py renders it, to the byte, and installs it. The controller makes the
+# certificate of its webhooks itself (internalCertManagement). The name of its lease is in
+# api/config/v1alpha1/defaults.go there; how long it holds is controller-runtime's.
+JOBSET = Operator(
+    short="jobset",
+    name="JobSet",
+    deployment="jobset-controller-manager",
+    lease="6d4f6a47.jobset.x-k8s.io",
+    lease_seconds=15,
+    version="v0.12.0",
+    url="https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml",
+    sha256="a41aaf12dd0b7b0a3d626b8d6107f32c3dc889d7e7830adc46b8cdb77a8963bb",
+    kind="JobSet",
+    crd="jobsets.jobset.x-k8s.io",
+    api="jobset.x-k8s.io/v1alpha2",
+    edit_role=None,
+    rival=None,
+)
+
+
 class JobSet(Workload):
     """A workload of pods that find each other by name."""
 
     name = "JobSet"
     resource = "jobsets.jobset.x-k8s.io"
+    name_label = attempts.JOBSET
     end_events: ClassVar[Mapping[str, Phase]] = {
         "AllJobsCompleted": Phase.SUCCEEDED,  # pkg/constants/constants.go
         "FailedJobs": Phase.FAILED,
@@ -88,10 +111,6 @@ class JobSet(Workload):
         """Return the Jobs, and the Service by which the pods have names."""
         made = Structure().made_objects(Manifest(workload))
         return tuple(f"{'services' if kind == 'Service' else 'jobs.batch'}/{name}" for kind, name in made)
-
-    def selector(self, workload: Object) -> dict[str, str]:
-        """Return the label that JobSet gives the Jobs and their pods."""
-        return {attempts.JOBSET: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
         """Return the labels that the controllers add, except uids and hashes (jobset_controller.go)."""
@@ -264,7 +283,7 @@ def _is_replaced(snapshot: Snapshot) -> bool:
 
 def _ends(failing: Sequence[Object]) -> list[Object]:
     """Return the conditions that say that these Jobs have failed, or are to."""
-    ends = (true_condition(job, kind) for job in failing for kind in batchjob.FAILING)
+    ends = (true_condition(job, kind) for job in failing for kind in controllers.FAILING)
     return [end for end in ends if end]
 
 
@@ -277,14 +296,14 @@ def _failing(snapshot: Snapshot) -> list[Object]:
     """Return the Jobs of the last attempt that have failed, or are certain to."""
     restarts = str(status(snapshot.workload).get("restarts") or 0)
     jobs = [job for job in snapshot.children if labels(job).get(attempts.ATTEMPT, restarts) == restarts]
-    return [job for job in jobs if any(true_condition(job, kind) for kind in batchjob.FAILING)]
+    return [job for job in jobs if any(true_condition(job, kind) for kind in controllers.FAILING)]
 
 
 def _reason(snapshot: Snapshot, failed: Object | None, losses: Sequence[Finding]) -> str:
     """Return why a set has failed: its own condition names no more than a Job."""
     jobset = snapshot.workload
     last = _when(snapshot)
-    late = [job for job in _failing(snapshot) if batchjob.is_past_deadline(job)]
+    late = [job for job in _failing(snapshot) if controllers.is_past_deadline(job)]
     if late:
         return f"it took longer than its activeDeadlineSeconds of {late[0]['spec'].get('activeDeadlineSeconds')}{last}"
     if losses:
@@ -316,9 +335,9 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
                 yield refusal(shown(jobset), message) or Finding(str(event["reason"]), shown(jobset), message)
                 return
     for job in snapshot.children:
-        if status(job).get("active") or batchjob.is_ending(job):
+        if status(job).get("active") or controllers.is_ending(job):
             continue
-        if finding := batchjob.pod_refusal(snapshot, job):
+        if finding := controllers.pod_refusal(snapshot, job):
             yield finding
 
 

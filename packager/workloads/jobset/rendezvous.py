@@ -39,55 +39,34 @@ _ADDRESS_FIELD = "status.podIP"
 
 
 class PodVariable(Value, frozen=True):
-    """A variable of the environment.
+    """A variable of the environment."""
 
-    Attributes:
-        name: The name of the variable.
-        value: The value, in which `{role}` is the role, `{port}` the port, and a role's name in braces the number of
-            its pods; a field of the pod where `is_field`.
-        roles: The roles that have the variable; empty for all.
-        is_field: Whether the value is a field of the pod.
-    """
-
-    name: str
+    name: str  # the name of the variable
+    # the value, in which `{role}` is the role, `{port}` the port, and a role's name in braces the number of its pods;
+    # a field of the pod where `is_field`
     value: str
-    roles: tuple[str, ...] = ()
-    is_field: bool = False
+    roles: tuple[str, ...] = ()  # the roles that have the variable; empty for all
+    is_field: bool = False  # whether the value is a field of the pod
 
 
 class Rendezvous(Value, frozen=True):
-    """One way in which pods find each other.
+    """One way in which pods find each other."""
 
-    Attributes:
-        roles: The only roles that it has, all of which it needs; empty for any roles.
-        port: The port of the first pod of `leader`, unless the spec sets another; None if pods agree on none.
-        leader: The role whose first pod has the address that the others connect to.
-        single: Whether the leader's role has one pod only.
-        computes: The roles that get what options give to pods that compute; empty for all.
-        stores: The other roles that get what options say of storage.
-        success: The roles whose success is the success of the set; empty if the spec has to name them.
-        variables: The variables in the environment of the pods.
-        reserved: Returns the reason why no environment may set a variable; None if it may set all others.
-    """
-
-    roles: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()  # the only roles that it has, all of which it needs; empty for any roles
+    # the port of the first pod of `leader`, unless the spec sets another; None if pods agree on none
     port: int | None = None
-    leader: str | None = None
-    single: bool = False
-    computes: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
+    leader: str | None = None  # the role whose first pod has the address that the others connect to
+    single: bool = False  # whether the leader's role has one pod only
+    computes: tuple[str, ...] = ()  # the roles that get what options give to pods that compute; empty for all
+    stores: tuple[str, ...] = ()  # the other roles that get what options say of storage
+    # the roles whose success is the success of the set; empty if the spec has to name them
     success: tuple[str, ...] = ()
-    variables: tuple[PodVariable, ...] = ()
+    variables: tuple[PodVariable, ...] = ()  # the variables in the environment of the pods
+    # returns the reason why no environment may set a variable; None if it may set all others
     reserved: Callable[[str], str | None] | None = None
 
     def environment(self, role: str, port: int | None, counts: Mapping[str, int]) -> Iterator[PodVariable]:
-        """Yield the variables of a role's pods, their values filled in.
-
-        Args:
-            role: The role.
-            port: The port.
-            counts: The number of pods of each role.
-        """
+        """Yield the variables of a role's pods, their values filled in."""
         yield PodVariable(NAME, _NAME_FIELD, is_field=True)
         for variable in self.variables:
             if not variable.roles or role in variable.roles:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.manifest import at, listing, mapping, text
-from packager.kubernetes.ranges import INT32
+from packager.kubernetes.manifest import INT32, at, listing, mapping, text
 from packager.workloads import podgroups
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
@@ -34,6 +33,23 @@ class JobSet(Structure):
     companion_kinds = podgroups.KINDS
     suspend = ("spec", "suspend")
     maker = "JobSet"
+    choices = MappingProxyType(
+        {
+            "successPolicy.operator": ("All", "Any"),
+            "startupPolicy.startupPolicyOrder": ("AnyOrder", "InOrder"),
+            "failurePolicy.restartStrategy": ("Recreate", "BlockingRecreate"),
+            # Without RestartJob and RestartJobAndIgnoreMaxRestarts, which JobSet refuses unless a feature gate is on.
+            "failurePolicy.rules.*.action": ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"),
+            "failurePolicy.rules.*.onJobFailureReasons.*": (
+                "BackoffLimitExceeded",
+                "DeadlineExceeded",
+                "FailedIndexes",
+                "MaxFailedIndexesExceeded",
+                "PodFailurePolicy",
+            ),
+            "replicatedJobs.*.dependsOn.*.status": ("Ready", "Complete"),
+        }
+    )
     ranges = MappingProxyType(
         {
             "failurePolicy.maxRestarts": (0, INT32),
@@ -71,10 +87,6 @@ class JobSet(Structure):
         """Yield errors for JobSet's webhook, and values that fail later."""
         yield from checks.faults(manifest)
         yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
-
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield a PodGroup that waits for another number of pods."""
-        yield from podgroups.faults(self.pods(manifest), companion)
 
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
         """Return the variable with the index."""

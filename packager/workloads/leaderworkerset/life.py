@@ -24,17 +24,17 @@ from packager.kubernetes.objects import (
 )
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
-from packager.workloads.leaderworkerset.operator import LWS
 from packager.workloads.leaderworkerset.variables import GROUP, NAME, REVISION, WORKER
+from packager.workloads.operator import Operator
 from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Verdict
+
 
 OPERATOR_SILENCE = 8.0
 """Seconds in which a living controller has acted on a set; it usually takes less than one."""
@@ -46,19 +46,38 @@ _START_LWS = Remedy.of(
 _UNMADE = "FailedCreate"
 
 
+# The manifest is what `kustomize build config/default` makes of the tag v0.10.0, with the image of the release, to the
+# byte with every kubectl from 1.30 on. The controller makes the certificate of its webhooks itself
+# (internalCertManagement). The name of its lease is in api/config/v1alpha1/defaults.go there; how long it holds is
+# controller-runtime's.
+LWS = Operator(
+    short="lws",
+    name="LeaderWorkerSet",
+    deployment="lws-controller-manager",
+    lease="b8b2488c.x-k8s.io",
+    lease_seconds=15,
+    version="v0.10.0",
+    url="https://github.com/kubernetes-sigs/lws/releases/download/v0.10.0/manifests.yaml",
+    sha256="ee18d9fe39339a14e3822a8614081f288f063fb2b836410915d4dbeba329fac8",
+    kind="LeaderWorkerSet",
+    crd="leaderworkersets.leaderworkerset.x-k8s.io",
+    api="leaderworkerset.x-k8s.io/v1",
+    edit_role=None,
+    rival=None,
+    tested="v0.9.0",  # the newest that is also a Go module, which the test cluster is built from
+)
+
+
 class LeaderWorkerSet(Workload):
     """A workload of groups, each of a leader and workers."""
 
     name = "LeaderWorkerSet"
     resource = "leaderworkersets.leaderworkerset.x-k8s.io"
+    name_label = NAME
     operator = LWS
     serves = True
     # The StatefulSet of the leaders, the leaders, and the StatefulSets of their workers.
     owned = ("statefulsets.apps", "pods", "statefulsets.apps")
-
-    def selector(self, workload: Object) -> Mapping[str, str]:
-        """Return the label that LeaderWorkerSet gives the StatefulSets and their pods."""
-        return {NAME: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
         """Return the labels that the controllers add, except indices of workers, and hashes (pod_webhook.go)."""
@@ -68,10 +87,6 @@ class LeaderWorkerSet(Workload):
         """Return "main" for a leader, whose name ends with its group, and "worker" for a pod with one index more."""
         match = re.fullmatch(rf"{re.escape(name)}-[0-9]+(-[0-9]+)?", pod)
         return None if match is None else "worker" if match[1] else "main"
-
-    def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - it never ends
-        """Return None: it serves until it is deleted."""
-        return None
 
     def is_serving(self, snapshot: Snapshot) -> bool:
         """Whether all groups are of the newest templates and ready, and no others are left."""
@@ -96,10 +111,6 @@ class LeaderWorkerSet(Workload):
         updated = counts.get("updatedReplicas", 0) if _is_seen(snapshot.workload) else 0
         is_rolling = true_condition(snapshot.workload, "UpdateInProgress") is not None
         return f"{text}, {updated} of {groups} are up to date" if is_rolling else text
-
-    def replaces_pods(self, snapshot: Snapshot) -> bool:
-        """Return true until the set is deleted: its StatefulSets replace each pod."""
-        return not is_being_deleted(snapshot.workload)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield a silent controller, refused objects, and the failed probes of leaders."""

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from packager.base.faults import Fault
 from packager.base.problems import show
-from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.ranges import INT32
-from packager.workloads import services
-from packager.workloads.choices import invalid_choices
+from packager.kubernetes.manifest import INT32, at, mapping
 from packager.workloads.leaderworkerset.variables import VARIABLES, WORKER, reserved_reason
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.structure import Structure
+from packager.workloads.structure import Structure, probes, selector_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,12 +22,6 @@ _GROUP: Location = ("spec", "leaderWorkerTemplate")
 _ROLLING: Location = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _SUBDOMAINS: Location = ("spec", "networkConfig", "subdomainPolicy")
 _UNIQUE = "UniquePerReplica"
-
-_CHOICES: dict[Location, tuple[str, ...]] = {
-    (*_GROUP, "restartPolicy"): ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
-    ("spec", "startupPolicy"): ("LeaderCreated", "LeaderReady"),
-    _SUBDOMAINS: ("Shared", _UNIQUE),
-}
 
 _HASH_LENGTH = 10
 """Digits of the hash behind a StatefulSet's name in a label of its pods (pkg/controller/statefulset, ComputeHash)."""
@@ -48,6 +39,13 @@ class LeaderWorkerSet(Structure):
         ("v1", "Service"),
         ("policy/v1", "PodDisruptionBudget"),
         ("networking.k8s.io/v1", "Ingress"),
+    )
+    choices = MappingProxyType(
+        {
+            "leaderWorkerTemplate.restartPolicy": ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
+            "startupPolicy": ("LeaderCreated", "LeaderReady"),
+            "networkConfig.subdomainPolicy": ("Shared", _UNIQUE),
+        }
     )
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType(
         {"replicas": (0, 1_000_000), "leaderWorkerTemplate.size": (1, INT32)}
@@ -70,7 +68,6 @@ class LeaderWorkerSet(Structure):
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield errors for LeaderWorkerSet's webhook, and what the API server then refuses of its pods."""
-        yield from invalid_choices(manifest, _CHOICES)
         groups, size = number_of_pods(manifest.spec.get("replicas")), _size(manifest)
         if groups * size > INT32:
             yield Fault(("spec", "replicas"), f"replicas x size is {groups * size}, the limit is {INT32}")
@@ -85,12 +82,12 @@ class LeaderWorkerSet(Structure):
                 hint = "the pods of a LeaderWorkerSet run until they are deleted"
                 yield Fault(location, f"expected Always, found {show(policy)}", hint)
             for place, container in pods.containers():
-                yield from services.probes(place, container)
+                yield from probes(place, container)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
         """Yield selectors that do not select the leaders, and references to missing objects."""
         leaders = next(iter(self.pods(manifest)))
-        yield from services.companion_faults(leaders, companion, {WORKER: "0"})
+        yield from selector_faults(leaders, companion, {WORKER: "0"})
         selector: Location = ("spec", "selector")
         if companion.kind == "Service" and mapping(at(companion.data, selector)).get(WORKER) != "0":
             message = "selects the workers too, which do not answer requests"

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping
-from packager.kubernetes.ranges import INT32, out_of_range
-from packager.workloads.choices import invalid_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,22 +20,10 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.workloads.pods import Pods
 
+
 REPLICAS: Location = ("spec", "mpiReplicaSpecs")
 SLOTS = ("spec", "slotsPerWorker")
 
-_CHOICES: dict[Location, tuple[str, ...]] = {
-    ("spec", "launcherCreationPolicy"): ("AtStartup", "WaitForWorkersReady"),
-    ("spec", "mpiImplementation"): ("OpenMPI", "Intel", "MPICH"),
-    ("spec", "runPolicy", "cleanPodPolicy"): ("None", "Running", "All"),
-    (*REPLICAS, "Launcher", "restartPolicy"): ("Never", "OnFailure"),
-    (*REPLICAS, "Worker", "restartPolicy"): ("Never", "OnFailure"),
-}
-_RANGES: dict[Location, tuple[int, int | None]] = {
-    ("spec", "runPolicy", "activeDeadlineSeconds"): (1, None),
-    ("spec", "runPolicy", "backoffLimit"): (0, INT32),
-    ("spec", "runPolicy", "ttlSecondsAfterFinished"): (0, INT32),
-    SLOTS: (1, INT32),
-}
 # Kubernetes, pkg/apis/core/validation: MaxSecretSize, for ConfigMaps as well.
 _MAP_BYTES = 1 << 20
 _ROLES = ("Launcher", "Worker")
@@ -53,8 +39,6 @@ _LAUNCHER = "mpi-launcher.sh"
 def faults(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
     """Yield everything of an MPIJob with these pods that mpi-operator would refuse or misinterpret."""
     yield from _replicas(job)
-    yield from invalid_choices(job, _CHOICES)
-    yield from _ranges(job)
     yield from _processes(job, pods)
     yield from _hosts(job)
     for template in pods:
@@ -76,12 +60,6 @@ def _replicas(job: Manifest) -> Iterator[Fault]:
     workers = integer(mapping(replicas.get("Worker")).get("replicas"))
     if workers is not None and workers < 1:
         yield Fault((*REPLICAS, "Worker", "replicas"), f"expected at least 1, found {workers}")
-
-
-def _ranges(job: Manifest) -> Iterator[Fault]:
-    for location, limits in _RANGES.items():
-        if message := out_of_range(at(job.data, location), limits):
-            yield Fault(location, message)
 
 
 def _workers(job: Manifest) -> int:
@@ -163,3 +141,35 @@ def _main_container(pods: Pods) -> Iterator[Fault]:
         place = (*pods.location, "spec", "containers", 0, "name")
         message = f"the main container {name!r} must be the first: mpi-operator mounts the ssh key only there"
         yield Fault(place, message)
+
+
+_RANK = "mpirun sets it for each rank"
+_BY_LAUNCHER = "the launcher sets it, to reach the workers"
+
+# Beginnings of names: OMPI_MCA_plm_rsh_a is for ..._agent and ..._args.
+_PREFIXES = {
+    # Open MPI 4 and 5, PMIx, and the Hydra of MPICH and Intel.
+    "OMPI_COMM_WORLD_": _RANK,
+    "PMIX_RANK": _RANK,
+    "PMIX_NAMESPACE": _RANK,
+    "PMIX_SERVER_": _RANK,
+    "PMI_": _RANK,
+    "MPI_LOCAL": _RANK,
+    # mpi-launcher.sh and mpi-operator (pkg/controller/mpi_job_controller.go).
+    "OMPI_MCA_plm_rsh_a": _BY_LAUNCHER,
+    "OMPI_MCA_plm_rsh_no_tree_spawn": _BY_LAUNCHER,
+    "PRTE_MCA_plm_ssh_a": _BY_LAUNCHER,
+    "PRTE_MCA_plm_ssh_no_tree_spawn": _BY_LAUNCHER,
+    "OMPI_MCA_orte_default_hostfile": _BY_LAUNCHER,
+    "OMPI_MCA_orte_keep_fqdn_hostnames": _BY_LAUNCHER,
+    "HYDRA_HOST_FILE": _BY_LAUNCHER,
+    "HYDRA_LAUNCH": _BY_LAUNCHER,
+    "I_MPI_HYDRA_BOOTSTRAP": _BY_LAUNCHER,
+    "I_MPI_HYDRA_HOST_FILE": _BY_LAUNCHER,
+    "K_MPI_JOB_ROLE": "mpi-operator sets it, to the pod's role",
+}
+
+
+def by_mpi(key: str) -> str | None:
+    """Return why `key` must not be set for an MPIJob; None if it may be."""
+    return next((reason for prefix, reason in _PREFIXES.items() if key.startswith(prefix)), None)

@@ -13,31 +13,33 @@ from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
+    container_statuses,
     created,
     events_about,
     is_being_deleted,
     labels,
+    main_container,
     moment,
     name,
     shown,
     status,
     true_condition,
 )
-from packager.kubernetes.oomkilled import memory_limit
+from packager.kubernetes.pods import killed_process, memory_limit
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
-from packager.workloads import batchjob
-from packager.workloads.mpijob.killed import killed_in_workers
-from packager.workloads.mpijob.operator import MPI_OPERATOR
+from packager.workloads import controllers
+from packager.workloads.operator import Operator
 from packager.workloads.structures import pods as pods_of
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
+
 
 OPERATOR_SILENCE = 8.0
 """Seconds in which a living operator has said something about a job; it usually takes less than one."""
@@ -57,11 +59,31 @@ _ROLE = "training.kubeflow.org/job-role"
 _INDEX = "training.kubeflow.org/replica-index"
 
 
+# The digest is that of deploy/v2beta1/mpi-operator.yaml in the module github.com/kubeflow/mpi-operator@v0.8.0; the
+# lease's time is that of cmd/mpi-operator/app/server.go there.
+MPI_OPERATOR = Operator(
+    short="mpi",
+    name="mpi-operator",
+    deployment="mpi-operator",
+    lease="mpi-operator",
+    lease_seconds=15,
+    version="v0.8.0",
+    url="https://raw.githubusercontent.com/kubeflow/mpi-operator/v0.8.0/deploy/v2beta1/mpi-operator.yaml",
+    sha256="b38def13a94abe60b2a4b3485239d77f64892b8fbd202e9e435a6031b7500a8f",
+    kind="MPIJob",
+    crd="mpijobs.kubeflow.org",
+    api="kubeflow.org/v2beta1",
+    edit_role="kubeflow-mpijobs-edit",
+    rival="training-operator",
+)
+
+
 class MPIJob(Workload):
     """A workload of ranks on several nodes."""
 
     name = "MPIJob"
     resource = "mpijobs.kubeflow.org"
+    name_label = _JOB
     end_events: ClassVar[Mapping[str, Phase]] = {
         "MPIJobSucceeded": Phase.SUCCEEDED,  # mpi_job_controller_status.go
         "MPIJobFailed": Phase.FAILED,
@@ -79,10 +101,6 @@ class MPIJob(Workload):
         count = _worker_count(workload)
         workers = [f"pods/{name}-worker-{index}" for index in range(min(count, _MAX_NAMED_WORKERS))]
         return (*self.children(name), f"secrets/{name}-ssh", f"configmaps/{name}-config", f"services/{name}", *workers)
-
-    def selector(self, workload: Object) -> dict[str, str]:
-        """Return the label that the operator gives the launcher's pods and the workers."""
-        return {_JOB: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
         """Return the labels that the controllers add (mpi_job_controller.go; pkg/registry/batch/job)."""
@@ -109,7 +127,7 @@ class MPIJob(Workload):
 
     def attempts(self, snapshot: Snapshot) -> int | None:
         """Return the number of pods that the launcher's Job has made."""
-        return next(map(batchjob.attempts_begun, snapshot.children), None)
+        return next(map(controllers.attempts_begun, snapshot.children), None)
 
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
         """Return how the launcher's Job has ended, when the job itself does not say so."""
@@ -123,12 +141,12 @@ class MPIJob(Workload):
                     verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), silence)
                 return verdict, moment(since) if since else None
         job = snapshot.workload
-        return batchjob.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
+        return controllers.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
         job = snapshot.workload
-        return any(map(batchjob.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
+        return any(map(controllers.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
 
     def replaces_pods(self, snapshot: Snapshot) -> bool:
         """Whether a retry of the launcher is left: one that runs fails with the worker that it has lost.
@@ -139,7 +157,7 @@ class MPIJob(Workload):
         running = sum(status(pod).get("phase") == "Running" and not is_being_deleted(pod) for pod in launchers)
         attempts = _attempts(job) - running
         is_stopped = _is_suspended(job) or is_being_deleted(job)
-        return not is_stopped and any(batchjob.replaces_pods(one, launchers, attempts) for one in snapshot.children)
+        return not is_stopped and any(controllers.replaces_pods(one, launchers, attempts) for one in snapshot.children)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield refusals of the operator, objects that it must not create, and the silence of controllers."""
@@ -162,7 +180,7 @@ class MPIJob(Workload):
         yield from unmade or _not_retried(snapshot)
         yield from _ignored_by_operator(snapshot)
         launcher_job = next(iter(snapshot.children), job)
-        yield from batchjob.earlier_attempts(launcher_job, _launchers(snapshot.pods), _attempts(job))
+        yield from controllers.earlier_attempts(launcher_job, _launchers(snapshot.pods), _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the workers in which the kernel killed a process, although the launcher succeeded."""
@@ -197,7 +215,7 @@ def _reason(job: Object, failed: Object) -> str:
     text = str(failed.get("message", "")).strip(": ")
     # "Job has reached the specified backoff limit" means no more than that the launcher failed for the last time.
     if failed.get("reason", "").startswith("BackoffLimitExceeded") or "backoff limit" in text:
-        return batchjob.attempts_message(_LAUNCHER, _attempts(job))
+        return controllers.attempts_message(_LAUNCHER, _attempts(job))
     if "DeadlineExceeded" in failed.get("reason", ""):
         return "it took longer than its activeDeadlineSeconds"
     return text or "the job has failed"
@@ -224,13 +242,13 @@ def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that the API server did not let the operator, or the launcher's Job, make: a quota, Pod Security."""
     job = snapshot.workload
     workers = sum(labels(pod).get(_ROLE) == "worker" for pod in snapshot.pods)
-    if workers < _worker_count(job) and (finding := batchjob.pod_refusal(snapshot, job)):
+    if workers < _worker_count(job) and (finding := controllers.pod_refusal(snapshot, job)):
         yield finding
         return
     for child in snapshot.children:
-        if status(child).get("active") or batchjob.is_ending(child):
+        if status(child).get("active") or controllers.is_ending(child):
             continue
-        if finding := batchjob.pod_refusal(snapshot, child):
+        if finding := controllers.pod_refusal(snapshot, child):
             yield finding
 
 
@@ -245,7 +263,7 @@ def _ignored_by_operator(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if unreported_end := MPIJob().unreported_end(snapshot):
         verdict, since = unreported_end
-        is_counted = any(map(batchjob.is_ending, snapshot.children))
+        is_counted = any(map(controllers.is_ending, snapshot.children))
         if is_counted or (since and snapshot.now - since > timedelta(seconds=OPERATOR_SILENCE)):
             yield from verdict.findings
 
@@ -258,4 +276,37 @@ def _silence(job: Object, end: Object) -> Finding:
 def _not_retried(snapshot: Snapshot) -> Iterator[Finding]:
     launchers, attempts = _launchers(snapshot.pods), _attempts(snapshot.workload)
     for child in snapshot.children:
-        yield from batchjob.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
+        yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
+
+
+_IN_WORKERS = re.compile(
+    r"processes were killed for taking more memory than their worker may, in:"
+    r"(?P<workers>(?: [a-z0-9-]{1,63}){1,20})(?:, and (?P<more>\d{1,6}) more)?\s*"
+)
+"""The message of mpi-launcher.sh in the status of its pod; the workers are stopped when the launcher ends."""
+
+
+def killed_in_workers(launcher: Object, limit: str | None, is_worker: Callable[[str], bool]) -> Iterator[Finding]:
+    """Yield the workers in which a process was killed for its memory use although the job ended well.
+
+    Args:
+        launcher: The launcher's pod.
+        limit: The memory that each worker may take.
+        is_worker: Whether the job has a worker of this name: the launcher's program may have written anything.
+    """
+    match = _IN_WORKERS.fullmatch(_termination_message(launcher))
+    if match is None:
+        return
+    unnamed_workers = int(match["more"] or 0)
+    for worker in filter(is_worker, match["workers"].split()):
+        yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
+        unnamed_workers = 0
+
+
+def _termination_message(pod: Object) -> str:
+    """Return the message that the pod's main container left in its status when it succeeded."""
+    for container in container_statuses(pod):
+        terminated = container["state"].get("terminated") or {}
+        if container["name"] == main_container(pod) and terminated and not terminated.get("exitCode"):
+            return str(terminated.get("message") or "")
+    return ""

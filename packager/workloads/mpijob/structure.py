@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from packager.kubernetes.manifest import at, integer, mapping
+from packager.kubernetes.manifest import INT32, at, integer, mapping
 from packager.workloads import podgroups
 from packager.workloads.mpijob import checks
-from packager.workloads.mpijob.checks import REPLICAS, SLOTS
-from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.mpijob.checks import REPLICAS, SLOTS, by_mpi
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from packager.base.faults import Fault
     from packager.kubernetes.manifest import Manifest
@@ -26,6 +25,23 @@ class MPIJob(Structure):
 
     api = "kubeflow.org/v2beta1"
     defaults = MappingProxyType({"spec.launcherCreationPolicy": "AtStartup", "spec.runLauncherAsWorker": False})
+    choices = MappingProxyType(
+        {
+            "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
+            "mpiImplementation": ("OpenMPI", "Intel", "MPICH"),
+            "runPolicy.cleanPodPolicy": ("None", "Running", "All"),
+            "mpiReplicaSpecs.Launcher.restartPolicy": ("Never", "OnFailure"),
+            "mpiReplicaSpecs.Worker.restartPolicy": ("Never", "OnFailure"),
+        }
+    )
+    ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType(
+        {
+            "runPolicy.activeDeadlineSeconds": (1, None),
+            "runPolicy.backoffLimit": (0, INT32),
+            "runPolicy.ttlSecondsAfterFinished": (0, INT32),
+            "slotsPerWorker": (1, INT32),
+        }
+    )
     companion_kinds = podgroups.KINDS
     suspend = ("spec", "runPolicy", "suspend")
     maker = "mpi-operator"
@@ -55,10 +71,6 @@ class MPIJob(Structure):
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield values that mpi-operator would refuse or misinterpret."""
         yield from checks.faults(manifest, tuple(self.pods(manifest)))
-
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield a PodGroup that waits for another number of pods."""
-        yield from podgroups.faults(self.pods(manifest), companion)
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - every MPIJob has the same
         """Return MPI's reason."""

@@ -9,8 +9,7 @@ from packager.base.values import Meta
 from packager.base.yamlio import Location
 from packager.workloads import amounts
 from packager.workloads.amounts import PER_GPU, Amount
-from packager.workloads.mpijob.checks import SLOTS
-from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.mpijob.checks import SLOTS, by_mpi
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Run
 

@@ -11,8 +11,8 @@ from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.verify import kinds as checks
 from packager.verify import objects
+from packager.verify.objects import check_kinds
 from tests import demo, written
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def problems(*changes: str) -> list[str]:
         assert old in text
         text = text.replace(old, new)
     overlay = written.overlay(text)
-    return [str(problem) for problem in (*objects.check(overlay, frozenset()), *checks.check(overlay))]
+    return [str(problem) for problem in (*objects.check(overlay, frozenset()), *check_kinds(overlay))]
 
 
 def test_rollout_removes_replicas_only_after_new_ones_are_ready(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ spec:
 
 
 def test_verify_reports_fields_of_a_deployment_that_the_cluster_refuses() -> None:
-    problems = [str(problem) for problem in checks.check(written.overlay(WRONG.replace("INSTANCE", INSTANCE)))]
+    problems = [str(problem) for problem in check_kinds(written.overlay(WRONG.replace("INSTANCE", INSTANCE)))]
     assert [problem.removeprefix("file.yaml:").replace("Deployment a: ", "") for problem in problems] == [
         "5:13: spec.replicas: expected 0 to 2147483647, found -1",
         (

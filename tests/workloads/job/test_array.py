@@ -13,7 +13,7 @@ from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.modelspec.load import load
-from packager.verify import kinds as checks
+from packager.verify.objects import check_kinds
 from packager.workloads.job.life import Job
 from packager.workloads.structures import pods as pods_in
 from packager.workloads.structures import reserved
@@ -193,7 +193,7 @@ def test_verify_reports_values_that_the_api_server_refuses() -> None:
             "9:16: Job NAME: spec.parallelism: expected at most 100,000 in an Indexed Job",
         ),
     ]:
-        problems = [str(finding).partition(":")[2] for finding in checks.check(written.overlay(MANIFEST + lines))]
+        problems = [str(finding).partition(":")[2] for finding in check_kinds(written.overlay(MANIFEST + lines))]
         assert problems == ([problem.replace("{mode}", "Job NAME: spec.completionMode")] if problem else [])
 
 

@@ -11,7 +11,7 @@ from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.verify import kinds as checks
+from packager.verify.objects import check_kinds
 from packager.workloads.structures import pods
 from tests import demo, kinds, written
 
@@ -101,13 +101,13 @@ def test_torchrun_starts_processes_of_a_job(tmp_path: Path, processes: str | Non
     ],
 )
 def test_verify_refuses_restart_policies_other_than_never(policy: str, problem: str) -> None:
-    assert [str(problem_found) for problem_found in checks.check(written.overlay(JOB.replace("POLICY", policy)))] == [
+    assert [str(problem_found) for problem_found in check_kinds(written.overlay(JOB.replace("POLICY", policy)))] == [
         problem
     ]
 
 
 def test_built_job_has_no_problems() -> None:
-    assert list(checks.check(written.overlay(JOB.replace("POLICY", ", restartPolicy: Never")))) == []
+    assert list(check_kinds(written.overlay(JOB.replace("POLICY", ", restartPolicy: Never")))) == []
 
 
 def test_pods_of_a_job_are_counted_by_parallelism() -> None:

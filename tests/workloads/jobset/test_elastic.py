@@ -17,7 +17,7 @@ from packager.builder.render import TEMPLATES, render
 from packager.kubernetes.objects import name
 from packager.kubernetes.verdict import Phase
 from packager.modelspec.load import load
-from packager.verify import kinds as checks
+from packager.verify.objects import check_kinds
 from packager.workloads.jobset.elastic import least, replaces_pods
 from tests import demo, written
 from tests.fake_cluster import item
@@ -179,7 +179,7 @@ def test_verify_checks_the_least_number_of_nodes(tmp_path: Path) -> None:
 
     def messages(value: object) -> list[str]:
         variable["value"] = value  # type: ignore[assignment]
-        return [problem.message for problem in checks.check(written.overlay(yaml.safe_dump(manifest)))]
+        return [problem.message for problem in check_kinds(written.overlay(yaml.safe_dump(manifest)))]
 
     assert messages("1") == messages("3") == []
     for value in ("0", "4", "", "two", "1" * 5000, "٣", None, 2, ["1"]):

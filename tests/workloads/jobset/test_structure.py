@@ -10,8 +10,8 @@ import yaml
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.modelspec.load import load
-from packager.verify import kinds as checks
 from packager.verify import names
+from packager.verify.objects import check_kinds
 from packager.workloads.structures import pods
 from tests import demo, written
 
@@ -72,10 +72,10 @@ def test_permanent_exit_codes_become_failure_policies(tmp_path: Path) -> None:
         codes = {"containerName": job["name"], "operator": "In", "values": list(range(1, 128))}
         rules = [DRAINED, {"action": "FailJob", "onExitCodes": codes}]
         assert job["template"]["spec"]["podFailurePolicy"] == {"rules": rules}
-    assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
+    assert list(check_kinds(written.overlay(yaml.safe_dump(manifest)))) == []
     worker = manifest["spec"]["replicatedJobs"][2]["template"]["spec"]
     worker["podFailurePolicy"]["rules"][1]["onExitCodes"]["containerName"] = "wroker"
-    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    [problem] = check_kinds(written.overlay(yaml.safe_dump(manifest)))
     assert problem.message.partition(".podFailurePolicy.")[2] == (
         "rules[1].onExitCodes.containerName: container 'wroker' not found"
     )
@@ -96,8 +96,8 @@ def test_pods_of_each_role_have_count_and_purpose(tmp_path: Path) -> None:
 
 def test_built_jobset_has_no_problems(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
-    assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
-    assert list(checks.check(written.overlay(JOB_SET))) == []
+    assert list(check_kinds(written.overlay(yaml.safe_dump(manifest)))) == []
+    assert list(check_kinds(written.overlay(JOB_SET))) == []
 
 
 WRONG = """\
@@ -129,8 +129,9 @@ spec:
 
 
 def test_verify_reports_errors_of_a_jobset() -> None:
-    problems = [str(problem) for problem in checks.check(written.overlay(WRONG))]
-    assert [problem.removeprefix("file.yaml:").replace("JobSet a: ", "") for problem in problems] == [
+    problems = [str(problem) for problem in check_kinds(written.overlay(WRONG))]
+    found = {problem.removeprefix("file.yaml:").replace("JobSet a: ", "") for problem in problems}
+    assert found == {
         "5:29: spec.successPolicy.operator: expected All or Any, found 'all' (did you mean 'All'?)",
         "5:57: spec.successPolicy.targetReplicatedJobs[0]: role 'wroker' not found (did you mean 'worker'?)",
         (
@@ -183,14 +184,14 @@ def test_verify_reports_errors_of_a_jobset() -> None:
             "(only pods with an index have names by which others find them)"
         ),
         "6:32: spec.coordinator.replicatedJob: role 'wroker' not found (did you mean 'worker'?)",
-    ]
+    }
 
 
 def test_verify_refuses_depends_on_with_startup_order() -> None:
     text = JOB_SET.replace("{name: worker,", "{name: worker, dependsOn: [{name: scheduler, status: Ready}],")
-    assert list(checks.check(written.overlay(text))) == []
+    assert list(check_kinds(written.overlay(text))) == []
     text = text.replace("spec:\n", "spec:\n  startupPolicy: {startupPolicyOrder: InOrder}\n", 1)
-    assert [problem.message for problem in checks.check(written.overlay(text))] == [
+    assert [problem.message for problem in check_kinds(written.overlay(text))] == [
         "JobSet a: spec.replicatedJobs[1].dependsOn: dependsOn and startupPolicy InOrder cannot be combined"
     ]
 
@@ -198,7 +199,7 @@ def test_verify_refuses_depends_on_with_startup_order() -> None:
 def test_verify_compares_number_of_pods_with_environment(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
     manifest["spec"]["replicatedJobs"][0]["template"]["spec"].update(parallelism=4, completions=4)
-    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    [problem] = check_kinds(written.overlay(yaml.safe_dump(manifest)))
     where = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[3].value"
     assert (
         problem.message.partition(f"{where}: ")[2] == "PET_NNODES: expected '4', the number of pods of node, found '2'"
@@ -208,7 +209,7 @@ def test_verify_compares_number_of_pods_with_environment(tmp_path: Path) -> None
 def test_verify_refuses_replicas_of_a_job_in_a_rendezvous(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
     manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
-    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    [problem] = check_kinds(written.overlay(yaml.safe_dump(manifest)))
     assert (problem.message.partition("spec.replicatedJobs[0].")[2], problem.hint) == (
         "replicas: expected 1, found 2",
         "edit parallelism and completions instead: each Job counts its pods from 0 on",
@@ -235,7 +236,7 @@ def test_verify_requires_network_names_for_a_rendezvous(
 ) -> None:
     manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
     manifest["spec"]["network"].update(network)
-    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    [problem] = check_kinds(written.overlay(yaml.safe_dump(manifest)))
     assert (problem.message.partition("spec.network.")[2], problem.hint) == (message, hint)
 
 
@@ -243,7 +244,7 @@ def test_verify_counts_label_of_a_coordinator() -> None:
     text = JOB_SET.replace("{name: a}", f"{{name: {'a' * 30}}}").replace(
         "spec:\n", "spec:\n  coordinator: {replicatedJob: worker}\n", 1
     )
-    [problem] = checks.check(written.overlay(text))
+    [problem] = check_kinds(written.overlay(text))
     assert problem.message.endswith("becomes a label's value: 72 characters, the limit is 63")
     assert problem.hint == "remove it: the pods find each other without"
 

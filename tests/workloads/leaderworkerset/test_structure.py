@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from packager.verify import kinds as checks
 from packager.verify import names, objects
+from packager.verify.objects import check_kinds
 from packager.workloads.leaderworkerset.variables import VARIABLES
 from packager.workloads.structures import added_variables, pods, reserved
 from tests import written
@@ -54,7 +54,7 @@ def problems(*changes: str) -> list[str]:
         assert old in text
         text = text.replace(old, new)
     overlay = written.overlay(text)
-    found = (*objects.check(overlay, frozenset()), *checks.check(overlay), *names.check(overlay))
+    found = (*objects.check(overlay, frozenset()), *check_kinds(overlay), *names.check(overlay))
     return [str(problem) for problem in found]
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.base.errors import SpecError
-from packager.kubernetes.expansion import Expander
+from packager.kubernetes.environment import Expander
 from packager.modelspec.importers.mlcube.paths import ROOT, WORKSPACE, PathError, place
 from packager.workloads.program import references
 from tests.modelspec.importers.results import check_package, imported, refused

@@ -1,0 +1,171 @@
+"""Case: a package that is verified, with its edits and rendered overlays. Tests: verify/test_verify.py."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ToolError
+from packager.base.limits import DEFAULT
+from packager.base.problems import Problem, in_order, ordered
+from packager.base.runner import SYSTEM, Runner
+from packager.base.values import Value
+from packager.package import integrity
+from packager.rendering import render
+from packager.verify import changes, objects, options, schema, security
+from packager.verify.original import Original
+from packager.verify.report import Finding, OverlayReport, Report, Security
+from packager.workloads import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.faults import Fault
+    from packager.base.limits import Limits
+    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.kubernetes.manifest import Manifest
+    from packager.kubernetes.podsecurity import Level
+    from packager.package.opened import Package
+    from packager.rendering.overlay import RenderedOverlay
+    from packager.verify.changes import Edits
+
+MOST_NOTES = 1_000
+"""The most notes on a package. None is left out, so that none can hide behind others."""
+
+_SECONDS = 120.0
+"""The time in seconds that the overlays of a package may take to render; a hundred of ours take 30 seconds."""
+
+
+class Checks(Value, frozen=True):
+    """The options of verifying."""
+
+    kubectls: tuple[str, ...] = ("kubectl",)  # each renders; all must print the same
+    kubernetes: tuple[str, ...] = ()  # the minor versions to check against; empty for all that there are schemas for
+    level: Level | None = None  # the Pod Security level that every overlay must meet; None only reports each level
+    server: Kubectl | None = None  # the cluster for a server-side dry run
+    limits: Limits = DEFAULT
+    allowed: frozenset[str] = frozenset()  # the words of `--allow`
+    namespace: str | None = None  # the namespace that the objects may name; None if they may name none
+    expected: str | None = None  # the digest that the user expects, `sha256:…`
+    must_be_locked: bool = False  # whether an image that is named by its tag is a problem
+    has_notes: bool = True  # whether notes say what edits change
+    runner: Runner = SYSTEM
+
+
+class Case(Value, frozen=True):
+    """A package that is verified."""
+
+    package: Package
+    checks: Checks
+    files: integrity.Checked
+    edits: Edits
+
+    @classmethod
+    def read(cls, package: Package, checks: Checks) -> Case:
+        """Compare the files of a package with its inventory, and find the edits; `verify` lists the errors."""
+        files = integrity.check(package, checks.limits)
+        return cls(package, checks, files, changes.read(package, files.edits))
+
+    def overlays(self, findings: list[Finding]) -> Iterator[OverlayCase]:
+        """Yield each overlay that a kubectl renders; add the findings of rendering to `findings`."""
+        end = self.checks.runner.clock() + _SECONDS
+        for name in self.package.applied:
+            if self.checks.runner.clock() > end:
+                reason = f"the other overlays took more than {_SECONDS:g} seconds, so {name} was not rendered"
+                findings.append(Finding("unchecked", reason))
+                continue
+            try:
+                outcome = render.render(self.package, name, self.checks.kubectls, self.checks.runner)
+            except ToolError as error:
+                findings.append(Finding("unchecked", f"{error}, so {name} was not rendered"))
+                continue
+            problems = (*outcome.problems, *options.check(outcome.sources, name, self.checks.kubernetes))
+            findings += [Finding("problem", problem) for problem in problems]
+            findings += [Finding("note", note) for note in outcome.sources.notes]
+            findings += [Finding("unchecked", reason) for reason in outcome.unchecked]
+            if outcome.overlay is not None:
+                yield OverlayCase(self, outcome.overlay, outcome.rendered)
+
+    def report(self, overlays: Sequence[OverlayReport], findings: Sequence[Finding]) -> Report:
+        """Return the report with the findings, in order of file and line."""
+        package, checks = self.package, self.checks
+        placed = [(found.kind, found.content) for found in findings if isinstance(found.content, Problem)]
+        notes = in_order(note for kind, note in placed if kind == "note")
+        problems = [problem for kind, problem in placed if kind == "problem"]
+        if len(notes) > MOST_NOTES:
+            message = f"{len(notes):,} images, objects, files and resources need a note, more than anyone reads"
+            problems.append(Problem(str(package.source), 0, 0, message, f"at most {MOST_NOTES:,} are allowed"))
+        versions = checks.kubernetes or schema.versions()
+        return Report(
+            package=package.name,
+            digest=package.digest,
+            received=self.files.received,
+            problems=tuple(ordered(problems)),
+            edits=tuple(package.shown(path) for path in self.edits.paths),
+            changes=self.edits.lines,
+            notes=tuple(notes[:MOST_NOTES]),
+            unchecked=tuple(dict.fromkeys(str(found.content) for found in findings if found.kind == "unchecked")),
+            security=tuple(overlay.security for overlay in overlays),
+            kubernetes=tuple(version for version in versions if all(version in one.versions for one in overlays)),
+            kubectls=checks.kubectls,
+            server=checks.server is not None,
+            objects=tuple(item for overlay in overlays for item in overlay.objects),
+            images={overlay.name: overlay.images for overlay in overlays},
+            renders={overlay.name: overlay.render for overlay in overlays},
+            files={overlay.name: overlay.files for overlay in overlays},
+        )
+
+
+class OverlayCase(Value, frozen=True, dict=True):
+    """One rendered overlay of a package that is verified."""
+
+    case: Case
+    overlay: RenderedOverlay
+    rendered: str = ""  # the output of the first kubectl
+
+    @property
+    def checks(self) -> Checks:
+        """The options of verifying."""
+        return self.case.checks
+
+    @cached_property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of Kubernetes to check against that have each option of the overlay."""
+        return options.supporting(self.overlay.sources, self.checks.kubernetes or schema.versions())
+
+    @cached_property
+    def original(self) -> Original:
+        """The overlay without its edits."""
+        return Original(self.case.edits, self.overlay, self.checks.kubectls[0], self.checks.runner)
+
+    @cached_property
+    def exceeded(self) -> tuple[security.Exceeded, ...]:
+        """The fields that exceed a Pod Security level, the most privileged first."""
+        return security.exceeded(self.overlay, self.versions)
+
+    @cached_property
+    def schema_faults(self) -> list[tuple[Manifest, Fault]]:
+        """The faults in the manifests by their schemas."""
+        manifests = self.overlay.manifests
+        return [(manifest, fault) for manifest in manifests for fault in schema.faults(manifest.data, self.versions)]
+
+    @property
+    def unknown(self) -> list[Manifest]:
+        """The manifests whose pods, if they have any, nothing checks."""
+        return [manifest for manifest in self.overlay.manifests if not structures.is_known(manifest)]
+
+    def report(self) -> OverlayReport:
+        """Return the overlay's part of the report."""
+        is_known = not self.unknown and (self.overlay.pods or self.overlay.claim)
+        level = security.level(self.exceeded) if is_known else None
+        by_version = security.by_version(self.exceeded, self.versions) if is_known else {}
+        return OverlayReport(
+            name=self.overlay.name,
+            versions=self.versions,
+            security=Security(self.overlay.name, level, self.exceeded, by_version),
+            objects=tuple(objects.made(self.overlay)),
+            images=self.overlay.images,
+            render=f"sha256:{hashlib.sha256(self.rendered.encode()).hexdigest()}",
+            files=frozenset(self.overlay.sources.files),
+        )
