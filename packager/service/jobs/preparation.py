@@ -20,7 +20,7 @@ from packager.service.registry.catalog import read_definition
 from packager.service.registry.gpus import count_gpus
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.filling import SECRETS
-from packager.service.store.rows import StoredJob
+from packager.service.store.rows import LONGEST_TITLE, StoredJob
 from packager.workloads import kueue
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ class Preparation:
         if project.queue:
             kueue.put(accepted.workload, project.queue)
         objects = self._with_secrets(accepted.objects, release, definition, filled, site)
+        values = template_values.masked(filled, definition.secret_keys)
         job = StoredJob(
             release=release,
             definition=name,
@@ -150,10 +151,11 @@ class Preparation:
             project=project.name,
             namespace=project.namespace,
             kind=accepted.workload["kind"],
-            filled=jsonio.compact(template_values.masked(filled, definition.secret_keys)),
+            filled=jsonio.compact(values),
             secrets=self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
             manifests=jsonio.compact(records.stored(objects, release)),
             gpus=gpus.count,
+            title=str(values.get("description") or "")[:LONGEST_TITLE],
         )
         if project.queue:
             job = replace(job, status="queued", reason="Queued", message=f"waits for the queue {project.queue!r}")

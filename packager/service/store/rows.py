@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 
+LONGEST_TITLE = 200
+"""The greatest length of the title of a job."""
+
+
 class StoredToken(Value, frozen=True, kw_only=True):
     """A token: the digest of its text, and the role of its owner in a project, or in all projects for None."""
 
@@ -117,7 +121,7 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
     attempts: int | None = None
     request_key: str | None = None
     request_digest: str | None = None
-    title: str | None = None  # of the run, as its owner calls it; None for the description in the values
+    title: str | None = None  # of the run, as its owner calls it; empty for the description in the values
     log_line: str | None = None  # of a failed job: the line of its log that explains the failure
 
     @property

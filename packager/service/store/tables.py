@@ -119,7 +119,7 @@ jobs = Table(
     Column("requester", Text, nullable=False, server_default=""),  # the key of the caller who filled in the values
     Column("request_key", Text),  # a digest of the idempotency key with its caller and path; NULL without one
     Column("request_digest", Text),
-    Column("title", Text),  # of the run, as its owner calls it; NULL for the description in the values
+    Column("title", Text),  # of the run, as its owner calls it; empty for the description in the values
     Column("log_line", Text),  # of a failed job: the line of its log that explains the failure
     ForeignKeyConstraint(["definition", "definition_revision"], ["definitions.name", "definitions.revision"]),
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),

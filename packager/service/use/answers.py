@@ -12,6 +12,7 @@ from packager.service.access import permissions
 from packager.service.registry.catalog import Outcome
 from packager.service.registry.packages.content import PackageBody, PackageOrigin
 from packager.service.store.revisions import PACKAGE
+from packager.service.store.rows import LONGEST_TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from packager.service.store.quota import Wait
     from packager.service.store.rows import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
     from packager.service.store.store import Store
-
-
-LONGEST_TITLE = 200
 
 
 class Revision(Fields, frozen=True, kw_only=True):
@@ -136,7 +134,7 @@ class Job(Fields, frozen=True, kw_only=True):
 class JobChanges(Fields, frozen=True, kw_only=True):
     """The changes of a job; an empty title stands for the description in its values."""
 
-    title: Annotated[str, Meta(max_length=LONGEST_TITLE)]
+    title: Annotated[str, Meta(max_length=LONGEST_TITLE, title="a text (at most 200)")]
 
 
 class JobPreview(Fields, frozen=True, kw_only=True):

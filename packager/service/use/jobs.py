@@ -18,6 +18,7 @@ from packager.service.failures import Failure
 from packager.service.jobs import records
 from packager.service.jobs.preparation import Filled
 from packager.service.registry.packages.content import ENV
+from packager.service.store.rows import LONGEST_TITLE
 from packager.service.store.store import FINAL, STATUSES, Filters
 from packager.service.use import answers
 from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
@@ -188,8 +189,8 @@ class Jobs:
     async def rename(self, caller: Caller, release: str, title: str) -> Job:
         """Change the title of a job; an empty one stands for the description in its values. Raises Failure."""
         await self._own(caller, release, "change jobs of others")
-        if len(title) > answers.LONGEST_TITLE:
-            raise Failure("invalid-body", f"title: expected at most {answers.LONGEST_TITLE} characters")
+        if len(title) > LONGEST_TITLE:
+            raise Failure("invalid-body", f"title: expected at most {LONGEST_TITLE} characters")
         await asyncio.to_thread(self._store.rename_job, release, title.strip() or None)
         return await self.job(caller, release)
 

@@ -119,6 +119,11 @@ def test_chosen_jobs_are_cancelled_and_deleted_in_one_request(site: Site) -> Non
     site.until(lambda: order(site.view("/jobs").text, {"others": others, "": second, "-": first}) == ["others"], "one")
 
 
+def test_list_finds_jobs_by_their_description(site: Site) -> None:
+    made = {"found": site.created(description="batch of 32"), "other": site.created()}
+    assert order(site.view("/jobs?q=OF%203").text, made) == ["found"]
+
+
 def test_filters_are_choices(site: Site) -> None:
     site.created(name="nightly", creator="ada")
     text = site.view("/jobs?creator=grace").text
